@@ -1,0 +1,153 @@
+"""What waits for an answer: given once, from any thread; the first answer wins.
+
+The engine makes an `Answer` where a source can take one; the managers wait for it. `wake` is the manager's: it is
+called, from the answering thread, when something was answered or deferred.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Literal
+
+from .errors import UsageError
+from .messages import Message
+
+__all__ = ["Answer", "Confirmation"]
+
+
+class Answer:
+    """One answer to one question. `value` is what was given; `deferred` holds the seconds to wait for it, or
+    None for no limit, once `defer` was called."""
+
+    __slots__ = ("_lock", "awaitables", "closed", "deferred", "given", "timeout", "value", "wake", "what")
+
+    def __init__(self, what: str, wake: Callable[[], None], *, awaitables: bool = False) -> None:
+        self.what = what
+        self.wake = wake
+        self.awaitables = awaitables
+        self.value: object = None
+        self.given = False
+        self.closed = False
+        self.deferred = False
+        self.timeout: float | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def open(self) -> bool:
+        return not self.given and not self.closed
+
+    def give(self, value: object) -> None:
+        """Answer.
+
+        Raises:
+            UsageError: it was answered before, the stream is over, or the value is an awaitable on a sync stream.
+        """
+        if not self.awaitables and inspect.isawaitable(value):
+            if inspect.iscoroutine(value):
+                value.close()
+            raise UsageError(f"{self.what}: a sync stream cannot await {value!r}; give the value, or use `astream`")
+        with self._lock:
+            self._check()
+            self.value = value
+            self.given = True
+        self.wake()
+
+    def defer(self, timeout: float | None) -> None:
+        if timeout is not None and timeout < 0:
+            raise UsageError(f"{self.what}: a timeout cannot be {timeout!r} seconds")
+        with self._lock:
+            self._check()
+            self.deferred = True
+            self.timeout = timeout
+        self.wake()
+
+    def close(self) -> bool:
+        """Take no answer any more. False if one was given before."""
+        with self._lock:
+            self.closed = True
+            return not self.given
+
+    def _check(self) -> None:
+        if self.given:
+            raise UsageError(f"{self.what} has been answered already")
+        if self.closed:
+            raise UsageError(f"{self.what} takes no answer any more: it was decided without one")
+
+
+class Confirmation:
+    """A question whether something may run.
+
+    `subject` is the code or tool-call message that would run; `status` is `pending`, `approved` or `declined`;
+    `edited` is the source that was approved instead, `reason` why it was declined. Undecided is declined.
+    """
+
+    __slots__ = ("_answer", "editable", "edited", "id", "malformed", "reason", "status", "subject")
+
+    def __init__(
+        self,
+        id: str,
+        subject: Message,
+        *,
+        status: Literal["pending", "approved", "declined"] = "pending",
+        edited: str | None = None,
+        reason: str | None = None,
+        malformed: bool = False,
+    ) -> None:
+        self.id = id
+        self.subject = subject
+        self.status: Literal["pending", "approved", "declined"] = status
+        self.edited = edited
+        self.reason = reason
+        self.malformed = malformed
+        self.editable = False
+        self._answer: Answer | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an answer would be heard."""
+        return self._answer is not None and self._answer.open
+
+    def approve(self, edited: str | None = None) -> None:
+        """Let it run, or `edited` in its place.
+
+        Raises:
+            UsageError: answered before, decided without an answer, or the source cannot take this answer.
+        """
+        if edited is not None and not self.editable and self._answer is not None:
+            raise UsageError(f"confirmation {self.id!r}: this source cannot take edited code, only yes or no")
+        self._asked().give((True, edited))
+
+    def decline(self, reason: str | None = None) -> None:
+        """Do not let it run. Raises as `approve`."""
+        self._asked().give((False, reason))
+
+    def defer(self, timeout: float | None = None) -> None:
+        """Answer later, from any thread or task; after `timeout` seconds without an answer it is declined."""
+        self._asked().defer(timeout)
+
+    def settle(self, approved: bool, *, edited: str | None = None, reason: str | None = None) -> None:
+        """The outcome; for the engine."""
+        self.status = "approved" if approved else "declined"
+        self.edited = edited
+        self.reason = reason
+        if self._answer is not None:
+            self._answer.close()
+
+    def _asked(self) -> Answer:
+        if self._answer is None:
+            why = "it is malformed" if self.malformed else "its source is passive and cannot take an answer"
+            raise UsageError(f"confirmation {self.id!r} cannot be answered: {why}")
+        return self._answer
+
+    def to_dict(self) -> dict[str, object]:
+        """`subject` is the subject's static form."""
+        out: dict[str, object] = {"id": self.id, "subject": self.subject.to_dict(), "status": self.status}
+        for key in ("edited", "reason", "malformed"):
+            if value := getattr(self, key):
+                out[key] = value
+        return out
+
+    def __repr__(self) -> str:
+        return f"<Confirmation {self.id} {self.status} {self.subject!r}>"

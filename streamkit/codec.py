@@ -1,0 +1,90 @@
+"""The canonical events on the wire: JSON objects, one an event, tagged with `type`.
+
+Computed from the event classes. A message is its static form, a delta names its message; `raw` and snapshots stay
+behind: the reader's engine makes its own. Decoding what was encoded gives events that tell the same story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Union
+
+import msgspec
+
+from .answers import Confirmation
+from .errors import StreamkitError
+from .events import EVENTS, Event, Run, RunStep
+from .messages import Message
+
+__all__ = ["decode_event", "encode_event", "event_from_dict", "event_to_dict"]
+
+
+def _strip(event: Event) -> Event:
+    """The event without what belongs to this process alone."""
+    changes: dict[str, Any] = {}
+    for key in ("source", "snapshot", "exception"):
+        if key in event.__struct_fields__ and getattr(event, key) is not None:
+            changes[key] = None
+    for key in ("run", "run_step"):
+        if key in event.__struct_fields__:
+            live: Run | RunStep = getattr(event, key)
+            usage = None if live.usage is None else msgspec.structs.replace(live.usage, source=None)
+            changes[key] = msgspec.structs.replace(live, raw=None, usage=usage)
+    return msgspec.structs.replace(event, **changes) if changes else event
+
+
+def _to_builtin(value: Any) -> Any:
+    match value:
+        case Message() | Confirmation():
+            return value.to_dict()
+        case Mapping():
+            return dict(value)
+        case _:
+            return str(value)  # a provider's value of a kind that JSON lacks
+
+
+def _from_builtin(kind: type, value: Any) -> Any:
+    if issubclass(kind, Message):
+        return Message.from_dict(value)
+    if issubclass(kind, Confirmation):
+        subject = value.get("subject")
+        known = {key: value[key] for key in ("id", "status", "edited", "reason", "malformed") if key in value}
+        return Confirmation(subject=Message.from_dict(subject), **known)
+    raise NotImplementedError(f"a field of type {kind.__name__}")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_to_builtin)
+_decoder = msgspec.json.Decoder(Union[tuple(EVENTS.values())], dec_hook=_from_builtin)  # type: ignore[arg-type]  # noqa: UP007
+
+
+def encode_event(event: Event) -> bytes:
+    """The event as one line of JSON."""
+    return _encoder.encode(_strip(event))
+
+
+def event_to_dict(event: Event) -> dict[str, Any]:
+    """The event as plain data."""
+    plain: dict[str, Any] = msgspec.to_builtins(_strip(event), enc_hook=_to_builtin)
+    return plain
+
+
+def decode_event(data: bytes | str) -> Event:
+    """The event of one JSON object.
+
+    Raises:
+        ValueError: it is no JSON, or no canonical event.
+    """
+    try:
+        event: Event = _decoder.decode(data)
+    except (StreamkitError, TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from error
+    return event
+
+
+def event_from_dict(value: Mapping[str, Any]) -> Event:
+    """The event of plain data. Raises as `decode_event`."""
+    try:
+        event: Event = msgspec.convert(value, Union[tuple(EVENTS.values())], dec_hook=_from_builtin)  # type: ignore[arg-type]  # noqa: UP007
+    except (StreamkitError, TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from error
+    return event

@@ -1,0 +1,473 @@
+"""The engine: completes what a decoder saw into a well-formed story, for every protocol alike.
+
+It holds the brackets. A run is created before anything in it and done after all of it, with at least one step; a
+message is created once, empty, before its first delta, and done once, after its last. What was not opened is
+opened, what stays open is closed with a status that tells how it ended, content is compared with the provider's
+own, and what had to be repaired is told as a warning. Feeding it its own events changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from . import events as e
+from .answers import Answer, Confirmation
+from .errors import ProtocolError
+from .messages import _FOLD, ConsoleMessage, Message, Status, TextMessage, ToolCallMessage, ToolOutputMessage
+
+__all__ = ["Engine"]
+
+# How a message ends that is still open when its run ends so.
+_OPEN_ENDS: dict[str, Status] = {
+    "completed": "completed",
+    "requires_action": "completed",
+    "incomplete": "incomplete",
+    "cancelled": "cancelled",
+    "failed": "failed",
+    "expired": "failed",
+}
+
+
+class Engine:
+    """One stream's state: its messages, its run, what is open and what waits.
+
+    Args:
+        strict: raise `ProtocolError` where a lenient engine would warn and repair.
+        wake: called when something that waits was answered, from the answering thread.
+    """
+
+    def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
+        self.strict = strict
+        self.wake = wake or (lambda: None)
+        self.messages: list[Message] = []
+        self.run: e.Run | None = None
+        self.run_step: e.RunStep | None = None
+        self.run_steps: list[e.RunStep] = []
+        self.usage: e.Usage | None = None
+        self.warnings: list[e.StreamWarning] = []
+        self.pending: dict[str, Confirmation | ToolCallMessage] = {}
+        self.takes_approvals = False  # what the source can do with answers; the source's manager sets these
+        self.takes_edits = False
+        self.takes_outputs = False
+        self.takes_awaitables = False
+        self.failure: e.StreamException | None = None  # what another stream, read as canonical events, failed with
+        self._open: dict[str, Message] = {}  # by the id that the decoder uses, which is the message's own …
+        self._aliased: dict[str, Message] = {}  # … or is not, because that id was taken
+        self._ids: set[str] = set()
+        self._outcome: e.Run | None = None  # how the source says that its run ended, until the run is over
+        self._run_over = False
+        self._asked_for_action = False
+        numbers = count(1)
+        self.new_id: Callable[[], str] = lambda: self._unused(f"message-{next(numbers)}")
+
+    # -- the common step, and the others
+
+    def complete(self, events: Iterable[e.Event]) -> Iterator[e.Event]:
+        """The story that these events tell, each told only when the one before was handled."""
+        find = self._open.get
+        for event in events:
+            message = find(event.message_id)
+            if message is not None and type(event) is message.delta_event and not event.replace:  # type: ignore[attr-defined]
+                tail = message._tail
+                tail.append(event.value)  # type: ignore[attr-defined]
+                if len(tail) >= _FOLD:
+                    message._fold()
+                event.snapshot = message  # type: ignore[attr-defined]
+                yield event
+            else:
+                yield from self._step(event)
+
+    def _step(self, event: e.Event) -> Iterator[e.Event]:
+        match event:
+            case e.Delta():
+                yield from self._delta(event)
+            case e.Created():
+                yield from self._created(event)
+            case e.Done():
+                yield from self._done(event)
+            case e.ActiveLine() | e.AnnotationAdded():
+                yield from self._about(event)
+            case e.RunCreated() | e.RunDone() | e.RunRequiresAction() | e.RunStepCreated() | e.RunStepDone() | e.Usage():
+                yield from self._run_event(event)
+            case e.ConfirmationCreated() | e.ConfirmationDone():
+                yield from self._confirmation(event)
+            case e.StreamWarning():
+                yield self._warned(event)
+            case e.StreamException():
+                self.failure = event
+            case e.StreamTimeout() | e.StreamEnd():
+                pass  # told again where this stream ends
+            case _:
+                yield event
+
+    # -- messages
+
+    def _created(self, event: e.Created) -> Iterator[e.Event]:
+        given = event.message
+        if self._find(given.id) is not None:
+            yield self._warn("duplicate-created", f"message {given.id!r} was begun twice; the second was dropped", event)
+            return
+        yield from self._begin(given, event)
+
+    def _begin(self, given: Message, cause: e.Event) -> Iterator[e.Event]:
+        yield from self._open_step(cause)
+        if isinstance(given, ConsoleMessage):
+            yield from self._ran()
+        elif isinstance(given, ToolOutputMessage):
+            self._answered(given.call_id)
+        message = given.header()
+        if not given.id:
+            message.id = self.new_id()
+        elif given.id in self._ids:
+            message.id = self._unused(given.id)
+        if message.run_id is None and self.run is not None:
+            message.run_id = self.run.id
+        if message.step_id is None and self.run_step is not None:
+            message.step_id = self.run_step.id
+        self._ids.add(message.id)
+        self.messages.append(message)
+        (self._open if message.id == given.id else self._aliased)[given.id or message.id] = message
+        yield message.created_event(message, position=cause.position, source=cause.source)
+
+    def _unused(self, id: str) -> str:
+        """This id, or the first of `id.2`, `id.3` … that no message of the stream has."""
+        free = id
+        for number in count(2):
+            if free not in self._ids:
+                break
+            free = f"{id}.{number}"
+        return free
+
+    def _find(self, id: str) -> Message | None:
+        return self._open.get(id) or self._aliased.get(id)
+
+    def _delta(self, event: e.Delta) -> Iterator[e.Event]:
+        message = self._find(event.message_id)
+        if message is None:
+            if event.message_id in self._ids:
+                fault = f"a delta came for message {event.message_id!r}, which was done; it begins another message"
+                yield self._warn("delta-after-done", fault, event)
+            yield from self._begin((event.family or Message)(event.message_id), event)
+            message = self.messages[-1]
+        if event.replace:
+            message._replace(event.value)
+        elif not event.value and not event.metadata:
+            return
+        else:
+            message._tail.append(event.value)
+        yield message.delta_event(
+            message.id,
+            event.value,
+            event.replace,
+            event.metadata,
+            message,
+            position=event.position,
+            source=event.source,
+        )
+
+    def _done(self, event: e.Done) -> Iterator[e.Event]:
+        given = event.message
+        message = self._find(given.id)
+        if message is None:
+            if given.id in self._ids:
+                return  # done before: items and the whole response repeat each other
+            yield from self._begin(given, event)
+            message = self.messages[-1]
+            if given.content:
+                message._tail.append(given.content)
+                yield message.delta_event(
+                    message.id, given.content, snapshot=message, position=event.position, source=event.source
+                )
+        elif given.content_known:
+            yield from self._compare(message, given, event)
+        if isinstance(message, ToolCallMessage) and isinstance(given, ToolCallMessage):
+            message._answer = given._answer  # another stream's: it is that stream which waits
+        for key in ("name", "call_id", "format", "recipient", "created_at", "group"):
+            if getattr(given, key) is not None:
+                setattr(message, key, getattr(given, key))
+        if given.metadata:
+            message.metadata = {**message.metadata, **given.metadata}
+        if isinstance(message, TextMessage) and isinstance(given, TextMessage):
+            for annotation in given.annotations:
+                yield from self._annotate(message, annotation, event)
+        yield from self._close(given.id, message, given.status, event)
+
+    def _compare(self, message: Message, given: Message, event: e.Event) -> Iterator[e.Event]:
+        """Law 2: the final content is the provider's own."""
+        if message.content == given.content:
+            return
+        fault = f"the final content of message {message.id!r} is not the sum of its deltas; it was replaced"
+        if message.content:  # an item that is told only whole has no deltas, and needs no repair
+            yield self._warn("content-differs", fault, event)
+        whole = bool(message.content)
+        message._replace(given.content)
+        yield message.delta_event(
+            message.id, given.content, whole, snapshot=message, position=event.position, source=event.source
+        )
+
+    def _close(self, key: str, message: Message, status: Status, cause: e.Event) -> Iterator[e.Event]:
+        self._open.pop(key, None)
+        self._aliased.pop(key, None)
+        message.status = "completed" if status == "in_progress" else status
+        message._known = True
+        if isinstance(message, ToolCallMessage) and not message.provider_executed and message.status == "completed":
+            yield from self._expect_output(message, cause)
+        yield message.done_event(message, position=cause.position, source=cause.source)
+
+    def _about(self, event: e.ActiveLine | e.AnnotationAdded) -> Iterator[e.Event]:
+        message = self._find(event.message_id)
+        if isinstance(event, e.AnnotationAdded):
+            if isinstance(message, TextMessage):
+                yield from self._annotate(message, event.annotation, event)
+            else:
+                fault = f"an annotation came for {event.message_id!r}, which is no open text; it was dropped"
+                yield self._warn("stray-annotation", fault, event)
+            return
+        if message is None and event.line is not None and event.message_id not in self._ids:
+            yield from self._open_step(event)
+        yield from self._ran()
+        if isinstance(message, ConsoleMessage):
+            message.active_line = event.line
+        snapshot = message if message is not None else event.snapshot
+        yield e.ActiveLine(
+            message.id if message else event.message_id,
+            event.line,
+            snapshot,
+            position=event.position,
+            source=event.source,
+        )
+
+    def _annotate(self, message: TextMessage, annotation: Any, cause: e.Event) -> Iterator[e.Event]:
+        if annotation in message.annotations:
+            return  # told with the delta, and again with the whole item
+        message.annotations.append(annotation)
+        yield e.AnnotationAdded(message.id, annotation, message, position=cause.position, source=cause.source)
+
+    # -- runs and steps
+
+    def _run_event(self, event: e.Event) -> Iterator[e.Event]:
+        match event:
+            case e.RunCreated(run=given):
+                yield from self._open_run(given, event)
+            case e.RunDone(run=given):
+                yield from self._open_run(given, event)
+                assert self.run is not None
+                if given.status == "in_progress":
+                    given = msgspec.structs.replace(given, status="completed")
+                _merge(self.run, given, keep=("status", "usage"))
+                self._outcome = given
+                yield from self._close_open(_OPEN_ENDS[given.status], event)
+            case e.RunRequiresAction(run=given):
+                yield from self._open_step(event)
+                assert self.run is not None
+                _merge(self.run, given, keep=("usage",))
+                self.run.status = "requires_action"
+                self._asked_for_action = True
+                yield e.RunRequiresAction(self.run, position=event.position, source=event.source)
+            case e.RunStepCreated(run_step=given):
+                yield from self._begin_step(given, event)
+            case e.RunStepDone(run_step=given):
+                yield from self._end_step(given, event)
+            case e.Usage():
+                yield from self._open_step(event)
+                self.usage = event
+                if self.run is not None:
+                    self.run.usage = event
+                yield event
+            case _:
+                pass
+
+    def _open_run(self, given: e.Run, cause: e.Event) -> Iterator[e.Event]:
+        if self.run is None:
+            self.run = msgspec.structs.replace(given, status="in_progress", usage=None, error=None)
+            self.run.id = given.id or "run-1"
+            yield e.RunCreated(self.run, position=cause.position, source=cause.source)
+        elif isinstance(cause, e.RunCreated):
+            _merge(self.run, given, keep=("status", "usage", "error"))
+            self._outcome = None
+
+    def _open_step(self, cause: e.Event) -> Iterator[e.Event]:
+        """A run with a step, for what is about to happen in it."""
+        if self.run_step is None:
+            yield from self._begin_step(e.RunStep(), cause)
+
+    def _begin_step(self, given: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
+        yield from self._open_run(e.Run(), cause)
+        if self.run_step is not None and given.id and self.run_step.id == given.id:
+            return
+        if self.run_step is not None:
+            yield from self._end_step(e.RunStep(status="completed"), cause)
+        assert self.run is not None
+        self.run_step = msgspec.structs.replace(given, status="in_progress")
+        self.run_step.id = given.id or f"step-{len(self.run_steps) + 1}"
+        self.run_step.run_id = given.run_id or self.run.id
+        self.run_steps.append(self.run_step)
+        self._asked_for_action = False
+        yield e.RunStepCreated(self.run_step, position=cause.position, source=cause.source)
+
+    def _end_step(self, given: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
+        step = self.run_step
+        if step is None or (given.id and given.id != step.id):
+            return
+        _merge(step, given)
+        if step.status == "in_progress":
+            step.status = "completed"
+        self.run_step = None
+        yield e.RunStepDone(step, position=cause.position, source=cause.source)
+
+    # -- what waits
+
+    def _confirmation(self, event: e.ConfirmationCreated | e.ConfirmationDone) -> Iterator[e.Event]:
+        given = event.confirmation
+        known = self.pending.get(given.id)
+        if isinstance(event, e.ConfirmationDone):
+            if isinstance(known, Confirmation):
+                yield from self.settle(known, given.status == "approved", edited=given.edited, reason=given.reason)
+            return
+        if known is not None:
+            yield self._warn("duplicate-confirmation", f"confirmation {given.id!r} was asked twice", event)
+            return
+        yield from self._open_step(event)
+        subject = next((m for m in reversed(self.messages) if m.id == given.subject.id), given.subject)
+        asked = Confirmation(given.id, subject, malformed=given.malformed)
+        if given._answer is not None:  # another stream's: it is that stream which waits
+            asked._answer = given._answer
+            asked.editable = given.editable
+        elif self.takes_approvals and not given.malformed:
+            asked._answer = Answer(f"confirmation {given.id!r}", self.wake)
+            asked.editable = self.takes_edits
+        self.pending[given.id] = asked
+        yield e.ConfirmationCreated(asked, position=event.position, source=event.source)
+        if given.malformed:
+            yield from self.settle(asked, False, reason="malformed")
+
+    def settle(
+        self, asked: Confirmation, approved: bool, *, edited: str | None = None, reason: str | None = None
+    ) -> Iterator[e.Event]:
+        """Decide a confirmation, and tell the outcome."""
+        if self.pending.pop(asked.id, None) is not None:
+            asked.settle(approved, edited=edited, reason=reason)
+            yield e.ConfirmationDone(asked)
+
+    def _ran(self) -> Iterator[e.Event]:
+        """What runs was approved, by whoever answers where we cannot."""
+        for asked in [p for p in self.pending.values() if isinstance(p, Confirmation) and p._answer is None]:
+            yield from self.settle(asked, True)
+
+    def _expect_output(self, call: ToolCallMessage, cause: e.Event) -> Iterator[e.Event]:
+        key = call.call_id or call.id
+        if key in self.pending:
+            key = call.id
+        if call._answer is None and self.takes_outputs:
+            call._answer = Answer(f"tool call {key!r}", self.wake, awaitables=self.takes_awaitables)
+        if call.metadata.get("custom") is not True and not isinstance(_json(call.content or "{}"), dict):
+            fault = f"the arguments of tool call {key!r} are no JSON object; `arguments` is empty"
+            yield self._warn("bad-arguments", fault, cause)
+        self.pending[key] = call
+
+    def output(self, call: ToolCallMessage, value: object) -> Iterator[e.Event]:
+        """Our answer to a tool call, as a message of the stream."""
+        text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+        message = ToolOutputMessage(
+            f"{call.id}.output", name=call.name, call_id=call.call_id or call.id, content=text, choice=call.choice
+        )
+        yield from self._done(e.ToolOutputDone(message))
+
+    def _answered(self, call_id: str | None) -> None:
+        for key, waiting in [*self.pending.items()]:
+            if isinstance(waiting, ToolCallMessage) and call_id in (waiting.call_id, waiting.id):
+                del self.pending[key]
+                return
+
+    @property
+    def unanswered(self) -> list[ToolCallMessage]:
+        """The tool calls that want our answer and have none."""
+        return [p for p in self.pending.values() if isinstance(p, ToolCallMessage)]
+
+    # -- endings
+
+    def source_done(self, *, complete: bool) -> Iterator[e.Event]:
+        """The source has no more items. Closes the messages; the step stays open for answers."""
+        end: Status = _OPEN_ENDS[self._outcome.status] if self._outcome else "completed" if complete else "incomplete"
+        nothing = e.Event()
+        yield from self._close_open(end, nothing)
+        for asked in [p for p in self.pending.values() if isinstance(p, Confirmation) and p._answer is None]:
+            yield from self.settle(asked, False, reason="not answered")
+        failed = self._outcome is not None and self._outcome.status not in ("completed", "requires_action", "in_progress")
+        if self.unanswered and complete and not failed and not self._asked_for_action:
+            yield from self._run_event(e.RunRequiresAction(e.Run()))
+
+    def next_source(self) -> Iterator[e.Event]:
+        """The run goes on with another source: a new step."""
+        if self.run_step is not None:
+            yield from self._end_step(e.RunStep(status="completed"), e.Event())
+        self._outcome = None
+        if self.run is not None:
+            self.run.status = "in_progress"
+        self._open.clear()
+        self._aliased.clear()
+
+    def end(self, status: e.RunStatus | None = None, error: Mapping[str, Any] | None = None) -> Iterator[e.Event]:
+        """Close all that is open, and the run. `status` says how, where the source did not."""
+        if self._run_over:
+            return
+        outcome = self._outcome.status if self._outcome else "completed"
+        if outcome in ("completed", "in_progress") and self.unanswered:
+            outcome = "requires_action"
+        how: e.RunStatus = status or outcome
+        nothing = e.Event()
+        yield from self._close_open(_OPEN_ENDS[how], nothing)
+        for asked in [p for p in self.pending.values() if isinstance(p, Confirmation)]:
+            yield from self.settle(asked, False, reason="not answered")
+        for call in self.unanswered:
+            if call._answer is not None:
+                call._answer.close()
+        if self.run_step is not None:
+            step_status = "completed" if how == "requires_action" else how
+            yield from self._end_step(e.RunStep(status=step_status, error=error), nothing)
+        self._run_over = True
+        if self.run is not None:
+            self.run.status = how
+            if error is not None and self.run.error is None:
+                self.run.error = error
+            yield e.RunDone(self.run)
+
+    @property
+    def outcome(self) -> e.Run | None:
+        """What the source said of its run's end."""
+        return self._outcome
+
+    def _close_open(self, status: Status, cause: e.Event) -> Iterator[e.Event]:
+        for key, message in [*self._open.items(), *self._aliased.items()]:
+            yield from self._close(key, message, status, cause)
+
+    # -- warnings
+
+    def _warn(self, code: str, fault: str, cause: e.Event) -> e.Event:
+        return self._warned(e.StreamWarning(code, fault, kind=cause.type, position=cause.position, source=cause.source))
+
+    def _warned(self, warning: e.StreamWarning) -> e.Event:
+        if self.strict:
+            raise ProtocolError(warning.code, warning.fault, warning.index, warning.kind)
+        if len(self.warnings) < 1000:
+            self.warnings.append(warning)
+        return warning
+
+
+def _merge(live: e.Run | e.RunStep, given: e.Run | e.RunStep, keep: tuple[str, ...] = ()) -> None:
+    """Take over what the given one knows."""
+    for key in live.__struct_fields__:
+        value = getattr(given, key)
+        if key not in keep and value is not None and value != "" and value != {}:
+            setattr(live, key, value)
+
+
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None

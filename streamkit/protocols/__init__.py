@@ -1,0 +1,189 @@
+"""The wire protocols: what a decoder and an encoder are, and where they are found.
+
+A protocol is one module with a class `Decoder`, a class `Encoder` and a function `to_input`. streamkit's own are in
+the table below; others register an entry point in the group `streamkit.protocols`, whose name is the protocol's and
+whose value is the module.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from itertools import count
+from types import ModuleType
+from typing import Any, ClassVar
+
+import msgspec
+
+from ..errors import UsageError
+from ..events import Event, StreamWarning
+from ..messages import Message
+
+__all__ = ["BUILT_IN", "Decoder", "Encoder", "find", "names", "recognise", "to_input"]
+
+BUILT_IN = ("openai_responses", "openai_chat", "open_interpreter", "streamkit")
+
+ENTRY_POINTS = "streamkit.protocols"
+
+_parse = msgspec.json.Decoder().decode
+
+
+class Decoder:
+    """Turns a protocol's wire items into events, and forgets them.
+
+    It says what it saw: created, deltas, done, run. Opening what was not opened, closing what stays open, keeping
+    snapshots and comparing them is the engine's. Whatever the input, a decoder never raises: what is malformed it
+    skips or repairs, and says so with `self.warn`.
+
+    Attributes:
+        index: the number of items fed before the current one.
+        complete: whether the protocol's terminal rule is met; each module states its rule.
+        new_id: gives `message-1`, `message-2` …: for messages that have no id of the provider's own.
+    """
+
+    name: ClassVar[str]
+    named: ClassVar[bool] = False  # True: an item is {"event": name, "data": …}, and SSE event names matter
+    gates: ClassVar[bool] = False  # True: pulling a live producer past a confirmation approves it
+
+    def __init__(self, new_id: Callable[[], str] | None = None) -> None:
+        self.new_id = new_id or map("message-{}".format, count(1)).__next__
+        self.index = 0
+        self.complete = False
+
+    @classmethod
+    def recognises(cls, item: Mapping[str, Any]) -> bool:
+        """Whether this item has a shape that no other protocol has."""
+        raise NotImplementedError(f"{cls.__name__}.recognises")
+
+    def feed(self, item: Mapping[str, Any]) -> Iterable[Event]:
+        """The events of one wire item. It must not keep or change the item."""
+        raise NotImplementedError(f"{type(self).__name__}.feed")
+
+    def finish(self) -> Iterable[Event]:
+        """The events that the end of the source itself tells of."""
+        return ()
+
+    def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
+        """The events of frames, in order. Protocols with a fast path for their common items override this."""
+        events: list[Event] = []
+        for id, name, data in frames:
+            events += self.feed_frame(id, name, data)
+        return events
+
+    def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
+        """The events of one frame, each with its source and the frame's id as its cursor."""
+        if data.startswith(b"[DONE"):
+            events = list(self.sentinel(data))
+        elif not data.strip():
+            events = []  # `data:` alone: a keepalive
+        else:
+            try:
+                item = _parse(data)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                events = [self.warn("not-json", f"its data is not JSON and was skipped: {error}", _text(name))]
+            else:
+                if self.named and not (isinstance(item, dict) and "event" in item and "data" in item):
+                    item = {"event": _text(name), "data": item}
+                elif name == b"error" and isinstance(item, dict) and "error" not in item and "type" not in item:
+                    item = {"error": item}
+                events = self._guarded(item)
+        self.index += 1
+        position = _text(id) or None
+        for event in events:
+            event.source = data
+            if position is not None:
+                event.position = position
+        return events
+
+    def feed_items(self, items: Iterable[Any]) -> list[Event]:
+        """The events of items that are parsed already."""
+        events: list[Event] = []
+        for item in items:
+            told = self._guarded(item)
+            self.index += 1
+            for event in told:
+                event.source = item
+            events += told
+        return events
+
+    def sentinel(self, data: bytes) -> Iterable[Event]:
+        """What `[DONE]` (or `[DONE_…]`) means here."""
+        self.complete = True
+        return ()
+
+    def warn(self, code: str, fault: str, kind: Any = None) -> StreamWarning:
+        return StreamWarning(code, fault, index=self.index, kind=kind if isinstance(kind, str) and kind else None)
+
+    def _guarded(self, item: Any) -> list[Event]:
+        if not isinstance(item, Mapping):
+            return [self.warn("not-an-object", f"it is a JSON {type(item).__name__}, not an object, and was skipped")]
+        try:
+            return list(self.feed(item))
+        except Exception as error:  # the last line of law 7: a decoder's own fault must not end the stream
+            fault = f"the {self.name} decoder could not read it: {type(error).__name__}: {error}"
+            return [self.warn("decoder-error", fault, item.get("type"))]
+
+
+class Encoder:
+    """Turns completed events into a protocol's wire items, as dicts."""
+
+    name: ClassVar[str]
+    done: ClassVar[bytes | None] = None  # the sentinel after the last item, on SSE
+
+    def feed(self, event: Event) -> Iterable[dict[str, Any]]:
+        """The wire items of one event."""
+        raise NotImplementedError(f"{type(self).__name__}.feed")
+
+    def event_name(self, item: Mapping[str, Any]) -> str | None:
+        """The SSE event name of an item, None where the protocol has none."""
+        return None
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def names() -> list[str]:
+    """The names of all protocols that are installed."""
+    return [*BUILT_IN, *(name for name in _others() if name not in BUILT_IN)]
+
+
+@cache
+def _others() -> dict[str, Any]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def find(name: str) -> ModuleType:
+    """The module of a protocol.
+
+    Raises:
+        UsageError: there is no such protocol; the text lists those there are.
+    """
+    if name in BUILT_IN:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in _others():
+        raise UsageError(f"there is no protocol {name!r}; there are: {', '.join(names())}")
+    module: ModuleType = _others()[name].load()
+    return module
+
+
+def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
+    """The decoder of the protocol that this item belongs to, None if it has no shape of its own."""
+    for name in names():
+        decoder: type[Decoder] = find(name).Decoder
+        wrapped = {"event": event_name, "data": item} if decoder.named and event_name else item
+        if isinstance(wrapped, Mapping) and decoder.recognises(wrapped):
+            return decoder
+    return None
+
+
+def to_input(messages: Iterable[Message], protocol: str) -> list[Any]:
+    """Messages as the input of a request in a protocol: what `messages=` or `input=` takes.
+
+    Raises:
+        UsageError: there is no such protocol.
+    """
+    converted: list[Any] = find(protocol).to_input(messages)
+    return converted

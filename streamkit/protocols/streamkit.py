@@ -1,0 +1,79 @@
+"""The canonical events themselves: what relays, recordings and chained streams carry.
+
+Terminal rule: `stream_end`. A `stream_exception` before it fails the reading stream with the same error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from .. import protocols
+from ..codec import event_from_dict, event_to_dict
+from ..events import EVENTS, Created, Delta, Event, StreamEnd
+from ..messages import Message
+
+__all__ = ["Decoder", "Encoder", "to_input"]
+
+
+class Decoder(protocols.Decoder):
+    """Canonical events, as objects or as their wire form."""
+
+    name = "streamkit"
+
+    @classmethod
+    def recognises(cls, item: Mapping[str, Any]) -> bool:
+        kind = EVENTS.get(item.get("type"))  # type: ignore[arg-type]
+        if kind is None:
+            return False
+        wanted = "message_id" if issubclass(kind, Delta) else "message" if issubclass(kind, Created) else None
+        return wanted in item if wanted else kind.type != "usage" or "input_tokens" in item
+
+    def feed(self, item: Mapping[str, Any]) -> Iterable[Event]:
+        try:
+            event = event_from_dict(item)
+        except ValueError as error:
+            kind = item.get("type")
+            code = "malformed-event" if kind in EVENTS else "unknown-event"
+            yield self.warn(code, f"it is no canonical event and was skipped: {error}", kind)
+            return
+        if isinstance(event, StreamEnd):
+            self.complete = True
+        yield event
+
+    def feed_items(self, items: Iterable[Any]) -> list[Event]:
+        """Events of another stream are copied: each stream has snapshots of its own."""
+        events: list[Event] = []
+        for item in items:
+            if isinstance(item, Event):
+                if isinstance(item, StreamEnd):
+                    self.complete = True
+                self.index += 1
+                events.append(msgspec.structs.replace(item))
+            else:
+                position = item.get("cursor") if isinstance(item, Mapping) else None
+                told = super().feed_items([item])
+                for event in told:
+                    event.position = position
+                events += told
+        return events
+
+
+class Encoder(protocols.Encoder):
+    """Canonical events in their wire form. Keeps everything but `raw`."""
+
+    name = "streamkit"
+
+    def feed(self, event: Event) -> Iterable[dict[str, Any]]:
+        yield event_to_dict(event)
+
+    def event_name(self, item: Mapping[str, Any]) -> str | None:
+        name: str = item["type"]
+        return name
+
+
+def to_input(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Flat messages, in their static form."""
+    return [message.to_dict() for message in messages]
