@@ -18,17 +18,31 @@ __all__ = ["Answer", "Confirmation"]
 
 
 class Answer:
-    """One answer to one question. `value` is what was given; `deferred` holds the seconds to wait for it, or
-    None for no limit, once `defer` was called."""
+    """One answer to one question. `value` is what was given, `ready` whether it needs no awaiting any more.
+    Once `defer` was called, `deferred` is true and `timeout` the seconds to wait, None for no limit."""
 
-    __slots__ = ("_lock", "awaitables", "closed", "deferred", "given", "timeout", "value", "wake", "what")
+    __slots__ = (
+        "_lock",
+        "awaitables",
+        "closed",
+        "deferred",
+        "error",
+        "given",
+        "ready",
+        "timeout",
+        "value",
+        "wake",
+        "what",
+    )
 
     def __init__(self, what: str, wake: Callable[[], None], *, awaitables: bool = False) -> None:
         self.what = what
         self.wake = wake
         self.awaitables = awaitables
         self.value: object = None
+        self.error: BaseException | None = None
         self.given = False
+        self.ready = False
         self.closed = False
         self.deferred = False
         self.timeout: float | None = None
@@ -44,7 +58,8 @@ class Answer:
         Raises:
             UsageError: it was answered before, the stream is over, or the value is an awaitable on a sync stream.
         """
-        if not self.awaitables and inspect.isawaitable(value):
+        awaitable = inspect.isawaitable(value)
+        if awaitable and not self.awaitables:
             if inspect.iscoroutine(value):
                 value.close()
             raise UsageError(f"{self.what}: a sync stream cannot await {value!r}; give the value, or use `astream`")
@@ -52,7 +67,21 @@ class Answer:
             self._check()
             self.value = value
             self.given = True
+            self.ready = not awaitable
         self.wake()
+
+    def resolve(self, value: object, error: BaseException | None = None) -> None:
+        """What the awaitable gave, or raised; for the manager that ran it."""
+        self.value = value
+        self.error = error
+        self.ready = True
+        self.wake()
+
+    def result(self) -> object:
+        """The answer; raises what its awaitable raised."""
+        if self.error is not None:
+            raise self.error
+        return self.value
 
     def defer(self, timeout: float | None) -> None:
         if timeout is not None and timeout < 0:

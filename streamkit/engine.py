@@ -50,6 +50,7 @@ class Engine:
         self.usage: e.Usage | None = None
         self.warnings: list[e.StreamWarning] = []
         self.pending: dict[str, Confirmation | ToolCallMessage] = {}
+        self.confirmations: list[Confirmation] = []
         self.takes_approvals = False  # what the source can do with answers; the source's manager sets these
         self.takes_edits = False
         self.takes_outputs = False
@@ -198,15 +199,18 @@ class Engine:
 
     def _compare(self, message: Message, given: Message, event: e.Event) -> Iterator[e.Event]:
         """Law 2: the final content is the provider's own."""
-        if message.content == given.content:
+        told, final = message.content, given.content
+        if told == final:
             return
-        fault = f"the final content of message {message.id!r} is not the sum of its deltas; it was replaced"
-        if message.content:  # an item that is told only whole has no deltas, and needs no repair
+        missing = final.startswith(told)  # then a delta can add what is missing, else one must replace
+        if told:  # an item that is told only whole has no deltas, and needs no repair
+            how = "the rest was added" if missing else "it was replaced"
+            fault = f"the final content of message {message.id!r} is not the sum of its deltas; {how}"
             yield self._warn("content-differs", fault, event)
-        whole = bool(message.content)
-        message._replace(given.content)
+        message._replace(final)
+        value = final[len(told) :] if missing else final
         yield message.delta_event(
-            message.id, given.content, whole, snapshot=message, position=event.position, source=event.source
+            message.id, value, not missing, snapshot=message, position=event.position, source=event.source
         )
 
     def _close(self, key: str, message: Message, status: Status, cause: e.Event) -> Iterator[e.Event]:
@@ -283,7 +287,7 @@ class Engine:
 
     def _open_run(self, given: e.Run, cause: e.Event) -> Iterator[e.Event]:
         if self.run is None:
-            self.run = msgspec.structs.replace(given, status="in_progress", usage=None, error=None)
+            self.run = msgspec.structs.replace(given, status="in_progress", usage=None, error=None, finish_reason=None)
             self.run.id = given.id or "run-1"
             yield e.RunCreated(self.run, position=cause.position, source=cause.source)
         elif isinstance(cause, e.RunCreated):
@@ -341,6 +345,7 @@ class Engine:
             asked._answer = Answer(f"confirmation {given.id!r}", self.wake)
             asked.editable = self.takes_edits
         self.pending[given.id] = asked
+        self.confirmations.append(asked)
         yield e.ConfirmationCreated(asked, position=event.position, source=event.source)
         if given.malformed:
             yield from self.settle(asked, False, reason="malformed")
@@ -398,7 +403,8 @@ class Engine:
         for asked in [p for p in self.pending.values() if isinstance(p, Confirmation) and p._answer is None]:
             yield from self.settle(asked, False, reason="not answered")
         failed = self._outcome is not None and self._outcome.status not in ("completed", "requires_action", "in_progress")
-        if self.unanswered and complete and not failed and not self._asked_for_action:
+        open_calls = [call for call in self.unanswered if call._answer is None or not call._answer.given]
+        if open_calls and complete and not failed and not self._asked_for_action:
             yield from self._run_event(e.RunRequiresAction(e.Run()))
 
     def next_source(self) -> Iterator[e.Event]:
@@ -435,6 +441,12 @@ class Engine:
             if error is not None and self.run.error is None:
                 self.run.error = error
             yield e.RunDone(self.run)
+
+    def decline(self) -> None:
+        """The run ends here by our own no."""
+        self._outcome = e.Run(status="completed", finish_reason="declined")
+        if self.run is not None:
+            self.run.finish_reason = "declined"
 
     @property
     def outcome(self) -> e.Run | None:

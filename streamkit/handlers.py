@@ -1,0 +1,415 @@
+"""Handlers: the objects that are told what happens on a stream.
+
+Subclass `EventHandler` (or `AsyncEventHandler`, whose hooks are `async def`) and override the hooks you care about.
+A hook that is not overridden costs nothing. The root is `Handler`, which is told every event.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from .answers import Confirmation
+from .errors import UsageError
+from .events import (
+    EVENTS,
+    CodeDelta,
+    ConsoleDelta,
+    Delta,
+    Event,
+    ReasoningDelta,
+    RefusalDelta,
+    Run,
+    RunStep,
+    StreamWarning,
+    TextDelta,
+    ToolCallDelta,
+    ToolOutputDelta,
+    Usage,
+)
+from .messages import Annotation, CodeMessage, ConsoleMessage, FileMessage, ImageMessage, Message, ReasoningMessage
+from .messages import RefusalMessage, TextMessage, ToolCallMessage, ToolOutputMessage
+
+if TYPE_CHECKING:
+    from .state import StreamState
+
+__all__ = ["AsyncEventHandler", "Call", "EventHandler", "Handler", "Hooks", "Throttled", "plan"]
+
+R = TypeVar("R")
+
+
+class Call(NamedTuple):
+    """One call that an event asks for. `whole`: it takes the event, not the hook's arguments. `awaited`: on an async
+    stream its result may have to be awaited."""
+
+    function: Callable[..., Any]
+    whole: bool
+    awaited: bool
+
+
+class Handler:
+    """The root of handlers: told every event, in order. Override `handle`."""
+
+    _stream: StreamState | None = None
+
+    @property
+    def stream(self) -> StreamState:
+        """The stream that this handler is told of, or was told of last.
+
+        Raises:
+            UsageError: no stream has been given this handler.
+        """
+        if self._stream is None:
+            raise UsageError(f"{type(self).__name__} is on no stream yet; give it to `stream()` or `astream()`")
+        return self._stream
+
+    def handle(self, event: Event, /) -> Any:
+        """Told of each event, after the engine completed it. On an async stream it may be `async def`."""
+
+    def receive(self, items: Sequence[Any], /) -> None:
+        """Told the source's own items before they are decoded: SSE frames as `(id, name, data)` in bytes, or objects
+        as they came."""
+
+    def bind(self, stream: StreamState) -> None:
+        """Put this handler on a stream.
+
+        Raises:
+            UsageError: it is on another one that has not ended.
+        """
+        if self._stream is not None and self._stream is not stream and not self._stream.ended:
+            raise UsageError(f"{type(self).__name__} is on a live stream already; a handler serves one at a time")
+        if self._stream is stream:
+            raise UsageError(f"{type(self).__name__} was given twice to the same stream")
+        self._stream = stream
+
+    def unbind(self, stream: StreamState) -> None:
+        """Take the handler off a stream that did not come to be."""
+        if self._stream is stream:
+            self._stream = None
+
+    def calls(self, kind: type[Event]) -> Iterator[Call]:
+        """What this kind of event asks of the handler."""
+        yield Call(self.handle, True, True)
+
+    def needs_async(self) -> str | None:
+        """The name of a method that only an async stream can run, None if there is none."""
+        return "handle" if inspect.iscoroutinefunction(self.handle) else None
+
+
+class Hooks(Handler, Generic[R]):
+    """Every hook, declared once. `EventHandler` fixes `R` to None, `AsyncEventHandler` to an awaitable.
+
+    A message's hooks are brackets: `on_message_created`, `on_text_created`, then for each piece `on_text_delta` and
+    `on_message_delta`, then `on_text_done`, `on_message_done`. `on_event` comes before the others of its event.
+    """
+
+    _nothing: ClassVar[Any] = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in vars(cls):
+            if name.startswith("on_") and name not in HOOKS:
+                for near in difflib.get_close_matches(name, HOOKS, 1, 0.8):
+                    text = f"{cls.__name__}.{name} is no hook and will never be called; did you mean {near}?"
+                    warnings.warn(text, UserWarning, stacklevel=2)
+
+    def handle(self, event: Event, /) -> Any:
+        """Calls the hooks of this event, in order. Gives an awaitable where one of them has to be awaited."""
+        calls = list(self.hook_calls(type(event)))
+        if any(call.awaited for call in calls):
+            return self._await_hooks(calls, event)
+        for call in calls:
+            call.function(event) if call.whole else call.function(*event.arguments())
+        return None
+
+    async def _await_hooks(self, calls: Iterable[Call], event: Event) -> None:
+        for call in calls:
+            result = call.function(event) if call.whole else call.function(*event.arguments())
+            if result is not None and call.awaited:
+                await result
+
+    def calls(self, kind: type[Event]) -> Iterator[Call]:
+        if type(self).handle is not Hooks.handle:
+            yield Call(self.handle, True, True)
+        else:
+            yield from self.hook_calls(kind)
+
+    def hook_calls(self, kind: type[Event]) -> Iterator[Call]:
+        """The overridden hooks for this kind of event."""
+        for name in ("on_event", *kind.hooks):
+            if self.overrides(name):
+                hook = getattr(self, name)
+                awaited = isinstance(self, AsyncEventHandler) or inspect.iscoroutinefunction(hook)
+                yield Call(hook, name == "on_event", awaited)
+
+    def overrides(self, name: str) -> bool:
+        return getattr(type(self), name) is not getattr(Hooks, name) or name in getattr(self, "__dict__", ())
+
+    def needs_async(self) -> str | None:
+        if isinstance(self, AsyncEventHandler):
+            return next((name for name in HOOKS if self.overrides(name)), "handle")
+        names = (name for name in HOOKS if self.overrides(name))
+        return next((name for name in names if inspect.iscoroutinefunction(getattr(self, name))), None)
+
+    def on_event(self, event: Event, /) -> R:
+        """Every event, before its other hooks."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_message_created(self, message: Message, /) -> R:
+        """Any message begins, empty."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_message_delta(self, delta: Delta, snapshot: Message, /) -> R:
+        """A piece of any message; `snapshot` has it in it."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_message_done(self, message: Message, /) -> R:
+        """Any message is over; `message.status` tells how."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_text_created(self, message: TextMessage, /) -> R:
+        """A text begins."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_text_delta(self, delta: TextDelta, snapshot: TextMessage, /) -> R:
+        """A piece of text."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_text_done(self, message: TextMessage, /) -> R:
+        """A text is over."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_annotation(self, annotation: Annotation, snapshot: TextMessage, /) -> R:
+        """A citation was added to a text."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_reasoning_created(self, message: ReasoningMessage, /) -> R:
+        """Reasoning begins."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_reasoning_delta(self, delta: ReasoningDelta, snapshot: ReasoningMessage, /) -> R:
+        """A piece of reasoning."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_reasoning_done(self, message: ReasoningMessage, /) -> R:
+        """Reasoning is over."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_refusal_created(self, message: RefusalMessage, /) -> R:
+        """A refusal begins."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_refusal_delta(self, delta: RefusalDelta, snapshot: RefusalMessage, /) -> R:
+        """A piece of a refusal."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_refusal_done(self, message: RefusalMessage, /) -> R:
+        """A refusal is over."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_code_created(self, message: CodeMessage, /) -> R:
+        """Code begins."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_code_delta(self, delta: CodeDelta, snapshot: CodeMessage, /) -> R:
+        """A piece of code."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_code_done(self, message: CodeMessage, /) -> R:
+        """The code is complete; nothing has run yet."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_console_created(self, message: ConsoleMessage, /) -> R:
+        """The output of a run begins."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_console_output(self, delta: ConsoleDelta, snapshot: ConsoleMessage, /) -> R:
+        """A piece of output."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_console_done(self, message: ConsoleMessage, /) -> R:
+        """The output of a run is over."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_active_line(self, line: int | None, snapshot: ConsoleMessage | None, /) -> R:
+        """The line that runs now, None when nothing does. `snapshot` is None while nothing was printed."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_tool_call_created(self, message: ToolCallMessage, /) -> R:
+        """A tool call begins; its name is known."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_tool_call_delta(self, delta: ToolCallDelta, snapshot: ToolCallMessage, /) -> R:
+        """A piece of a tool call's arguments."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_tool_call_done(self, message: ToolCallMessage, /) -> R:
+        """A tool call is complete; `message.waiting` says whether `message.respond` would be heard."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_tool_output_created(self, message: ToolOutputMessage, /) -> R:
+        """A tool's output begins."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_tool_output_delta(self, delta: ToolOutputDelta, snapshot: ToolOutputMessage, /) -> R:
+        """A piece of a tool's output."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_tool_output_done(self, message: ToolOutputMessage, /) -> R:
+        """A tool's output is complete."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_image_file_done(self, message: ImageMessage, /) -> R:
+        """An image is complete."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_file_done(self, message: FileMessage, /) -> R:
+        """A file is complete."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_confirmation(self, confirmation: Confirmation, /) -> R:
+        """Something wants to run: `approve`, `decline` or `defer`. Undecided is declined."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_confirmation_done(self, confirmation: Confirmation, /) -> R:
+        """A confirmation was decided."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_run_created(self, run: Run, /) -> R:
+        """The answer begins."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_run_requires_action(self, run: Run, /) -> R:
+        """The run waits for what is in `self.stream.pending`."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_run_done(self, run: Run, /) -> R:
+        """The answer is over; `run.status` tells how."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_run_step_created(self, run_step: RunStep, /) -> R:
+        """A model call begins."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_run_step_done(self, run_step: RunStep, /) -> R:
+        """A model call and what it asked for are over."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_usage(self, usage: Usage, /) -> R:
+        """The provider counted tokens."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_warning(self, warning: StreamWarning, /) -> R:
+        """The source did something odd, which was repaired."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_timeout(self) -> R:
+        """The source timed out; `on_exception` follows."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_exception(self, exception: Exception, /) -> R:
+        """The stream failed."""
+        return self._nothing  # type: ignore[no-any-return]
+
+    def on_end(self) -> R:
+        """The stream is over, however it ended. Called exactly once, last."""
+        return self._nothing  # type: ignore[no-any-return]
+
+
+HOOKS: tuple[str, ...] = ("on_event", *dict.fromkeys(name for kind in EVENTS.values() for name in kind.hooks))
+"""The names of all hooks, computed from the events."""
+
+
+class EventHandler(Hooks[None]):
+    """A handler with plain methods. On an async stream it works as well, and its hooks may be `async def` there."""
+
+
+class _Nothing:
+    """What a hook of `AsyncEventHandler` that is not overridden gives: `await super().on_…()` is always right."""
+
+    def __await__(self) -> Iterator[Any]:
+        return iter(())
+
+
+class AsyncEventHandler(Hooks[Awaitable[None]]):
+    """A handler whose hooks are `async def`, for `astream`."""
+
+    _nothing = _Nothing()
+
+
+class Throttled(Handler):
+    """Tells a handler of deltas at most every `interval` seconds: those of a message that come sooner are joined.
+
+    The first delta of a message is told at once; what is held back is told with the next delta after the interval,
+    and before any other event. Snapshots are live, as always.
+    """
+
+    def __init__(self, handler: Handler, interval: float) -> None:
+        self._handler = handler
+        self._interval = interval
+        self._last: dict[str, float] = {}
+        self._held: dict[str, list[Delta]] = {}
+
+    def handle(self, event: Event, /) -> Any:
+        told = self._let_through(event)
+        if self._handler.needs_async():
+            return self._tell_async(told)
+        for one in told:
+            self._handler.handle(one)
+        return None
+
+    async def _tell_async(self, told: Iterable[Event]) -> None:
+        for event in told:
+            result = self._handler.handle(event)
+            if inspect.isawaitable(result):
+                await result
+
+    def _let_through(self, event: Event) -> list[Event]:
+        if not isinstance(event, Delta):
+            return [*self._release(), event]
+        now = time.monotonic()
+        key = event.message_id
+        if event.replace:
+            self._held.pop(key, None)  # what it replaces need not be told
+        self._held.setdefault(key, []).append(event)
+        if now - self._last.get(key, float("-inf")) < self._interval:
+            return []
+        self._last[key] = now
+        return self._release(key)
+
+    def _release(self, only: str | None = None) -> list[Event]:
+        keys = [only] if only is not None else list(self._held)
+        told: list[Event] = []
+        for key in keys:
+            held = self._held.pop(key)
+            joined = "".join(delta.value for delta in held)
+            replace = held[0].replace
+            told.append(held[-1] if len(held) == 1 else msgspec.structs.replace(held[-1], value=joined, replace=replace))
+        return told
+
+    def receive(self, items: Sequence[Any], /) -> None:
+        self._handler.receive(items)
+
+    def bind(self, stream: StreamState) -> None:
+        super().bind(stream)
+        self._handler.bind(stream)
+        self._last.clear()
+        self._held.clear()
+
+    def unbind(self, stream: StreamState) -> None:
+        super().unbind(stream)
+        self._handler.unbind(stream)
+
+    def needs_async(self) -> str | None:
+        return self._handler.needs_async()
+
+
+def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:
+    """What each kind of event asks of these handlers, in their order."""
+    return {kind: tuple(call for handler in handlers for call in handler.calls(kind)) for kind in EVENTS.values()}

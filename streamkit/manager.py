@@ -1,0 +1,728 @@
+"""The two managers: thin shells that pull, wait, tell the handlers, and close.
+
+What happens is decided in `state.py`; these differ only in `async` and `await`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import anyio
+import anyio.abc
+from typing_extensions import Self
+
+from . import protocols
+from .answers import Answer
+from .errors import StreamkitError, UsageError
+from .events import Created, Delta, Event, Run, RunStep, TextDelta
+from .handlers import Call, Handler
+from .messages import Message, TextMessage
+from .protocols import Decoder
+from .sources import AsyncSource, Source, open_async, open_sync
+from .state import NEXT, PULL, StreamState, Wait
+
+__all__ = ["AsyncStreamManager", "StreamManager", "astream", "stream"]
+
+
+_T = TypeVar("_T")
+
+
+class _Stopped(BaseException):
+    """Our own end of a run loop: `close` or `cancel` was called while an event was told."""
+
+
+class _Manager(StreamState):
+    """What both shells share."""
+
+    def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
+        super().__init__(handlers, wake=self._woken, **options)
+        self._source_given = source
+        self._closing = False
+        self._deltas = {
+            kind: tuple((_after_snapshot(c) if c.whole else c.function, c.awaited) for c in calls)
+            for kind, calls in self._plan.items()
+            if issubclass(kind, Delta)
+        }
+        self._others = {kind: calls for kind, calls in self._plan.items() if not issubclass(kind, Delta)}
+
+    def _woken(self) -> None:
+        raise NotImplementedError
+
+    def _mark(self, key: str) -> None:
+        self._times.setdefault(key, time.monotonic())
+
+    def _final(self) -> list[Message]:
+        """All messages, or the error that the stream ended with."""
+        if self._error is not None:
+            raise self._error
+        return list(self._engine.messages)
+
+    def _final_text(self) -> str:
+        texts = (m for m in self._final() if isinstance(m, TextMessage) and m.role == "assistant" and m.choice == 0)
+        return "".join(text.content for text in texts)
+
+    def _final_run(self) -> Run:
+        self._final()
+        if self._engine.run is None:
+            raise UsageError("the stream ended before any run began")
+        return self._engine.run
+
+    def _encoder(self, protocol: str) -> protocols.Encoder:
+        encoder: protocols.Encoder = protocols.find(protocol).Encoder()
+        return encoder
+
+
+def _after_snapshot(call: Any) -> Callable[..., Any]:
+    function = call.function
+    return lambda event, snapshot: function(event)
+
+
+def _is_answer_text(event: Event) -> bool:
+    if type(event) is not TextDelta or event.replace:
+        return False
+    snapshot: Message = event.snapshot
+    return snapshot.role == "assistant" and snapshot.choice == 0
+
+
+class StreamManager(_Manager):
+    """Drives a stream, in the thread that iterates it.
+
+    It is a context manager (the request is sent on entry, all is closed when it is left) and an iterable of events.
+    Without `with`, the request is sent at the first use, and the end of the stream closes it.
+    """
+
+    def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
+        for handler in handlers:
+            if isinstance(handler, Handler) and (name := handler.needs_async()):
+                kind = type(handler).__name__
+                raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
+        self._wakeup = threading.Event()
+        self._source: Source | None = None
+        self._pulling = False
+        self._deadlines: dict[int, float] = {}
+        super().__init__(source, handlers, awaitables=False, **options)
+        self._events = self._run()
+
+    def __enter__(self) -> Self:
+        if self._source is None and not self._ended:
+            try:
+                self._open(self._source_given)
+            except BaseException as error:
+                self._fail(error)
+                raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Event]:
+        """The events, each after the handlers were told of it. `break` pauses.
+
+        Raises:
+            StreamkitError: as the stream ended, each time it is asked.
+        """
+        for event in self._events:  # not `yield from`, which would close the stream where a loop breaks
+            yield event
+        self._final()
+
+    @property
+    def text_deltas(self) -> Iterator[str]:
+        """The assistant's text as it arrives (choice 0). A repair that replaces text is not in it."""
+        for event in self:
+            if _is_answer_text(event):
+                yield event.value  # type: ignore[attr-defined]
+
+    def until_done(self) -> None:
+        """Run to the end. Raises as iteration does."""
+        for _ in self._events:
+            pass
+        self._final()
+
+    def get_final_messages(self) -> list[Message]:
+        """Run to the end; all messages. Raises as iteration does."""
+        self.until_done()
+        return self._final()
+
+    def get_final_text(self) -> str:
+        """Run to the end; the assistant's text (choice 0). Raises as iteration does."""
+        self.until_done()
+        return self._final_text()
+
+    def get_final_run(self) -> Run:
+        """Run to the end; the run."""
+        self.until_done()
+        return self._final_run()
+
+    def get_final_run_steps(self) -> list[RunStep]:
+        """Run to the end; the run's steps."""
+        self.until_done()
+        self._final()
+        return list(self._engine.run_steps)
+
+    def chunks(self, protocol: str) -> Iterator[dict[str, Any]]:
+        """The same stream as another protocol's wire items.
+
+        Raises:
+            UsageError: there is no such protocol.
+        """
+        return self._chunks(self._encoder(protocol))
+
+    def _chunks(self, encoder: protocols.Encoder) -> Iterator[dict[str, Any]]:
+        for event in self:
+            yield from encoder.feed(event)
+
+    def close(self) -> None:
+        """Stop here: closes what is upstream, tells what is open as done, and `on_end`. Then nothing more."""
+        if self._events.gi_running:
+            self.cancel()
+            if not self._pulling and self._source is not None:
+                self._source.close()
+        else:
+            self._events.close()
+            if not self._ended:
+                self._fail(_Stopped())
+
+    def cancel(self) -> None:
+        self._cancelled = self._closing = True
+        self._wakeup.set()
+        source = self._source
+        if source is not None and self._pulling:
+            source.interrupt()
+
+    # -- the shell
+
+    def _woken(self) -> None:
+        self._wakeup.set()
+
+    def _open(self, value: Any) -> None:
+        self._mark("start")
+        self._source = source = open_sync(value)
+        self._source_opened(protocol=source.protocol, live=source.live, edits=source.edits)
+
+    def _pull(self) -> Any:
+        source = self._source
+        assert source is not None
+        self._pulling = True
+        try:
+            batch = source.pull()
+        finally:
+            self._pulling = False
+        if batch is None:
+            source.close()
+        return batch
+
+    def _next(self) -> bool:
+        assert self._then is not None
+        value = self._then(self)
+        if value is not None:
+            self._open(value)
+        return value is not None
+
+    def _wait(self, answers: list[Answer]) -> list[Answer]:
+        self._wakeup.clear()
+        now = time.monotonic()
+        for answer in answers:
+            if answer.timeout is not None:
+                self._deadlines.setdefault(id(answer), now + answer.timeout)
+        if not self._closing and not any(answer.given for answer in answers):
+            deadlines = [self._deadlines[id(a)] for a in answers if a.timeout is not None]
+            self._wakeup.wait(min(deadlines) - now if deadlines else None)
+        now = time.monotonic()
+        return [a for a in answers if a.timeout is not None and self._deadlines[id(a)] <= now]
+
+    def _run(self) -> Iterator[Event]:
+        deltas = self._deltas
+        answer: Any = None
+        try:
+            if self._ended:
+                return
+            if self._source is None:
+                self._open(self._source_given)
+            story = self._story()
+            while True:
+                try:
+                    step = story.send(answer)
+                except StopIteration:
+                    break
+                answer = None
+                if step is PULL:
+                    answer = self._pull()
+                elif step is NEXT:
+                    answer = self._next()
+                elif isinstance(step, Wait):
+                    answer = self._wait(step.answers)
+                else:
+                    for event in step:  # type: ignore[attr-defined]
+                        calls = deltas.get(type(event))
+                        if calls is None:
+                            self._tell(event)
+                        else:
+                            self._current = event
+                            snapshot = event.snapshot
+                            for call, _ in calls:
+                                if (result := call(event, snapshot)) is not None:
+                                    self._refuse_awaitable(call, result)
+                                if self._closing:
+                                    raise _Stopped
+                        yield event
+                        if self._closing and not self._ended:
+                            raise _Stopped
+                if self._closing and not self._ended:
+                    raise _Stopped
+        except _Stopped:
+            self._fail(_Stopped())
+        except BaseException as error:
+            self._fail(error)
+            if self._cancelled and isinstance(error, Exception):
+                return  # our own cancel broke the pull
+            raise
+        finally:
+            self._mark("end")
+
+    def _tell(self, event: Event) -> None:
+        """Tell all handlers of an event that is no delta. One that raises does not keep it from the others."""
+        self._note(event)
+        if isinstance(event, Created):
+            self._mark("first")
+        calls = self._others[type(event)]
+        for position, call in enumerate(calls):
+            try:
+                self._invoke(call, event)
+            except BaseException as error:
+                self._tell_rest(calls[position + 1 :], event, error)
+                raise
+
+    def _invoke(self, call: Call, event: Event) -> None:
+        result = call.function(event) if call.whole else call.function(*event.arguments())
+        if result is not None:
+            self._refuse_awaitable(call.function, result)
+
+    def _tell_rest(self, calls: Sequence[Call], event: Event, error: BaseException) -> None:
+        for call in calls:
+            try:
+                self._invoke(call, event)
+            except Exception as another:
+                _add_note(error, event, another)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the stream before its end: close what is upstream, then tell the rest to all handlers."""
+        first = error
+        try:
+            if self._source is not None:
+                self._source.close()
+        except StreamkitError as another:
+            _add_note(error, None, another)
+        for event in self._failed(error):
+            try:
+                self._tell(event)
+            except Exception as another:
+                if isinstance(first, Exception):
+                    _add_note(first, event, another)
+                else:
+                    first = another
+        if first is not error:
+            self._error = first
+            raise first
+
+    @staticmethod
+    def _refuse_awaitable(function: Any, result: Any) -> None:
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            name = getattr(function, "__qualname__", repr(function))
+            raise UsageError(f"{name} gave an awaitable, which a sync stream cannot await: use `astream`")
+
+
+def _add_note(error: BaseException, event: Event | None, another: BaseException) -> None:
+    where = f"telling {event.type}" if event is not None else "closing the source"
+    error.add_note(f"While the stream ended, {where} raised {type(another).__name__}: {another}")
+
+
+class AsyncStreamManager(_Manager):
+    """Drives a stream, in the task that iterates it; on asyncio and on trio.
+
+    An async context manager and async iterable; the rest is as `StreamManager`. Awaitables that answer tool calls run
+    beside the stream inside `async with`, `until_done` and `get_final_…`, else where the stream waits for them.
+    """
+
+    def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
+        self._source: AsyncSource | None = None
+        self._scope: anyio.CancelScope | None = None
+        self._wakeup = anyio.Event()
+        self._schedule: Callable[[Callable[[], object]], object] | None = None
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._running = False
+        self._pulling = False
+        self._working: set[int] = set()
+        self._deadlines: dict[int, float] = {}
+        super().__init__(source, handlers, awaitables=True, **options)
+        self._events = self._run()
+
+    async def __aenter__(self) -> Self:
+        if self._source is None and not self._ended:
+            try:
+                await self._open(self._source_given)
+            except BaseException as error:
+                await self._fail(error)
+                raise
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        tasks, self._tasks = self._tasks, None
+        try:
+            await self.close()
+        finally:
+            if tasks is not None:
+                tasks.cancel_scope.cancel()
+                await tasks.__aexit__(None, None, None)
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """As `StreamManager.__iter__`."""
+        return _AsyncIteration(self, lambda event: event)
+
+    @property
+    def text_deltas(self) -> AsyncIterator[str]:
+        """As `StreamManager.text_deltas`."""
+        return _AsyncIteration(self, lambda event: event.value if _is_answer_text(event) else None)
+
+    async def until_done(self) -> None:
+        """As `StreamManager.until_done`."""
+        await self._drain()
+        self._final()
+
+    async def get_final_messages(self) -> list[Message]:
+        """As `StreamManager.get_final_messages`."""
+        await self._drain()
+        return self._final()
+
+    async def get_final_text(self) -> str:
+        """As `StreamManager.get_final_text`."""
+        await self._drain()
+        return self._final_text()
+
+    async def get_final_run(self) -> Run:
+        """As `StreamManager.get_final_run`."""
+        await self._drain()
+        return self._final_run()
+
+    async def get_final_run_steps(self) -> list[RunStep]:
+        """As `StreamManager.get_final_run_steps`."""
+        await self._drain()
+        self._final()
+        return list(self._engine.run_steps)
+
+    def chunks(self, protocol: str) -> AsyncIterator[dict[str, Any]]:
+        """As `StreamManager.chunks`."""
+        return self._chunks(self._encoder(protocol))
+
+    async def _chunks(self, encoder: protocols.Encoder) -> AsyncIterator[dict[str, Any]]:
+        async for event in self:
+            for item in encoder.feed(event):
+                yield item
+
+    async def close(self) -> None:
+        """As `StreamManager.close`."""
+        if self._running:
+            self.cancel()
+            if not self._pulling and self._source is not None:
+                await self._source.close()
+        else:
+            await self._events.aclose()
+            if not self._ended:
+                await self._fail(_Stopped())
+
+    def cancel(self) -> None:
+        self._cancelled = self._closing = True
+        if self._schedule is not None:
+            self._schedule(self._stop_waiting)
+
+    # -- the shell
+
+    def _stop_waiting(self) -> None:
+        self._wakeup.set()
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _woken(self) -> None:
+        if self._schedule is not None:
+            self._schedule(self._wakeup.set)
+
+    async def _drain(self) -> None:
+        """Run to the end, inside a scope that `cancel` can cancel wherever the stream waits."""
+        if self._ended or self._running:
+            return
+        if self._tasks is not None:
+            await self._drain_in_scope()
+            return
+        async with anyio.create_task_group() as self._tasks:
+            try:
+                await self._drain_in_scope()
+            finally:
+                self._tasks.cancel_scope.cancel()
+        self._tasks = None
+
+    async def _drain_in_scope(self) -> None:
+        with anyio.CancelScope() as self._scope:
+            async for _ in self._events:
+                pass
+        self._scope = None
+
+    async def _open(self, value: Any) -> None:
+        self._schedule = self._schedule or _scheduler()
+        self._mark("start")
+        self._source = source = await open_async(value)
+        self._source_opened(protocol=source.protocol, live=source.live, edits=source.edits)
+
+    async def _pull(self) -> Any:
+        source = self._source
+        assert source is not None
+        batch = None
+        self._pulling = True
+        try:
+            if self._scope is not None:
+                batch = await source.pull()
+            else:
+                with anyio.CancelScope() as self._scope:
+                    batch = await source.pull()
+                self._scope = None
+        finally:
+            self._pulling = False
+        if batch is None:
+            if not self._closing:
+                await source.close()
+        return batch
+
+    async def _next(self) -> bool:
+        assert self._then is not None
+        value = self._then(self)
+        if inspect.isawaitable(value):
+            value = await value
+        if value is not None:
+            await self._open(value)
+        return value is not None
+
+    async def _wait(self, answers: list[Answer]) -> list[Answer]:
+        self._wakeup = anyio.Event()
+        now = time.monotonic()
+        for answer in answers:
+            if answer.timeout is not None:
+                self._deadlines.setdefault(id(answer), now + answer.timeout)
+        if not self._closing and not any(a.ready or a.error for a in answers):
+            deadlines = [self._deadlines[id(a)] for a in answers if a.timeout is not None and not a.given]
+            with anyio.move_on_after(min(deadlines) - now if deadlines else None):
+                await self._wait_or_work(answers)
+        now = time.monotonic()
+        return [a for a in answers if a.timeout is not None and not a.given and self._deadlines[id(a)] <= now]
+
+    async def _wait_or_work(self, answers: list[Answer]) -> None:
+        if self._tasks is not None:
+            self._start_work()
+            await self._wakeup.wait()
+            return
+        async with anyio.create_task_group() as self._tasks:
+            self._start_work()
+            while any(a.given and not a.ready for a in answers):
+                await self._wakeup.wait()
+                self._wakeup = anyio.Event()
+                self._start_work()
+        self._tasks = None
+
+    def _start_work(self) -> None:
+        """Start the awaitables that tool calls were answered with."""
+        for call in self._engine.unanswered:
+            answer = call._answer
+            if answer is None or not answer.given or answer.ready or id(answer) in self._working:
+                continue
+            if self._tasks is not None and answer.wake == self._woken:
+                self._working.add(id(answer))
+                self._tasks.start_soon(self._work, answer)
+
+    @staticmethod
+    async def _work(answer: Answer) -> None:
+        awaitable: Any = answer.value
+        try:
+            answer.resolve(await awaitable)
+        except Exception as error:  # raised again in the stream's own task
+            answer.resolve(None, error)
+
+    async def _run(self) -> AsyncIterator[Event]:
+        deltas = self._deltas
+        answer: Any = None
+        try:
+            if self._ended:
+                return
+            self._running = True
+            if self._source is None:
+                await self._open(self._source_given)
+            story = self._story()
+            while True:
+                try:
+                    step = story.send(answer)
+                except StopIteration:
+                    break
+                answer = None
+                if step is PULL:
+                    answer = await self._pull()
+                elif step is NEXT:
+                    answer = await self._next()
+                elif isinstance(step, Wait):
+                    answer = await self._wait(step.answers)
+                else:
+                    for event in step:  # type: ignore[attr-defined]
+                        calls = deltas.get(type(event))
+                        if calls is None:
+                            await self._tell(event)
+                        else:
+                            self._current = event
+                            snapshot = event.snapshot
+                            for call, awaited in calls:
+                                result = call(event, snapshot)
+                                if awaited and result is not None:
+                                    await result
+                                if self._closing:
+                                    raise _Stopped
+                        self._running = False
+                        yield event
+                        self._running = True
+                        if self._closing and not self._ended:
+                            raise _Stopped
+                if self._closing and not self._ended:
+                    raise _Stopped
+        except _Stopped:
+            await self._fail(_Stopped())
+        except BaseException as error:
+            await self._fail(error)
+            if self._cancelled and isinstance(error, Exception):
+                return
+            raise
+        finally:
+            self._running = False
+            self._mark("end")
+
+    async def _tell(self, event: Event) -> None:
+        """As `StreamManager._tell`."""
+        self._note(event)
+        if isinstance(event, Created):
+            self._mark("first")
+        calls = self._others[type(event)]
+        for position, call in enumerate(calls):
+            try:
+                await self._invoke(call, event)
+            except BaseException as error:
+                with anyio.CancelScope(shield=True):
+                    await self._tell_rest(calls[position + 1 :], event, error)
+                raise
+        if self._engine.pending:
+            self._start_work()
+
+    async def _invoke(self, call: Call, event: Event) -> None:
+        result = call.function(event) if call.whole else call.function(*event.arguments())
+        if call.awaited and inspect.isawaitable(result):
+            await result
+
+    async def _tell_rest(self, calls: Sequence[Call], event: Event, error: BaseException) -> None:
+        for call in calls:
+            try:
+                await self._invoke(call, event)
+            except Exception as another:
+                _add_note(error, event, another)
+
+    async def _fail(self, error: BaseException) -> None:
+        """As `StreamManager._fail`; a cancellation does not keep the handlers from being told."""
+        first = error
+        with anyio.CancelScope(shield=True):
+            try:
+                if self._source is not None:
+                    await self._source.close()
+            except StreamkitError as another:
+                _add_note(error, None, another)
+            for event in self._failed(error):
+                try:
+                    await self._tell(event)
+                except Exception as another:
+                    if isinstance(first, Exception):
+                        _add_note(first, event, another)
+                    else:
+                        first = another
+        if first is not error:
+            self._error = first
+            raise first
+
+
+class _AsyncIteration(AsyncIterator[_T]):
+    """What a stream's events give, as an iterator that a loop may leave at any time without closing the stream."""
+
+    def __init__(self, manager: AsyncStreamManager, pick: Callable[[Any], _T | None]) -> None:
+        self._manager = manager
+        self._pick = pick
+
+    async def __anext__(self) -> _T:
+        async for event in self._manager._events:
+            if (value := self._pick(event)) is not None:
+                return value
+        self._manager._final()
+        raise StopAsyncIteration
+
+
+def _scheduler() -> Callable[[Callable[[], object]], object]:
+    """Runs a function in the current event loop, from any thread, soon."""
+    import sniffio
+
+    if sniffio.current_async_library() == "trio":
+        import trio
+
+        return trio.lowlevel.current_trio_token().run_sync_soon
+    import asyncio
+
+    return asyncio.get_running_loop().call_soon_threadsafe
+
+
+def stream(
+    source: Any,
+    /,
+    *handlers: Handler,
+    protocol: str | type[Decoder] | None = None,
+    strict: bool = False,
+    then: Callable[[StreamState], Any] | None = None,
+) -> StreamManager:
+    """A manager for a stream, driven by the caller's thread.
+
+    Args:
+        source: an `openai` or `anthropic` stream; a callable or unentered context manager that gives one (the request
+            is then sent on entry); an iterable of chunk dicts, typed objects, canonical events or bytes (SSE or
+            NDJSON); an HTTP response; a path to a recording; another manager.
+        handlers: told of each event, in this order.
+        protocol: the wire protocol, by name or decoder class; recognised from the items where it is not given.
+        strict: raise `ProtocolError` for what is malformed, in place of repairing it and telling `on_warning`.
+        then: called with the stream when a source has ended and what waited was answered: gives the next source of
+            the same run, or None.
+
+    Raises:
+        UsageError: a handler is async, or is on another live stream; there is no such protocol.
+    """
+    return StreamManager(source, handlers, protocol=protocol, strict=strict, then=then)
+
+
+def astream(
+    source: Any,
+    /,
+    *handlers: Handler,
+    protocol: str | type[Decoder] | None = None,
+    strict: bool = False,
+    then: Callable[[StreamState], Any] | None = None,
+) -> AsyncStreamManager:
+    """A manager for a stream, driven by the caller's task. As `stream`; also takes awaitables, async iterables, async
+    callables, sync handlers, and sync sources (pulled in one worker thread). `then` may be `async def`."""
+    return AsyncStreamManager(source, handlers, protocol=protocol, strict=strict, then=then)
+

@@ -1,0 +1,474 @@
+"""What the user holds, made into a source: batches of bytes or items, pulled one at a time, and closed.
+
+A foreign exception becomes a `SourceError` here, with the client's own as its cause. Nothing is imported to
+recognise a client's objects: they are told by what they offer. An SDK's stream whose response is unread gives its
+bytes, so that the SDK's objects are never built.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import anyio.to_thread
+
+from .errors import SourceError, SourceTimeoutError, StreamkitError, UsageError
+from .events import Event
+
+if TYPE_CHECKING:
+    from .manager import AsyncStreamManager, StreamManager
+
+__all__ = ["AsyncSource", "Source", "open_async", "open_sync"]
+
+_KNOWN = (
+    "an openai or anthropic stream, a callable, awaitable or context manager that gives one, an HTTP response, an "
+    "iterable of bytes, dicts, typed objects or streamkit events, a path to a recording, or another stream"
+)
+
+Batch = Any  # bytes, or a list of items
+
+
+class Source:
+    """Batches, pulled by one thread at a time.
+
+    Attributes:
+        protocol: the protocol's name, where the source itself knows it.
+        live: whether it is a producer that goes on only when it is pulled.
+        edits: whether it can take edited code with an approval.
+    """
+
+    def __init__(
+        self,
+        batches: Iterator[Batch],
+        close: Callable[[], object],
+        *,
+        protocol: str | None = None,
+        live: bool = False,
+        edits: bool = False,
+        response: Any = None,
+        inner: Any = None,
+    ) -> None:
+        self._batches = batches
+        self._close = close
+        self.protocol = protocol
+        self.live = live
+        self.edits = edits
+        self.response = response
+        self._inner = inner
+
+    def pull(self) -> Batch | None:
+        """The next batch, None at the end.
+
+        Raises:
+            SourceError: the transport failed; `SourceTimeoutError` by a timeout.
+        """
+        try:
+            return next(self._batches, None)
+        except Exception as error:
+            _translate(error)
+
+    def interrupt(self) -> None:
+        """Make a pull that waits in another thread end soon, where the source allows it."""
+        _interrupt(self.response, self._inner)
+
+    def close(self) -> None:
+        """Close what is upstream. It returns when that is closed."""
+        try:
+            self._close()
+        except Exception as error:
+            _translate(error)
+
+
+class AsyncSource:
+    """The same, pulled by a task."""
+
+    def __init__(
+        self,
+        pull: Callable[[], Awaitable[Batch | None]],
+        close: Callable[[], Awaitable[object]],
+        *,
+        protocol: str | None = None,
+        live: bool = False,
+        edits: bool = False,
+    ) -> None:
+        self._pull = pull
+        self._close = close
+        self.protocol = protocol
+        self.live = live
+        self.edits = edits
+
+    async def pull(self) -> Batch | None:
+        """The next batch, None at the end. Raises as `Source.pull`."""
+        try:
+            return await self._pull()
+        except StopAsyncIteration:
+            return None
+        except Exception as error:
+            _translate(error)
+
+    async def close(self) -> None:
+        try:
+            await self._close()
+        except Exception as error:
+            _translate(error)
+
+
+# -- what a thing is
+
+
+def _is_response(value: Any) -> bool:
+    """An HTTP response of httpx, httpx2, or an SDK's wrapper of one."""
+    return (hasattr(value, "iter_bytes") or hasattr(value, "aiter_bytes")) and hasattr(value, "status_code")
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, os.PathLike)
+
+
+def _sdk_response(value: Any) -> Any:
+    """The unread response inside an SDK's stream, None if there is none."""
+    response = getattr(getattr(value, "_raw_stream", value), "response", None)
+    if response is None or not _is_response(response) or getattr(response, "is_stream_consumed", True):
+        return None
+    return response
+
+
+def _is_async_stream(response: Any) -> bool:
+    """Whether a response can be read by a task alone."""
+    body = getattr(response, "stream", None)
+    return hasattr(body, "__aiter__") and not hasattr(body, "__iter__")
+
+
+def _is_sync_stream(response: Any) -> bool:
+    body = getattr(response, "stream", None)
+    return body is not None and not hasattr(body, "__aiter__")
+
+
+def _unknown(value: Any) -> UsageError:
+    return UsageError(f"{value!r} ({type(value).__name__}) is no source of a stream; known are: {_KNOWN}")
+
+
+def _wants_async(value: Any) -> UsageError:
+    return UsageError(f"{type(value).__name__} is asynchronous: use `astream` in place of `stream`")
+
+
+def _translate(error: Exception) -> NoReturn:
+    """Raise a transport's error as ours."""
+    if isinstance(error, StreamkitError):
+        raise error
+    names = {kind.__name__ for kind in type(error).__mro__}
+    timed_out = isinstance(error, TimeoutError) or any("Timeout" in name for name in names)
+    kind = SourceTimeoutError if timed_out else SourceError
+    text = str(error)
+    translated = kind(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+    status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
+    translated.status_code = status if isinstance(status, int) else None
+    raise translated from error
+
+
+def _refused(response: Any, body: bytes) -> SourceError:
+    text = body[:2000].decode("utf-8", "replace")
+    error = SourceError(f"the server answered with HTTP status {response.status_code}: {text}")
+    error.status_code = response.status_code
+    return error
+
+
+def _interrupt(response: Any, inner: Any) -> None:
+    if inner is not None:
+        inner.cancel()
+    network = getattr(response, "extensions", {}).get("network_stream") if response is not None else None
+    raw = network.get_extra_info("socket") if network is not None else None
+    if raw is not None:
+        # Closing a socket does not wake a thread that reads from it; shutting it down does.
+        with contextlib.suppress(OSError):
+            raw.shutdown(socket.SHUT_RDWR)
+
+
+def _item(value: Any) -> Any:
+    """An item of an iterable, as a decoder takes it."""
+    match value:
+        case bytes() | bytearray() | memoryview():
+            return bytes(value)
+        case str():
+            return value.encode()
+        case Mapping() | Event():
+            return value
+    for name in ("to_dict", "model_dump"):
+        if callable(dump := getattr(value, name, None)):
+            return dump() if name == "to_dict" else dump(mode="json", exclude_unset=True)
+    return value  # the decoder says that it is no object
+
+
+def _batch(value: Any) -> Batch:
+    item = _item(value)
+    return item if isinstance(item, bytes) else [item]
+
+
+def _batches(values: Iterable[Any]) -> Iterator[Batch]:
+    """One batch an item, or few large ones where all items are there already."""
+    if not isinstance(values, (list, tuple)):
+        yield from map(_batch, values)
+        return
+    together: list[Any] = []
+    for value in values:
+        item = _item(value)
+        if isinstance(item, bytes):
+            yield item
+        else:
+            together.append(item)
+    if together:
+        yield together
+
+
+# -- sync
+
+
+def open_sync(value: Any) -> Source:
+    """The source that this is, its request sent.
+
+    Raises:
+        UsageError: it is no source, or only an async one.
+        SourceError: opening it failed.
+    """
+    from .manager import AsyncStreamManager, StreamManager
+
+    if isinstance(value, AsyncStreamManager) or inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise _wants_async(value)
+    if isinstance(value, StreamManager):
+        return _of_manager(value)
+    if isinstance(value, Source):
+        return value
+    if (response := _sdk_response(value)) is not None:
+        if _is_async_stream(response):
+            raise _wants_async(value)
+        return _of_response(response)
+    if _is_response(value):
+        if _is_async_stream(value):
+            raise _wants_async(value)
+        return _of_response(value)
+    if _is_path(value):
+        return _of_path(value)
+    if isinstance(value, (bytes, bytearray)):
+        return Source(iter([bytes(value)]), _nothing)
+    if isinstance(value, (str, Mapping)):
+        raise _unknown(value)
+    if hasattr(value, "__iter__"):
+        return _of_iterable(value)
+    if hasattr(value, "__enter__"):
+        return _of_context(value)
+    if hasattr(value, "__aiter__") or hasattr(value, "__aenter__"):
+        raise _wants_async(value)
+    if callable(value):
+        return open_sync(_call(value))
+    raise _unknown(value)
+
+
+def _call(value: Callable[[], Any]) -> Any:
+    try:
+        return value()
+    except Exception as error:
+        _translate(error)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _of_manager(manager: StreamManager) -> Source:
+    with_events = iter(manager)
+    return Source(([event] for event in with_events), manager.close, protocol="streamkit", inner=manager)
+
+
+def _of_response(response: Any) -> Source:
+    if response.status_code >= 400:
+        try:
+            raise _refused(response, response.read())
+        finally:
+            response.close()
+    return Source(iter(response.iter_bytes()), response.close, response=response)
+
+
+def _of_path(path: Any) -> Source:
+    from .recording import read_recording
+
+    batches = read_recording(path)
+    return Source(batches, batches.close)
+
+
+def _of_iterable(value: Iterable[Any]) -> Source:
+    close = getattr(value, "close", None)
+    return Source(_batches(value), close if callable(close) else _nothing, live=inspect.isgenerator(value))
+
+
+def _of_context(value: Any) -> Source:
+    stack = contextlib.ExitStack()
+    try:
+        entered = stack.enter_context(value)
+    except Exception as error:
+        _translate(error)
+    if entered is value and not _is_response(value) and not hasattr(value, "__iter__"):
+        stack.close()
+        raise _unknown(value)
+    try:
+        source = open_sync(entered)
+    except BaseException:
+        stack.close()
+        raise
+    stack.callback(source.close)
+    source_close = stack.close
+    return Source(
+        source._batches,
+        source_close,
+        protocol=source.protocol,
+        live=source.live,
+        edits=source.edits,
+        response=source.response,
+        inner=source._inner,
+    )
+
+
+# -- async
+
+
+async def open_async(value: Any) -> AsyncSource:
+    """The source that this is, its request sent. Raises as `open_sync`.
+
+    A sync source is pulled in a worker thread, one call at a time.
+    """
+    from .manager import AsyncStreamManager, StreamManager
+
+    if isinstance(value, AsyncSource):
+        return value
+    if isinstance(value, AsyncStreamManager):
+        return _of_async_manager(value)
+    if inspect.isawaitable(value):
+        return await open_async(await _await(value))
+    response = _sdk_response(value)
+    if response is None and _is_response(value):
+        response = value
+    if response is not None and not _is_sync_stream(response) and hasattr(response, "aiter_bytes"):
+        return await _of_async_response(response)
+    if hasattr(value, "__aiter__") and response is None:
+        return _of_async_iterable(value)
+    if hasattr(value, "__aenter__") and response is None and not hasattr(value, "__iter__"):
+        return await _of_async_context(value)
+    if callable(value) and not hasattr(value, "__iter__") and not hasattr(value, "__enter__"):
+        return await open_async(_call(value))
+    if isinstance(value, (StreamManager, Source)):
+        return _threaded(open_sync(value))
+    source = open_sync(value) if not hasattr(value, "__enter__") else await anyio.to_thread.run_sync(open_sync, value)
+    blocks = source.response is not None or not isinstance(value, (list, tuple, bytes, bytearray))
+    return _threaded(source) if blocks else _direct(source)
+
+
+async def _await(value: Awaitable[Any]) -> Any:
+    try:
+        return await value
+    except Exception as error:
+        _translate(error)
+
+
+def _of_async_manager(manager: AsyncStreamManager) -> AsyncSource:
+    events = aiter(manager)
+
+    async def pull() -> Batch | None:
+        return [await anext(events)]
+
+    return AsyncSource(pull, manager.close, protocol="streamkit")
+
+
+async def _of_async_response(response: Any) -> AsyncSource:
+    if response.status_code >= 400:
+        try:
+            raise _refused(response, await response.aread())
+        finally:
+            await response.aclose()
+    chunks: AsyncIterator[bytes] = response.aiter_bytes()
+    return AsyncSource(chunks.__anext__, partial(_close_all, chunks, response))
+
+
+async def _close_all(chunks: Any, response: Any) -> None:
+    await response.aclose()
+    await chunks.aclose()
+
+
+def _of_async_iterable(value: Any) -> AsyncSource:
+    items = aiter(value)
+    take = items.__anext__
+    close = getattr(value, "aclose", None) or getattr(value, "close", None)
+
+    async def pull() -> Batch | None:
+        item = await take()
+        return item if type(item) is bytes else _batch(item)
+
+    async def finish() -> None:
+        result = close() if callable(close) else None
+        if inspect.isawaitable(result):
+            await result
+
+    return AsyncSource(pull, finish, live=inspect.isasyncgen(value))
+
+
+async def _of_async_context(value: Any) -> AsyncSource:
+    stack = contextlib.AsyncExitStack()
+    try:
+        entered = await stack.enter_async_context(value)
+    except Exception as error:
+        _translate(error)
+    try:
+        source = await open_async(entered)
+    except BaseException:
+        await stack.aclose()
+        raise
+    stack.push_async_callback(source.close)
+    return AsyncSource(source._pull, stack.aclose, protocol=source.protocol, live=source.live, edits=source.edits)
+
+
+def _direct(source: Source) -> AsyncSource:
+    """A sync source that never blocks."""
+
+    async def pull() -> Batch | None:
+        return source.pull()
+
+    async def close() -> None:
+        source.close()
+
+    return AsyncSource(pull, close, protocol=source.protocol, live=source.live, edits=source.edits)
+
+
+def _threaded(source: Source) -> AsyncSource:
+    """A sync source, pulled in a worker thread. Closing interrupts a pull that waits; one that cannot be interrupted
+    is left behind, and its thread closes the source when it comes back."""
+    limiter = anyio.CapacityLimiter(1)
+    left = False
+    pulling = False
+
+    def work() -> Batch | None:
+        nonlocal pulling
+        pulling = True
+        try:
+            return source.pull()
+        finally:
+            pulling = False
+            if left:
+                source.close()
+
+    async def pull() -> Batch | None:
+        return await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
+
+    async def close() -> None:
+        nonlocal left
+        if pulling:
+            left = True
+            source.interrupt()
+        else:
+            await anyio.to_thread.run_sync(source.close)
+
+    return AsyncSource(pull, close, protocol=source.protocol, live=source.live, edits=source.edits)

@@ -1,0 +1,467 @@
+"""The state of one stream, and its story: what both managers share.
+
+`StreamState` is what a handler sees as `self.stream`. `_story` is the whole course of a stream without any input or
+output: it asks its manager for what it needs (`PULL`, `NEXT`, `Wait`) and gives iterators of events to tell. A
+manager pulls, waits, tells and awaits; it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from . import errors, protocols
+from .answers import Answer, Confirmation
+from .engine import Engine
+from .errors import IncompleteStreamError, ProtocolError, RunFailedError, SourceTimeoutError, StreamkitError, UsageError
+from .events import Event, Run, RunDone, RunStatus, RunStep, StreamEnd, StreamException, StreamTimeout, StreamWarning
+from .events import Usage
+from .framing import Framer, framer_for
+from .handlers import Handler, plan
+from .messages import Message, ToolCallMessage
+from .protocols import Decoder
+
+__all__ = ["NEXT", "PULL", "StreamState", "Timing", "Wait"]
+
+_UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
+
+
+class _Command:
+    """What the story needs from its manager."""
+
+
+PULL: Final = _Command()  # the source's next batch: bytes, a list of items, or None at its end
+NEXT: Final = _Command()  # the next source, opened: True, or False if there is none
+
+
+class Wait(NamedTuple):
+    """Wait until something is answered. Gives the answers whose time is over; `ready` ones need no waiting."""
+
+    answers: list[Answer]
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """Seconds on a monotonic clock; None where it has not happened. `first_delta` and `duration` count from the
+    stream's start, which is when its request was sent."""
+
+    first_delta: float | None
+    duration: float | None
+    deltas: int
+    deltas_per_second: float | None
+
+
+class StreamState:
+    """What is known of a stream. All of it is live, and stays readable after the end."""
+
+    def __init__(
+        self,
+        handlers: Sequence[Handler],
+        *,
+        protocol: str | type[Decoder] | None,
+        strict: bool,
+        then: Callable[[Any], Any] | None,
+        wake: Callable[[], None],
+        awaitables: bool,
+    ) -> None:
+        if isinstance(protocol, str):
+            protocol = protocols.find(protocol).Decoder
+        for handler in handlers:
+            if not isinstance(handler, Handler):
+                raise UsageError(f"{handler!r} is no handler; subclass EventHandler, AsyncEventHandler or Handler")
+        self._protocol: type[Decoder] | None = protocol  # type: ignore[assignment]
+        self._then = then
+        self._engine = Engine(strict=strict, wake=wake)
+        self._engine.takes_outputs = then is not None
+        self._engine.takes_awaitables = awaitables
+        self._handlers = tuple(handlers)
+        self._plan = plan(handlers)
+        self._receivers = [h.receive for h in handlers if type(h).receive is not Handler.receive]
+        self._decoder: Decoder | None = None
+        self._framer: Framer | None = None
+        self._start = b""
+        self._held: list[tuple[bytes, bytes, bytes] | Any] = []
+        self._live = False
+        self._declined = False
+        self._current: Event | None = None
+        self._position: int | str | None = None  # of the last event before the current one that had one
+        self._error: BaseException | None = None
+        self._status = "in_progress"
+        self._ended = False
+        self._cancelled = False
+        self._answers_taken = 0
+        self._times: dict[str, float] = {}
+        bound: list[Handler] = []
+        try:
+            for handler in handlers:
+                handler.bind(self)
+                bound.append(handler)
+        except UsageError:
+            for handler in bound:
+                handler.unbind(self)
+            raise
+
+    # -- what users read
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """All messages so far, in the order they were created; the open ones are live."""
+        return tuple(self._engine.messages)
+
+    @property
+    def status(self) -> str:
+        """`in_progress`, then how it ended: `completed`, `incomplete`, `requires_action`, `cancelled` or `failed`."""
+        return self._status
+
+    @property
+    def ended(self) -> bool:
+        """Whether `on_end` was told."""
+        return self._ended
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the stream failed with."""
+        return self._error
+
+    @property
+    def usage(self) -> Usage | None:
+        """The newest token counts."""
+        return self._engine.usage
+
+    @property
+    def warnings(self) -> Sequence[StreamWarning]:
+        """The warnings so far; the first 1000 are kept."""
+        return tuple(self._engine.warnings)
+
+    @property
+    def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
+        """What waits for an answer: confirmations by their id, tool calls by their call id."""
+        return dict(self._engine.pending)
+
+    @property
+    def confirmations(self) -> Sequence[Confirmation]:
+        """All confirmations so far, decided ones too."""
+        return tuple(self._engine.confirmations)
+
+    @property
+    def cursor(self) -> str | None:
+        """Where the stream could be resumed after what was told so far; None if its source cannot."""
+        position = self._current.position if self._current is not None else None
+        position = self._position if position is None else position
+        return None if position is None else str(position)
+
+    @property
+    def timing(self) -> Timing:
+        """How long things took."""
+        start, first, end = (self._times.get(key) for key in ("start", "first", "end"))
+        deltas = sum(message.delta_count for message in self._engine.messages)
+        known = start is not None
+        return Timing(
+            first_delta=first - start if known and first is not None else None,  # type: ignore[operator]
+            duration=end - start if known and end is not None else None,  # type: ignore[operator]
+            deltas=deltas,
+            deltas_per_second=deltas / (end - first) if first is not None and end is not None and end > first else None,
+        )
+
+    @property
+    def current_event(self) -> Event | None:
+        """The event that was told last."""
+        return self._current
+
+    @property
+    def current_run(self) -> Run | None:
+        return self._engine.run
+
+    @property
+    def current_run_step_snapshot(self) -> RunStep | None:
+        """The step that is going on, else the last one."""
+        return self._engine.run_step or (self._engine.run_steps[-1] if self._engine.run_steps else None)
+
+    @property
+    def current_message_snapshot(self) -> Message | None:
+        """The message that the last event told of, else the newest one."""
+        told = getattr(self._current, "snapshot", None)
+        return told or (self._engine.messages[-1] if self._engine.messages else None)
+
+    def cancel(self) -> None:
+        """Stop, from any thread, without waiting. What arrived is kept and returned; nothing is raised."""
+        raise NotImplementedError("a manager's")
+
+    # -- the story
+
+    def _story(self) -> Generator[_Command | Wait | Iterator[Event], Any, None]:
+        engine = self._engine
+        while True:
+            while not self._declined and (batch := (yield PULL)) is not None:
+                yield self._feed(batch)
+                if engine.pending:
+                    yield from self._settle(at_end=False)
+            yield self._source_finished()
+            self._check_failure()
+            answered = self._answers_taken
+            yield from self._settle(at_end=True)
+            if self._then is None or engine.unanswered or not (self._answers_taken or answered) or self._declined:
+                break
+            self._answers_taken = 0
+            if not (yield NEXT):
+                break
+            yield engine.next_source()
+        yield chain(engine.end(), self._last())
+
+    def _feed(self, batch: Any) -> Iterator[Event]:
+        """The events of a batch of the source: bytes, or a list of items."""
+        if type(batch) is bytes:
+            if self._framer is None and not self._find_framer(batch):
+                return iter(())
+            frames = self._framer.feed(batch if not self._start else self._take_start())  # type: ignore[union-attr]
+            return self._feed_frames(frames)
+        if batch and type(batch[0]) is tuple:
+            return self._feed_frames(batch)
+        for receive in self._receivers:
+            receive(batch)
+        if self._decoder is None:
+            return self._recognise(batch, parsed=True)
+        return self._engine.complete(self._decoder.feed_items(batch))
+
+    def _feed_frames(self, frames: list[tuple[bytes, bytes, bytes]]) -> Iterator[Event]:
+        for receive in self._receivers:
+            receive(frames)
+        if self._decoder is None:
+            return self._recognise(frames, parsed=False)
+        return self._engine.complete(self._decoder.feed_frames(frames))
+
+    def _find_framer(self, chunk: bytes) -> bool:
+        self._start += chunk
+        self._framer = framer_for(self._start)
+        return self._framer is not None
+
+    def _take_start(self) -> bytes:
+        start, self._start = self._start, b""
+        return start
+
+    def _recognise(self, batch: Sequence[Any], *, parsed: bool) -> Iterator[Event]:
+        """Hold items until one has a shape of its own, then decode them all."""
+        self._held += batch
+        kind = self._protocol
+        for item in batch if kind is None else ():
+            if kind := self._protocol_of(item, parsed=parsed):
+                break
+        if kind is None:
+            if len(self._held) > _UNRECOGNISED_LIMIT:
+                raise self._unrecognised()
+            return iter(())
+        self._decoder = decoder = kind(self._engine.new_id)
+        self._allow_answers()
+        held, self._held = self._held, []
+        return self._engine.complete(decoder.feed_items(held) if parsed else decoder.feed_frames(held))
+
+    def _protocol_of(self, item: Any, *, parsed: bool) -> type[Decoder] | None:
+        if isinstance(item, Event):
+            kind: type[Decoder] = protocols.find("streamkit").Decoder
+            return kind
+        if parsed:
+            return protocols.recognise(item)
+        try:
+            return protocols.recognise(msgspec.json.decode(item[2]), item[1].decode("utf-8", "replace"))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
+    def _unrecognised(self) -> StreamkitError:
+        shown = self._held[0][2] if isinstance(self._held[0], tuple) else self._held[0]
+        text = shown.decode("utf-8", "replace") if isinstance(shown, bytes) else repr(shown)
+        return ProtocolError(
+            "unknown-protocol",
+            f"no protocol has items like {text[:200]}; give `protocol=`, one of: {', '.join(protocols.names())}",
+            index=0,
+        )
+
+    def _source_finished(self) -> Iterator[Event]:
+        """What the source's end tells: the rest of its bytes, what its decoder says, and what stays open."""
+        cut = False
+        if self._framer is not None:
+            rest = self._framer.finish()
+            whole = [frame for frame in rest if _is_whole(frame[2])]
+            cut = len(whole) != len(rest)
+            yield from self._feed_frames(whole)
+        elif self._start.strip():
+            cut = True
+        decoder = self._decoder
+        complete = self._declined
+        if decoder is not None:
+            if not self._declined:
+                yield from self._engine.complete(decoder.finish())
+            complete = complete or decoder.complete
+        elif self._held:
+            yield from self._held_error()
+            complete = True
+        yield from self._engine.source_done(complete=complete)
+        if not complete and self._engine.failure is None:
+            name = f"the {decoder.name} stream" if decoder else "the source"
+            how = "in the middle of an item" if cut else f"after {decoder.index} items" if decoder else "without any item"
+            raise IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end")
+
+    def _held_error(self) -> Iterator[Event]:
+        """A stream that was nothing but an error, which every protocol has in about the same shape."""
+        for held in self._held:
+            item = held
+            if isinstance(held, tuple):
+                item = msgspec.json.decode(held[2]) if _is_whole(held[2]) and held[2][:1] == b"{" else None
+            if isinstance(item, Mapping) and (item.get("error") or item.get("type") == "error"):
+                error = item.get("error") or item
+                error = dict(error) if isinstance(error, Mapping) else {"message": str(error)}
+                yield from self._engine.complete([RunDone(Run(status="failed", error=error, raw=item))])
+                return
+        raise self._unrecognised()
+
+    def _check_failure(self) -> None:
+        failure, outcome = self._engine.failure, self._engine.outcome
+        if failure is not None:
+            raise _error_of(failure)
+        if outcome is not None and outcome.status in ("failed", "expired"):
+            error = outcome.error or {}
+            text = error.get("message") or f"the run {outcome.status}"
+            code = error.get("code") or error.get("type")
+            raise RunFailedError(str(text), None if code is None else str(code), dict(error) or None)
+
+    def _settle(self, *, at_end: bool) -> Generator[_Command | Wait | Iterator[Event], Any, None]:
+        """Tell what was answered; where the source can go no further, wait for what was deferred, and decide the rest."""
+        while True:
+            yield from self._tell_answers()
+            waiting = self._waiting(at_end=at_end)
+            if not waiting:
+                return
+            for answer in (yield Wait(waiting)) or ():
+                answer.deferred = False
+                if not answer.given:
+                    answer.close()
+
+    def _tell_answers(self) -> Generator[Iterator[Event], Any, None]:
+        for waiting in [*self._engine.pending.values()]:
+            answer = waiting._answer
+            if answer is None or not answer.given or answer.wake is not self._engine.wake:
+                continue
+            if isinstance(waiting, ToolCallMessage):
+                if answer.ready:
+                    self._answers_taken += 1
+                    yield self._engine.output(waiting, answer.result())
+            else:
+                approved, more = answer.value  # type: ignore[misc]
+                self._answers_taken += 1
+                yield self._decide(waiting, approved, more)
+
+    def _decide(self, asked: Confirmation, approved: bool, more: str | None = None) -> Iterator[Event]:
+        if not approved and self._gated:
+            self._declined = True
+            self._engine.decline()
+        edited, reason = (more, None) if approved else (None, more)
+        return self._engine.settle(asked, approved, edited=edited, reason=reason)
+
+    def _waiting(self, *, at_end: bool) -> list[Answer]:
+        """The answers to wait for before going on. Confirmations that nobody deferred are declined here."""
+        out: list[Answer] = []
+        for waiting in [*self._engine.pending.values()]:
+            answer = waiting._answer
+            if answer is None or answer.wake is not self._engine.wake:
+                continue
+            if isinstance(waiting, Confirmation) and (at_end or self._gated):
+                if not answer.deferred and not answer.given:
+                    answer.close()
+                    answer.given, answer.value = True, (False, "not answered")
+                out.append(answer)
+            elif isinstance(waiting, ToolCallMessage) and at_end and (answer.deferred or answer.given):
+                out.append(answer)
+        return out
+
+    @property
+    def _gated(self) -> bool:
+        """Whether pulling on would let run what a confirmation asks about."""
+        return self._live and self._decoder is not None and self._decoder.gates
+
+    def _note(self, event: Event) -> None:
+        """Make an event the current one."""
+        if self._current is not None and self._current.position is not None:
+            self._position = self._current.position
+        self._current = event
+
+    # -- endings
+
+    def _source_opened(self, *, protocol: str | None, live: bool, edits: bool) -> None:
+        """Make ready for a source's items."""
+        kind = protocols.find(protocol).Decoder if protocol else self._protocol
+        self._decoder = kind(self._engine.new_id) if kind is not None else None
+        self._framer, self._start, self._held = None, b"", []
+        self._live = live
+        self._engine.takes_edits = edits
+        self._allow_answers()
+
+    def _allow_answers(self) -> None:
+        self._engine.takes_approvals = self._gated or self._then is not None or self._engine.takes_edits
+
+    def _last(self, status: str | None = None) -> Iterator[Event]:
+        """The end, exactly once."""
+        if not self._ended:
+            self._status = status or (self._engine.run.status if self._engine.run else "completed")
+            self._ended = True
+            yield StreamEnd(status=self._status)
+
+    def _failed(self, error: BaseException) -> Iterator[Event]:
+        """What is still told when the stream fails or is stopped."""
+        stopped = self._cancelled or not isinstance(error, Exception)
+        status: RunStatus = "cancelled" if stopped else "incomplete" if _is_cut(error) else "failed"
+        outcome = self._engine.outcome
+        if outcome is not None and outcome.status in ("failed", "expired", "cancelled"):
+            status = outcome.status
+        if isinstance(error, StreamkitError) and not error.messages:
+            error.messages = self._engine.messages
+        if not stopped:
+            self._error = error
+        details = {"type": type(error).__name__, "message": str(error)}
+        yield from self._engine.end(status, None if stopped else details)
+        if not stopped and not self._ended:
+            if isinstance(error, SourceTimeoutError):
+                yield StreamTimeout()
+            yield StreamException(type(error).__name__, str(error), _details(error), error)
+        yield from self._last("cancelled" if stopped else "incomplete" if _is_cut(error) else "failed")
+
+
+def _is_cut(error: BaseException) -> bool:
+    return isinstance(error, IncompleteStreamError)
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether a frame that the end of the stream closed is all there."""
+    if data.startswith(b"[DONE"):
+        return True
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _details(error: BaseException) -> dict[str, Any]:
+    known = {key: getattr(error, key, None) for key in ("code", "body", "status_code", "fault", "index", "kind")}
+    return {key: value for key, value in known.items() if value is not None}
+
+
+def _error_of(event: StreamException) -> StreamkitError:
+    """The error that another stream ended with."""
+    if isinstance(event.exception, StreamkitError):
+        return event.exception
+    details = event.details
+    match getattr(errors, event.error, None):
+        case errors.RunFailedError:
+            return RunFailedError(event.message, details.get("code"), details.get("body"))
+        case errors.ProtocolError:
+            return ProtocolError(
+                str(details.get("code", "")), str(details.get("fault", event.message)), details.get("index")
+            )
+        case type() as kind if issubclass(kind, StreamkitError):
+            error: StreamkitError = kind(event.message)
+            if isinstance(error, errors.SourceError):
+                error.status_code = details.get("status_code")
+            return error
+        case _:
+            return errors.SourceError(f"the stream failed where it came from: {event.error}: {event.message}")

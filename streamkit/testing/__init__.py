@@ -1,0 +1,49 @@
+"""A scripted model server, for tests of whatever talks to a model: real HTTP and real SSE, on loopback.
+
+`ModelServer` speaks OpenAI's Chat Completions and Responses. It answers each request with the next `Reply` of its
+script, in the dialect that was asked for, streaming or not, exactly as often and as badly as the script says: slowly,
+cut off in the middle of an event, with an error half-way, refused with a status, or never ending.
+
+    >>> import json, urllib.request
+    >>> from streamkit.testing import ModelServer, Reply, Text, ToolCall
+    >>> with ModelServer([Reply(ToolCall("weather", {"city": "Oslo"})), Reply("It ", Text("rains."))]) as server:
+    ...     def ask(text):
+    ...         body = json.dumps({"model": "m", "input": text}).encode()
+    ...         with urllib.request.urlopen(server.url + "/responses", body) as response:
+    ...             return json.load(response)["output"]
+    ...     call, = ask("What is the weather?")
+    ...     spoken = ask("And now in words.")
+    >>> call["name"], call["arguments"]
+    ('weather', '{"city": "Oslo"}')
+    >>> [item["content"][0]["text"] for item in spoken]
+    ['It ', 'rains.']
+    >>> [request.body["input"] for request in server.requests]
+    ['What is the weather?', 'And now in words.']
+
+With the SDK: `openai.OpenAI(base_url=server.url, api_key="any")`. The same script tells the same wire, byte for byte:
+ids count (`resp_1`, `chatcmpl-2`; items `msg_1_0`, calls `call_1_0`) and the clock stands still. No key is checked.
+
+What differs from the real services: no `obfuscation` padding (as with `include_obfuscation: false`), one choice alone
+(`n` is not read), a code interpreter's logs are there without an `include`, and reasoning is sent on Chat too, as
+`reasoning_content`, which the compatible servers have and OpenAI's has not.
+"""
+
+from __future__ import annotations
+
+from .replies import CodeInterpreter, Part, Reasoning, Refusal, Reply, ServiceError, Text, Tokens, ToolCall
+from .requests import Request
+from .server import ModelServer
+
+__all__ = [
+    "CodeInterpreter",
+    "ModelServer",
+    "Part",
+    "Reasoning",
+    "Refusal",
+    "Reply",
+    "Request",
+    "ServiceError",
+    "Text",
+    "Tokens",
+    "ToolCall",
+]
