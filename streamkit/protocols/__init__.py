@@ -8,10 +8,9 @@ whose value is the module.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import entry_points
-from itertools import count
+from itertools import chain, count
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -152,7 +151,13 @@ def names() -> list[str]:
 
 @cache
 def _others() -> dict[str, Any]:
+    from importlib.metadata import entry_points  # 20 ms, and only for what is not built in
+
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _other_names() -> Iterator[str]:
+    yield from _others()  # read only when no built-in protocol would do
 
 
 def find(name: str) -> ModuleType:
@@ -171,7 +176,7 @@ def find(name: str) -> ModuleType:
 
 def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
     """The decoder of the protocol that this item belongs to, None if it has no shape of its own."""
-    for name in names():
+    for name in chain(BUILT_IN, filter(lambda other: other not in BUILT_IN, _other_names())):
         decoder: type[Decoder] = find(name).Decoder
         wrapped = {"event": event_name, "data": item} if decoder.named and event_name else item
         if isinstance(wrapped, Mapping) and decoder.recognises(wrapped):

@@ -122,8 +122,12 @@ _DEFAULT_ERROR = ServiceError("The server had an error while processing your req
 _STATUS_ERRORS = {
     400: ServiceError("The request is invalid.", "invalid_request_error", None),
     401: ServiceError("Incorrect API key provided.", "invalid_request_error", "invalid_api_key"),
-    403: ServiceError("You are not allowed to do this.", "invalid_request_error", "unsupported_country_region_territory"),
-    404: ServiceError("The model does not exist or you do not have access to it.", "invalid_request_error", "model_not_found"),
+    403: ServiceError(
+        "You are not allowed to do this.", "invalid_request_error", "unsupported_country_region_territory"
+    ),
+    404: ServiceError(
+        "The model does not exist or you do not have access to it.", "invalid_request_error", "model_not_found"
+    ),
     429: ServiceError("Rate limit reached for requests.", "requests", "rate_limit_exceeded"),
     503: ServiceError("The engine is currently overloaded, please try again later.", "service_unavailable", None),
 }
@@ -231,7 +235,9 @@ class Reply:
 
     def __repr__(self) -> str:
         said = "raw" if self.raw is not None else ", ".join(map(repr, self.parts))
-        return f"Reply({said})" if self.status == 200 else f"Reply({said or self.error.message!r}, status={self.status})"
+        return (
+            f"Reply({said})" if self.status == 200 else f"Reply({said or self.error.message!r}, status={self.status})"
+        )
 
 
 def turns(group: Sequence[Part]) -> Iterable[tuple[int, str]]:

@@ -58,7 +58,9 @@ _REQUIRED = {"/v1/chat/completions": ("model", "messages"), "/v1/responses": ("m
 def fault_of(request: Request) -> tuple[int, ServiceError] | None:
     """The status and error with which the service turns such a request down; None where it would answer."""
 
-    def invalid(status: int, message: str, code: str | None = None, param: str | None = None) -> tuple[int, ServiceError]:
+    def invalid(
+        status: int, message: str, code: str | None = None, param: str | None = None
+    ) -> tuple[int, ServiceError]:
         return status, ServiceError(message, "invalid_request_error", code, param)
 
     required = _REQUIRED.get(request.path)

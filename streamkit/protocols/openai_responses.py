@@ -1,0 +1,513 @@
+"""OpenAI's Responses API, and the servers that speak it.
+
+Terminal rule: `response.completed`, `response.incomplete`, `response.failed`, `response.cancelled`, `response.done` or
+a top-level `error`. `[DONE]` alone ends nothing: OpenAI sends none, and servers that do send it after the response's
+end. A response that is not streamed (`{"object": "response", …}`) is told as a whole answer.
+
+Every part of an output item is a message; see `openai_responses_items`. An event belongs to the item of its
+`item_id`, else to the one at its `output_index`: some servers give every event another id, or none. A part is done
+when its item is, because only the item says how it ended; code and shell commands are done when their text is, because
+they run before their item ends. A run's `finish_reason` is the response's `incomplete_details.reason`, if it has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from .. import protocols
+from ..events import AnnotationAdded, Event, MessageDone, RawEvent, Run, RunCreated, RunDone, RunStatus, Usage
+from ..messages import AudioMessage, ImageMessage, Message, Status, TextMessage
+from .openai_responses_encoder import Encoder
+from .openai_responses_input import to_input
+from .openai_responses_items import CALLS, KINDS, PART_KINDS, Item, annotation_of, integer, json_text, mapping
+from .openai_responses_items import read_part, sequence, text
+
+__all__ = ["Decoder", "Encoder", "to_input"]
+
+
+class Stream(NamedTuple):
+    """A part that is streamed as text: its kind, its item's type, where its index and its final text are."""
+
+    kind: str
+    item: str
+    index: str
+    final: str
+
+
+_STREAMS: dict[str, Stream] = {
+    "response.output_text": Stream("text", "message", "content_index", "text"),
+    "response.refusal": Stream("refusal", "message", "content_index", "refusal"),
+    "response.reasoning_text": Stream("reasoning", "reasoning", "content_index", "text"),
+    "response.reasoning_summary_text": Stream("summary", "reasoning", "summary_index", "text"),
+    "response.function_call_arguments": Stream("call", "function_call", "", "arguments"),
+    "response.custom_tool_call_input": Stream("call", "custom_tool_call", "", "input"),
+    "response.mcp_call_arguments": Stream("call", "mcp_call", "", "arguments"),
+    "response.code_interpreter_call_code": Stream("code", "code_interpreter_call", "", "code"),
+    "response.shell_call_command": Stream("command", "shell_call", "command_index", "command"),
+}
+_PARTS = {  # content parts, and where their index is
+    "response.content_part": "content_index",
+    "response.reasoning_part": "content_index",
+    "response.reasoning_summary_part": "summary_index",
+}
+_ITEM_OF_KIND = {"text": "message", "refusal": "message", "reasoning": "reasoning", "summary": "reasoning"}
+_AT_ONCE = {"code_interpreter_call": "code", "image_generation_call": "image"}  # begun with their item, as calls are
+_ENDS: dict[str, RunStatus] = {
+    "response.completed": "completed",
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+    "response.cancelled": "cancelled",
+    "response.done": "completed",
+}
+_STATUSES: dict[str, Status] = {
+    "completed": "completed",
+    "incomplete": "incomplete",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+
+
+class _Grown(msgspec.Struct, tag_field="type"):
+    """A delta as it mostly comes; what differs takes the tolerant path."""
+
+    item_id: str
+    delta: Annotated[str, msgspec.Meta(min_length=1)]
+    output_index: int | None = None
+    sequence_number: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
+
+
+class _InContent(_Grown):
+    index: int = msgspec.field(default=0, name="content_index")
+
+
+class _GrownText(_InContent, tag="response.output_text.delta"):
+    logprobs: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
+
+
+class _GrownRefusal(_InContent, tag="response.refusal.delta"):
+    logprobs: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
+
+
+class _GrownReasoning(_InContent, tag="response.reasoning_text.delta"):
+    logprobs: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
+
+
+class _GrownSummary(_Grown, tag="response.reasoning_summary_text.delta"):
+    index: int = msgspec.field(default=0, name="summary_index")
+    logprobs: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
+
+
+class _Whole(_Grown):
+    index: None = msgspec.field(default=None, name="")  # these have but one part
+    logprobs: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
+
+
+class _GrownArguments(_Whole, tag="response.function_call_arguments.delta"):
+    pass
+
+
+class _GrownInput(_Whole, tag="response.custom_tool_call_input.delta"):
+    pass
+
+
+class _GrownMcpArguments(_Whole, tag="response.mcp_call_arguments.delta"):
+    pass
+
+
+class _GrownCode(_Whole, tag="response.code_interpreter_call_code.delta"):
+    pass
+
+
+_FAST: dict[str, type[_Grown]] = {
+    "response.output_text": _GrownText,
+    "response.refusal": _GrownRefusal,
+    "response.reasoning_text": _GrownReasoning,
+    "response.reasoning_summary_text": _GrownSummary,
+    "response.function_call_arguments": _GrownArguments,
+    "response.custom_tool_call_input": _GrownInput,
+    "response.mcp_call_arguments": _GrownMcpArguments,
+    "response.code_interpreter_call_code": _GrownCode,
+}
+_decode_grown = msgspec.json.Decoder(
+    _GrownText
+    | _GrownRefusal
+    | _GrownReasoning
+    | _GrownSummary
+    | _GrownArguments
+    | _GrownInput
+    | _GrownMcpArguments
+    | _GrownCode
+).decode
+
+
+class Decoder(protocols.Decoder):
+    """A Responses stream, or one whole response."""
+
+    name = "openai_responses"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._begun = False
+        self._ended = False
+        self._items: list[Item] = []
+        self._by_id: dict[str, Item] = {}
+        self._by_place: dict[int, Item] = {}
+        self._audio: dict[type[Message], str] = {}
+        # By item_id: the part that grows, as (wire class, index, output_index, message id, event class).
+        self._growing: dict[str, tuple[type[_Grown], int | None, int | None, str, Any]] = {}
+
+    @classmethod
+    def recognises(cls, item: Mapping[str, Any]) -> bool:
+        if text(item.get("type")).startswith("response."):
+            return True
+        return item.get("object") == "response" and isinstance(item.get("output"), list)
+
+    def sentinel(self, data: bytes) -> Iterable[Event]:
+        return ()
+
+    # -- the fast path: deltas of parts that are open
+
+    def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
+        events: list[Event] = []
+        append = events.append
+        growing = self._growing
+        index = self.index
+        for frame in frames:
+            id, _, data = frame
+            try:
+                grown = _decode_grown(data)
+                kind, part, place, message_id, make = growing[grown.item_id]
+            except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+                pass
+            else:
+                if type(grown) is kind and grown.index == part and grown.output_index == place:
+                    position = id.decode("utf-8", "replace") if id else grown.sequence_number
+                    append(make(message_id, grown.delta, position=position, source=data))
+                    index += 1
+                    continue
+            self.index = index
+            events += self.feed_frame(*frame)
+            growing = self._growing
+            index = self.index
+        self.index = index
+        return events
+
+    # -- the tolerant path
+
+    def feed(self, item: Mapping[str, Any]) -> Iterable[Event]:
+        kind = text(item.get("type"))
+        events = list(self._read(kind, item))
+        if not events:
+            events.append(RawEvent(kind, item))
+        position = integer(item.get("sequence_number"))
+        if position is not None:
+            for event in events:
+                event.position = position
+        return events
+
+    def finish(self) -> Iterable[Event]:
+        for item in self._items:
+            if not item.done:
+                yield from item.flush("completed")
+
+    def _read(self, kind: str, event: Mapping[str, Any]) -> Iterator[Event]:
+        stem, _, phase = kind.rpartition(".")
+        match stem, phase:
+            case _, "delta" if stem in _STREAMS:
+                yield from self._grow(stem, event)
+            case _, "done" if stem in _STREAMS:
+                yield from self._grown(_STREAMS[stem], event)
+            case _, "added" | "done" if stem in _PARTS:
+                yield from self._part(_PARTS[stem], event, begins=phase == "added")
+            case "response.output_item", "added":
+                yield from self._item_added(event)
+            case "response.output_item", "done":
+                yield from self._item_done(event)
+            case "response.output_text.annotation", "added":
+                yield from self._annotation(event)
+            case "response.image_generation_call", "partial_image":
+                yield from self._partial_image(event)
+            case "response.shell_call_output_content", "delta" | "done":
+                yield from self._console(event, ends=phase == "done")
+            case "response.audio" | "response.audio.transcript", "delta" | "done":
+                yield from self._sound(event, AudioMessage if stem == "response.audio" else TextMessage, phase)
+            case "response", "created" | "queued" | "in_progress":
+                yield from self._begin(mapping(event.get("response")), again=phase == "created")
+            case "response", _ if kind in _ENDS:
+                yield from self._end(mapping(event.get("response")), _ENDS[kind])
+            case _:
+                yield from self._other(kind, event)
+
+    def _other(self, kind: str, event: Mapping[str, Any]) -> Iterator[Event]:
+        """What is no event of a response: errors, whole responses, and what nobody lists."""
+        if kind == "error" or (not kind and event.get("error") is not None):
+            yield from self._fail(event)
+        elif not kind and event.get("object") == "response":
+            yield from self._begin(event, again=True)
+            if text(event.get("status")) not in ("queued", "in_progress"):
+                yield from self._end(event, "completed")
+        elif not kind:
+            yield self.warn("no-type", "it has no type and was skipped")
+
+    # -- items
+
+    def _item_added(self, event: Mapping[str, Any]) -> Iterator[Event]:
+        wire = mapping(event.get("item"))
+        if not wire:
+            return
+        id, type, place = text(wire.get("id")), text(wire.get("type")), integer(event.get("output_index"))
+        item = self._by_id.get(id)
+        if item is None or item.done or item.place not in (None, place) or item.type != type:
+            item = self._enter(id, type, place)
+        item.learn(wire)
+        if item.type in _AT_ONCE:
+            yield from item.open(_AT_ONCE[item.type])
+        elif item.type in CALLS and item.name:
+            yield from item.open("call")
+
+    def _item_done(self, event: Mapping[str, Any]) -> Iterator[Event]:
+        wire = mapping(event.get("item"))
+        if wire:
+            id, type = text(wire.get("id")), text(wire.get("type"))
+            item = self._find(id, type, integer(event.get("output_index"))) or self._enter(
+                id, type, integer(event.get("output_index"))
+            )
+            self._still(item)
+            yield from item.finish(wire, "completed")
+        elif (known := self._by_place.get(integer(event.get("output_index")) or 0)) is not None and not known.done:
+            self._still(known)
+            yield from known.settle("completed")
+
+    def _enter(self, id: str, type: str, place: int | None) -> Item:
+        """A new item. Its id is its own, unless another item that is not done has the same."""
+        key = id or self.new_id()
+        known = self._by_id.get(key)
+        if known is not None and not known.done:
+            key = f"{key}.{len(self._items)}"
+        item = Item(key, type, place)
+        self._items.append(item)
+        self._by_id[id or key] = item
+        if place is not None:
+            self._by_place[place] = item
+        return item
+
+    def _find(self, id: str, type: str, place: int | None) -> Item | None:
+        item = self._by_id.get(id)
+        if item is not None and (place is None or item.place is None or item.place == place):
+            return item
+        if place is not None:
+            there = self._by_place.get(place)
+            if there is not None and there.type == type and not there.done:
+                return there
+        elif not id:
+            return next((item for item in reversed(self._items) if item.type == type and not item.done), None)
+        return item
+
+    def _item(self, event: Mapping[str, Any], type: str) -> Item:
+        """The item that an event belongs to; begun here, if nothing told of it before."""
+        id, place = text(event.get("item_id")), integer(event.get("output_index"))
+        return self._find(id, type, place) or self._enter(id, type, place)
+
+    def _still(self, item: Item) -> None:
+        """Nothing of this item grows any more."""
+        for id in [id for id, (_, _, _, message_id, _) in self._growing.items() if message_id in item.parts.values()]:
+            del self._growing[id]
+
+    # -- parts
+
+    def _grow(self, stem: str, event: Mapping[str, Any]) -> Iterator[Event]:
+        stream = _STREAMS[stem]
+        value = event.get("delta")
+        if not isinstance(value, str):
+            if value is not None:
+                yield self.warn("bad-delta", "its delta is no text and was skipped", event.get("type"))
+            return
+        if not value:
+            return
+        item = self._item(event, stream.item)
+        if stream.kind == "call" and not item.name:
+            item.unnamed.append(value)
+            return
+        index = integer(event.get(stream.index)) or 0
+        yield from item.open(stream.kind, index)
+        logprobs = sequence(event.get("logprobs"))
+        make: Any = KINDS[stream.kind].make.delta_event
+        id = item.id_for(stream.kind, index)
+        yield make(id, value, False, {"logprobs": list(logprobs)} if logprobs else None)
+        wire_id = text(event.get("item_id"))
+        if stem in _FAST and self._by_id.get(wire_id) is item and not item.done:
+            self._growing[wire_id] = (_FAST[stem], index if stream.index else None, item.place, id, make)
+
+    def _grown(self, stream: Stream, event: Mapping[str, Any]) -> Iterator[Event]:
+        """The final text of a part."""
+        content = json_text(event.get(stream.final))
+        if not content:
+            return
+        item = self._item(event, stream.item)
+        item.name = item.name or text(event.get("name"))
+        index = integer(event.get(stream.index)) or 0
+        if stream.kind in ("code", "command"):
+            self._still(item)
+            yield from item.close(stream.kind, index, content, "completed")
+        else:
+            _, more = read_part({"logprobs": event.get("logprobs")})
+            item.hold(item.message(stream.kind, index, content, **more))
+
+    def _part(self, key: str, event: Mapping[str, Any], *, begins: bool) -> Iterator[Event]:
+        part = mapping(event.get("part"))
+        kind = PART_KINDS.get(text(part.get("type")))
+        if kind is None:
+            return
+        item = self._item(event, _ITEM_OF_KIND[kind])
+        index = integer(event.get(key)) or 0
+        if begins:
+            yield from item.flush("completed")
+            yield from item.open(kind, index)
+        else:
+            content, more = read_part(part)
+            item.hold(item.message(kind, index, content, **more))
+
+    def _annotation(self, event: Mapping[str, Any]) -> Iterator[Event]:
+        annotation = annotation_of(event.get("annotation"))
+        if annotation is None:
+            return
+        item = self._item(event, "message")
+        index = integer(event.get("content_index")) or 0
+        yield from item.open("text", index)
+        yield AnnotationAdded(item.id_for("text", index), annotation)
+
+    def _partial_image(self, event: Mapping[str, Any]) -> Iterator[Event]:
+        image = text(event.get("partial_image_b64"))
+        if not image:
+            return
+        item = self._item(event, "image_generation_call")
+        if format := text(event.get("output_format")):
+            item.metadata["output_format"] = format
+        yield from item.open("image")
+        item.partial = True
+        metadata = {"partial_image_index": integer(event.get("partial_image_index")) or 0}
+        yield ImageMessage.delta_event(item.id_for("image", 0), image, True, metadata)
+
+    def _console(self, event: Mapping[str, Any], *, ends: bool) -> Iterator[Event]:
+        index = integer(event.get("command_index")) or 0
+        if ends:
+            outputs = sequence(event.get("output"))
+            if outputs:
+                yield from self._item(event, "shell_call_output").console(index, outputs, "completed")
+        elif delta := mapping(event.get("delta")):
+            yield from self._item(event, "shell_call_output").print(index, delta)
+
+    def _sound(self, event: Mapping[str, Any], make: type[Message], phase: str) -> Iterator[Event]:
+        """The response's speech, or what it says: these belong to no item."""
+        metadata = {"audio_transcript": True} if make is TextMessage else {}
+        id = self._audio.get(make)
+        if phase == "done":
+            if id is not None:
+                del self._audio[make]
+                yield MessageDone(make(id, metadata=metadata))
+            return
+        value = text(event.get("delta"))
+        if not value:
+            return
+        if id is None:
+            id = self._audio[make] = self.new_id()
+            yield make.created_event(make(id, metadata=metadata))
+        yield make.delta_event(id, value)
+
+    # -- the response
+
+    def _begin(self, response: Mapping[str, Any], *, again: bool) -> Iterator[Event]:
+        """The response begins; a stream that is taken up later has no `response.created`."""
+        if self._ended and again:
+            self._reset()
+            self.complete = False
+        if not self._begun:
+            self._begun = True
+            yield RunCreated(_run(response, "in_progress"))
+
+    def _end(self, response: Mapping[str, Any], status: RunStatus) -> Iterator[Event]:
+        if self._ended:
+            return
+        self._begun = self._ended = self.complete = True
+        given = text(response.get("status"))
+        if given in _STATUSES:
+            status = _STATUSES[given]  # type: ignore[assignment]  # each of these is a run's status too
+        yield from self._repeat(sequence(response.get("output")), _STATUSES[status])
+        if usage := mapping(response.get("usage")):
+            yield _usage(usage)
+        yield RunDone(_run(response, status))
+
+    def _repeat(self, output: Sequence[Any], status: Status) -> Iterator[Event]:
+        """The whole output at the response's end: tells what was not told before, and ends what is open."""
+        wires = [mapping(wire) for wire in output]
+        known = [self._by_id.get(text(wire.get("id"))) for wire in wires]
+        spare = [item for item in self._items if item not in known]
+        for wire, item in zip(wires, known, strict=True):
+            type, call_id = text(wire.get("type")), text(wire.get("call_id"))
+            if item is None or item.type != type:
+                # A server that gives every event another id gives another one here, too.
+                same = (item for item in spare if item.type == type and call_id in ("", item.call_id))
+                item = next(same, None)
+                if item is not None:
+                    spare.remove(item)
+            new = item is None
+            if item is None:
+                item = self._enter(text(wire.get("id")), type, None)
+            self._still(item)
+            told = list(item.finish(wire, status))
+            yield from told
+            if new and wire and not told:
+                yield RawEvent(type, wire)
+        for item in self._items:
+            if not item.done:
+                yield from item.settle(status)
+        self._growing.clear()
+
+    def _fail(self, event: Mapping[str, Any]) -> Iterator[Event]:
+        if self._ended:
+            return
+        self.complete = True
+        error = event.get("error")
+        if error is None:
+            error = {key: value for key, value in event.items() if key not in ("type", "sequence_number")}
+        yield RunDone(Run(status="failed", error=_error(error), raw=event))
+
+
+def _error(value: Any) -> dict[str, Any]:
+    error = dict(value) if isinstance(value, Mapping) else {"message": json_text(value)}
+    if not text(error.get("message")):
+        error["message"] = text(error.get("code")) or text(error.get("type")) or "the response failed"
+    return error
+
+
+def _run(response: Mapping[str, Any], status: RunStatus) -> Run:
+    """The response as a run."""
+    reason = text(mapping(response.get("incomplete_details")).get("reason"))
+    error = response.get("error")
+    return Run(
+        id=text(response.get("id")),
+        status=status,
+        model=text(response.get("model")) or None,
+        error=_error(error) if error is not None or status == "failed" else None,
+        finish_reason=reason or None,
+        created_at=_time(response.get("created_at")),
+        completed_at=_time(response.get("completed_at")),
+        raw=response or None,
+    )
+
+
+def _time(value: Any) -> float | None:
+    return value if type(value) in (int, float) and 0 <= value < 1e15 else None
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    counts = {key: integer(usage.get(key)) or 0 for key in ("input_tokens", "output_tokens", "total_tokens")}
+    counts["total_tokens"] = counts["total_tokens"] or counts["input_tokens"] + counts["output_tokens"]
+    details = {key: value for key, value in usage.items() if key not in counts and value is not None}
+    return Usage(**counts, details=details)
