@@ -92,7 +92,9 @@ class Engine:
                 yield from self._done(event)
             case e.ActiveLine() | e.AnnotationAdded():
                 yield from self._about(event)
-            case e.RunCreated() | e.RunDone() | e.RunRequiresAction() | e.RunStepCreated() | e.RunStepDone() | e.Usage():
+            case (
+                e.RunCreated() | e.RunDone() | e.RunRequiresAction() | e.RunStepCreated() | e.RunStepDone() | e.Usage()
+            ):
                 yield from self._run_event(event)
             case e.ConfirmationCreated() | e.ConfirmationDone():
                 yield from self._confirmation(event)
@@ -110,7 +112,9 @@ class Engine:
     def _created(self, event: e.Created) -> Iterator[e.Event]:
         given = event.message
         if self._find(given.id) is not None:
-            yield self._warn("duplicate-created", f"message {given.id!r} was begun twice; the second was dropped", event)
+            yield self._warn(
+                "duplicate-created", f"message {given.id!r} was begun twice; the second was dropped", event
+            )
             return
         yield from self._begin(given, event)
 
@@ -402,7 +406,11 @@ class Engine:
         yield from self._close_open(end, nothing)
         for asked in [p for p in self.pending.values() if isinstance(p, Confirmation) and p._answer is None]:
             yield from self.settle(asked, False, reason="not answered")
-        failed = self._outcome is not None and self._outcome.status not in ("completed", "requires_action", "in_progress")
+        failed = self._outcome is not None and self._outcome.status not in (
+            "completed",
+            "requires_action",
+            "in_progress",
+        )
         open_calls = [call for call in self.unanswered if call._answer is None or not call._answer.given]
         if open_calls and complete and not failed and not self._asked_for_action:
             yield from self._run_event(e.RunRequiresAction(e.Run()))

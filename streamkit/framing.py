@@ -1,13 +1,12 @@
 """Bytes to frames and back: Server-Sent Events (WHATWG HTML, section 9.2) and newline-delimited JSON.
 
 However the bytes are cut, the frames are the same. Blocks as every provider sends them (`id:`, `event:`, one
-`data:`, LF) take one regular expression a chunk; any other block is read line by line, by the letter, to the same
+`data:`, LF) are taken by columns, a chunk at a time; any other block is read line by line, by the letter, to the same
 result. Nothing is parsed here: a frame's data stays bytes.
 """
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 __all__ = ["Frame", "Framer", "NdjsonFramer", "SseFramer", "framer_for", "sse_frame"]
@@ -33,11 +32,8 @@ class Framer:
         raise NotImplementedError
 
 
-_REGULAR = re.compile(
-    rb"(?:\A|(?<=\n\n))(?:id: ?([^\n\0]*)\n)?(?:event: ?([^\n]*)\n)?data: ?([^\n]*)\n\n",
-).findall
 _BOM = b"\xef\xbb\xbf"
-_CR, _LF = 13, 10
+_CR = 13
 
 
 class SseFramer(Framer):
@@ -60,6 +56,15 @@ class SseFramer(Framer):
             chunk = self._begin(chunk)
         if self._careful or _CR in chunk:
             chunk = self._normalise(chunk)
+        if self._pending or not chunk.endswith(b"\n\n"):
+            chunk = self._whole_blocks(chunk)
+            if not chunk:
+                return []
+        frames = _by_columns(chunk.split(b"\n"))
+        return self._by_lines(chunk) if frames is None else frames
+
+    def _whole_blocks(self, chunk: bytes) -> bytes:
+        """What was pending and this chunk, up to the last blank line; what comes after it is pending."""
         pending = self._pending
         end = chunk.rfind(b"\n\n")
         if end < 0:
@@ -67,22 +72,15 @@ class SseFramer(Framer):
             if not (chunk[:1] == b"\n" and pending and pending[-1].endswith(b"\n")):
                 if chunk:
                     pending.append(chunk)
-                return []
+                return b""
             end = -1
-        end += 2
-        rest = chunk[end:]
-        if pending:
-            pending.append(chunk[:end])
-            chunk = b"".join(pending)
-            pending.clear()
-        elif rest:
-            chunk = chunk[:end]
+        rest = chunk[end + 2 :]
+        pending.append(chunk[: end + 2])
+        whole = b"".join(pending)
+        pending.clear()
         if rest:
             pending.append(rest)
-        frames: list[tuple[bytes, bytes, bytes]] = _REGULAR(chunk)
-        if len(frames) != chunk.count(b"\n\n"):
-            return self._by_lines(chunk)
-        return frames
+        return whole
 
     def finish(self) -> list[tuple[bytes, bytes, bytes]]:
         rest = b"".join(self._pending)
@@ -136,11 +134,41 @@ class SseFramer(Framer):
         return frames
 
 
+def _by_columns(lines: list[bytes]) -> list[tuple[bytes, bytes, bytes]] | None:
+    """The frames of blocks that all have the same fields in the same order, each once; None if they have not.
+
+    The three shapes that servers send: `data`, `event` and `data`, `id` and `event` and `data`.
+    """
+    if len(lines) == 3 and lines[0].startswith(b"data: "):  # one event a chunk, as servers flush them
+        return [(b"", b"", lines[0][6:])]
+    lines.pop()  # what follows the last line feed
+    count = len(lines)
+    if not lines[1]:
+        frames = [(b"", b"", data[6:]) for data in lines[::2] if data.startswith(b"data: ")]
+        return frames if len(frames) * 2 == count and not any(lines[1::2]) else None
+    if not lines[2]:
+        frames = [
+            (b"", name[7:], data[6:])
+            for name, data in zip(lines[::3], lines[1::3], strict=False)
+            if data.startswith(b"data: ") and name.startswith(b"event: ")
+        ]
+        return frames if len(frames) * 3 == count and not any(lines[2::3]) else None
+    if not lines[3]:
+        frames = [
+            (id[4:], name[7:], data[6:])
+            for id, name, data in zip(lines[::4], lines[1::4], lines[2::4], strict=False)
+            if data.startswith(b"data: ") and name.startswith(b"event: ") and id.startswith(b"id: ") and 0 not in id
+        ]
+        return frames if len(frames) * 4 == count and not any(lines[3::4]) else None
+    return None
+
+
 class NdjsonFramer(Framer):
     """One JSON value a line; blank lines mean nothing."""
 
     def __init__(self) -> None:
         self._pending: list[bytes] = []
+        self._begun = False
 
     def feed(self, chunk: bytes) -> list[tuple[bytes, bytes, bytes]]:
         head, newline, rest = chunk.rpartition(b"\n")
@@ -148,16 +176,23 @@ class NdjsonFramer(Framer):
             if chunk:
                 self._pending.append(chunk)
             return []
-        head = b"".join((*self._pending, head))
-        self._pending.clear()
+        head = self._take(head)
         if rest:
             self._pending.append(rest)
         return [(b"", b"", line) for line in head.split(b"\n") if line.strip()]
 
     def finish(self) -> list[tuple[bytes, bytes, bytes]]:
-        line = b"".join(self._pending).strip()
-        self._pending.clear()
+        line = self._take(b"").strip()
         return [(b"", b"", line)] if line else []
+
+    def _take(self, more: bytes) -> bytes:
+        """What is pending, with this; without the byte order mark at the start of the body."""
+        text = b"".join((*self._pending, more))
+        self._pending.clear()
+        if not self._begun:
+            self._begun = True
+            text = text.removeprefix(_BOM)
+        return text
 
 
 def framer_for(start: bytes) -> Framer | None:

@@ -390,7 +390,9 @@ class Throttled(Handler):
             held = self._held.pop(key)
             joined = "".join(delta.value for delta in held)
             replace = held[0].replace
-            told.append(held[-1] if len(held) == 1 else msgspec.structs.replace(held[-1], value=joined, replace=replace))
+            told.append(
+                held[-1] if len(held) == 1 else msgspec.structs.replace(held[-1], value=joined, replace=replace)
+            )
         return told
 
     def receive(self, items: Sequence[Any], /) -> None:

@@ -43,15 +43,13 @@ class _Manager(StreamState):
         super().__init__(handlers, wake=self._woken, **options)
         self._source_given = source
         self._closing = False
-        self._deltas = {
-            kind: tuple((_after_snapshot(c) if c.whole else c.function, c.awaited) for c in calls)
-            for kind, calls in self._plan.items()
-            if issubclass(kind, Delta)
-        }
         self._others = {kind: calls for kind, calls in self._plan.items() if not issubclass(kind, Delta)}
 
     def _woken(self) -> None:
         raise NotImplementedError
+
+    def _delta_plan(self) -> list[tuple[type[Event], tuple[Call, ...]]]:
+        return [(kind, calls) for kind, calls in self._plan.items() if issubclass(kind, Delta)]
 
     def _mark(self, key: str) -> None:
         self._times.setdefault(key, time.monotonic())
@@ -77,9 +75,10 @@ class _Manager(StreamState):
         return encoder
 
 
-def _after_snapshot(call: Any) -> Callable[..., Any]:
+def _of_delta(call: Call) -> Callable[[Any, Any], Any]:
+    """A call as the hot loop makes it, with the delta and its snapshot."""
     function = call.function
-    return lambda event, snapshot: function(event)
+    return (lambda event, snapshot: function(event)) if call.whole else function
 
 
 def _is_answer_text(event: Event) -> bool:
@@ -103,9 +102,10 @@ class StreamManager(_Manager):
                 raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
         self._wakeup = threading.Event()
         self._source: Source | None = None
-        self._pulling = False
+        self._thread: int | None = None
         self._deadlines: dict[int, float] = {}
         super().__init__(source, handlers, awaitables=False, **options)
+        self._deltas = {kind: tuple(map(_of_delta, calls)) for kind, calls in self._delta_plan()}
         self._events = self._run()
 
     def __enter__(self) -> Self:
@@ -182,8 +182,8 @@ class StreamManager(_Manager):
         """Stop here: closes what is upstream, tells what is open as done, and `on_end`. Then nothing more."""
         if self._events.gi_running:
             self.cancel()
-            if not self._pulling and self._source is not None:
-                self._source.close()
+            if self._thread == threading.get_ident() and self._source is not None:
+                self._source.close()  # a hook's call: nothing is being pulled
         else:
             self._events.close()
             if not self._ended:
@@ -192,9 +192,8 @@ class StreamManager(_Manager):
     def cancel(self) -> None:
         self._cancelled = self._closing = True
         self._wakeup.set()
-        source = self._source
-        if source is not None and self._pulling:
-            source.interrupt()
+        if self._source is not None and self._thread != threading.get_ident():
+            self._source.interrupt()
 
     # -- the shell
 
@@ -205,18 +204,6 @@ class StreamManager(_Manager):
         self._mark("start")
         self._source = source = open_sync(value)
         self._source_opened(protocol=source.protocol, live=source.live, edits=source.edits)
-
-    def _pull(self) -> Any:
-        source = self._source
-        assert source is not None
-        self._pulling = True
-        try:
-            batch = source.pull()
-        finally:
-            self._pulling = False
-        if batch is None:
-            source.close()
-        return batch
 
     def _next(self) -> bool:
         assert self._then is not None
@@ -239,43 +226,59 @@ class StreamManager(_Manager):
 
     def _run(self) -> Iterator[Event]:
         deltas = self._deltas
+        engine = self._engine
+        step: Any
         answer: Any = None
+        pulling = False
         try:
             if self._ended:
                 return
+            self._thread = threading.get_ident()
             if self._source is None:
                 self._open(self._source_given)
             story = self._story()
             while True:
-                try:
-                    step = story.send(answer)
-                except StopIteration:
-                    break
-                answer = None
-                if step is PULL:
-                    answer = self._pull()
-                elif step is NEXT:
-                    answer = self._next()
-                elif isinstance(step, Wait):
-                    answer = self._wait(step.answers)
+                if pulling:  # the story is asked again when something waits, or at the source's end
+                    answer = self._source.pull()  # type: ignore[union-attr]
+                    if answer is None:
+                        self._source.close()  # type: ignore[union-attr]
+                        pulling = False
+                        continue
+                    step = self._feed(answer)
                 else:
-                    for event in step:  # type: ignore[attr-defined]
-                        calls = deltas.get(type(event))
-                        if calls is None:
-                            self._tell(event)
-                        else:
-                            self._current = event
-                            snapshot = event.snapshot
-                            for call, _ in calls:
-                                if (result := call(event, snapshot)) is not None:
-                                    self._refuse_awaitable(call, result)
-                                if self._closing:
-                                    raise _Stopped
-                        yield event
-                        if self._closing and not self._ended:
-                            raise _Stopped
+                    try:
+                        step = story.send(answer)
+                    except StopIteration:
+                        break
+                    answer = None
+                    if step is PULL:
+                        pulling = True
+                        continue
+                    if step is NEXT:
+                        answer = self._next()
+                        continue
+                    if type(step) is Wait:
+                        answer = self._wait(step.answers)
+                        step = ()
+                for event in step:
+                    calls = deltas.get(type(event))
+                    if calls is None:
+                        self._tell(event)
+                    else:
+                        self._current = event
+                        snapshot = event.snapshot
+                        for call in calls:
+                            if (result := call(event, snapshot)) is not None:
+                                self._refuse_awaitable(call, result)
+                            if self._closing:
+                                raise _Stopped
+                    yield event
+                    if self._closing and not self._ended:
+                        raise _Stopped
                 if self._closing and not self._ended:
                     raise _Stopped
+                if engine.pending:
+                    pulling = False
         except _Stopped:
             self._fail(_Stopped())
         except BaseException as error:
@@ -363,6 +366,7 @@ class AsyncStreamManager(_Manager):
         self._working: set[int] = set()
         self._deadlines: dict[int, float] = {}
         super().__init__(source, handlers, awaitables=True, **options)
+        self._deltas = {kind: tuple((_of_delta(c), c.awaited) for c in calls) for kind, calls in self._delta_plan()}
         self._events = self._run()
 
     async def __aenter__(self) -> Self:
@@ -485,22 +489,19 @@ class AsyncStreamManager(_Manager):
         self._source_opened(protocol=source.protocol, live=source.live, edits=source.edits)
 
     async def _pull(self) -> Any:
-        source = self._source
-        assert source is not None
+        """A batch, from inside a scope that `cancel` can cancel."""
+        assert self._source is not None
         batch = None
         self._pulling = True
         try:
             if self._scope is not None:
-                batch = await source.pull()
+                batch = await self._source.pull()
             else:
                 with anyio.CancelScope() as self._scope:
-                    batch = await source.pull()
+                    batch = await self._source.pull()
                 self._scope = None
         finally:
             self._pulling = False
-        if batch is None:
-            if not self._closing:
-                await source.close()
         return batch
 
     async def _next(self) -> bool:
@@ -558,7 +559,10 @@ class AsyncStreamManager(_Manager):
 
     async def _run(self) -> AsyncIterator[Event]:
         deltas = self._deltas
+        engine = self._engine
+        step: Any
         answer: Any = None
+        pulling = False
         try:
             if self._ended:
                 return
@@ -567,38 +571,51 @@ class AsyncStreamManager(_Manager):
                 await self._open(self._source_given)
             story = self._story()
             while True:
-                try:
-                    step = story.send(answer)
-                except StopIteration:
-                    break
-                answer = None
-                if step is PULL:
+                if pulling:  # the story is asked again when something waits, or at the source's end
                     answer = await self._pull()
-                elif step is NEXT:
-                    answer = await self._next()
-                elif isinstance(step, Wait):
-                    answer = await self._wait(step.answers)
+                    if answer is None:
+                        if not self._closing:
+                            await self._source.close()  # type: ignore[union-attr]
+                        pulling = False
+                        continue
+                    step = self._feed(answer)
                 else:
-                    for event in step:  # type: ignore[attr-defined]
-                        calls = deltas.get(type(event))
-                        if calls is None:
-                            await self._tell(event)
-                        else:
-                            self._current = event
-                            snapshot = event.snapshot
-                            for call, awaited in calls:
-                                result = call(event, snapshot)
-                                if awaited and result is not None:
-                                    await result
-                                if self._closing:
-                                    raise _Stopped
-                        self._running = False
-                        yield event
-                        self._running = True
-                        if self._closing and not self._ended:
-                            raise _Stopped
+                    try:
+                        step = story.send(answer)
+                    except StopIteration:
+                        break
+                    answer = None
+                    if step is PULL:
+                        pulling = True
+                        continue
+                    if step is NEXT:
+                        answer = await self._next()
+                        continue
+                    if type(step) is Wait:
+                        answer = await self._wait(step.answers)
+                        step = ()
+                for event in step:
+                    calls = deltas.get(type(event))
+                    if calls is None:
+                        await self._tell(event)
+                    else:
+                        self._current = event
+                        snapshot = event.snapshot
+                        for call, awaited in calls:
+                            result = call(event, snapshot)
+                            if awaited and result is not None:
+                                await result
+                            if self._closing:
+                                raise _Stopped
+                    self._running = False
+                    yield event
+                    self._running = True
+                    if self._closing and not self._ended:
+                        raise _Stopped
                 if self._closing and not self._ended:
                     raise _Stopped
+                if engine.pending:
+                    pulling = False
         except _Stopped:
             await self._fail(_Stopped())
         except BaseException as error:
@@ -725,4 +742,3 @@ def astream(
     """A manager for a stream, driven by the caller's task. As `stream`; also takes awaitables, async iterables, async
     callables, sync handlers, and sync sources (pulled in one worker thread). `then` may be `async def`."""
     return AsyncStreamManager(source, handlers, protocol=protocol, strict=strict, then=then)
-

@@ -33,7 +33,7 @@ class _Command:
     """What the story needs from its manager."""
 
 
-PULL: Final = _Command()  # the source's next batch: bytes, a list of items, or None at its end
+PULL: Final = _Command()  # pull and feed batches: None at the source's end, the last batch when something waits
 NEXT: Final = _Command()  # the next source, opened: True, or False if there is none
 
 
@@ -194,10 +194,8 @@ class StreamState:
     def _story(self) -> Generator[_Command | Wait | Iterator[Event], Any, None]:
         engine = self._engine
         while True:
-            while not self._declined and (batch := (yield PULL)) is not None:
-                yield self._feed(batch)
-                if engine.pending:
-                    yield from self._settle(at_end=False)
+            while not self._declined and (yield PULL) is not None:  # its manager fed what it pulled
+                yield from self._settle(at_end=False)
             yield self._source_finished()
             self._check_failure()
             answered = self._answers_taken
@@ -211,19 +209,32 @@ class StreamState:
         yield chain(engine.end(), self._last())
 
     def _feed(self, batch: Any) -> Iterator[Event]:
-        """The events of a batch of the source: bytes, or a list of items."""
+        """The events of a batch of the source: bytes, or a list of frames or of items."""
+        decoder = self._decoder
         if type(batch) is bytes:
-            if self._framer is None and not self._find_framer(batch):
-                return iter(())
-            frames = self._framer.feed(batch if not self._start else self._take_start())  # type: ignore[union-attr]
+            framer = self._framer
+            if framer is None:
+                return self._feed_first(batch)
+            frames = framer.feed(batch)
+            if decoder is not None and not self._receivers:
+                return self._engine.complete(decoder.feed_frames(frames))
             return self._feed_frames(frames)
         if batch and type(batch[0]) is tuple:
             return self._feed_frames(batch)
         for receive in self._receivers:
             receive(batch)
-        if self._decoder is None:
+        if decoder is None:
             return self._recognise(batch, parsed=True)
-        return self._engine.complete(self._decoder.feed_items(batch))
+        return self._engine.complete(decoder.feed_items(batch))
+
+    def _feed_first(self, chunk: bytes) -> Iterator[Event]:
+        """Hold the first bytes until they tell how they are framed."""
+        self._start += chunk
+        self._framer = framer_for(self._start)
+        if self._framer is None:
+            return iter(())
+        start, self._start = self._start, b""
+        return self._feed_frames(self._framer.feed(start))
 
     def _feed_frames(self, frames: list[tuple[bytes, bytes, bytes]]) -> Iterator[Event]:
         for receive in self._receivers:
@@ -231,15 +242,6 @@ class StreamState:
         if self._decoder is None:
             return self._recognise(frames, parsed=False)
         return self._engine.complete(self._decoder.feed_frames(frames))
-
-    def _find_framer(self, chunk: bytes) -> bool:
-        self._start += chunk
-        self._framer = framer_for(self._start)
-        return self._framer is not None
-
-    def _take_start(self) -> bytes:
-        start, self._start = self._start, b""
-        return start
 
     def _recognise(self, batch: Sequence[Any], *, parsed: bool) -> Iterator[Event]:
         """Hold items until one has a shape of its own, then decode them all."""
@@ -299,7 +301,9 @@ class StreamState:
         yield from self._engine.source_done(complete=complete)
         if not complete and self._engine.failure is None:
             name = f"the {decoder.name} stream" if decoder else "the source"
-            how = "in the middle of an item" if cut else f"after {decoder.index} items" if decoder else "without any item"
+            how = (
+                "in the middle of an item" if cut else f"after {decoder.index} items" if decoder else "without any item"
+            )
             raise IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end")
 
     def _held_error(self) -> Iterator[Event]:

@@ -13,14 +13,14 @@ choice where there are several, and under `choices` what they say of one choice 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeGuard
 
 import msgspec
 
-from .. import protocols
 from .. import events as e
 from .. import messages as m
+from .. import protocols
 from ..messages import Message
 
 __all__ = ["Decoder", "Encoder", "to_input"]
@@ -52,13 +52,23 @@ _KEPT = ("citations", "search_results", "prompt_filter_results", "x_groq")
 _KEPT_SOMETIMES = ("service_tier", "system_fingerprint", "provider")
 _RAW = ("moderation", "prompt_filter_results")  # told whole as well: no event is for them
 # Keys that are understood, or mean nothing. An item that tells nothing and has others is told as it came.
-_KNOWN = {*_KEPT, *_KEPT_SOMETIMES, *_RAW, "id", "object", "created", "model", "choices", "usage", "error", "obfuscation"}
-_KNOWN_OF_CHOICE = {"index", "delta", "message", "finish_reason", "logprobs", "usage", "error"}
-_KNOWN_OF_DELTA = {*_REASONING, "role", "content", "refusal", "tool_calls", "function_call", "audio", "annotations"}
-_KNOWN_OF_DELTA |= {"reasoning_details", "images", "index"}
+_KNOWN = frozenset(
+    (*_KEPT, *_KEPT_SOMETIMES, *_RAW, "id", "object", "created", "model", "choices", "usage", "error", "obfuscation")
+)
+_KNOWN_OF_CHOICE = frozenset(("index", "delta", "message", "finish_reason", "logprobs", "usage", "error"))
+_KNOWN_OF_DELTA = frozenset(
+    (*_REASONING, "reasoning_details", "role", "content", "refusal", "tool_calls", "function_call", "audio", "images")
+    + ("annotations", "index")
+)
 # What a whole message has that deltas may have brought already, by the kind that they brought.
-_ARRIVES = {"content": "text", "refusal": "refusal", "audio": "audio", "images": "images", "function_call": "calls"}
-_ARRIVES |= dict.fromkeys((*_REASONING, "reasoning_details"), "reasoning")
+_ARRIVES = {
+    **dict.fromkeys((*_REASONING, "reasoning_details"), "reasoning"),
+    "content": "text",
+    "refusal": "refusal",
+    "audio": "audio",
+    "images": "images",
+    "function_call": "calls",
+}
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}").fullmatch
 _DATA_URL = re.compile(r"data:image/(png|jpeg);base64,(.*)", re.DOTALL).fullmatch
 _LIMIT = 2**53
@@ -169,8 +179,9 @@ class Decoder(protocols.Decoder):
     """
 
     name = "openai_chat"
+    index: int
 
-    def __init__(self, new_id: Any = None) -> None:
+    def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
         self._choices: dict[int, _Choice] = {}
         self._begun = False
@@ -185,11 +196,11 @@ class Decoder(protocols.Decoder):
         if item.get("object") in _OBJECTS:
             return True
         choices = item.get("choices")
-        if not isinstance(choices, list):
+        if not _is_list(choices):
             return False
         if not choices:
             return "prompt_filter_results" in item  # Azure's first chunk
-        return all(isinstance(choice, Mapping) and ("delta" in choice or "message" in choice) for choice in choices)
+        return all(_is_object(choice) and ("delta" in choice or "message" in choice) for choice in choices)
 
     def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[e.Event]:
         events: list[e.Event] = []
@@ -208,7 +219,7 @@ class Decoder(protocols.Decoder):
             event: e.Event | None = None
             if delta.tool_calls is not None:
                 call = state.by_index.get(delta.tool_calls[0].index)
-                event = None if call is None else self._bare_call(state, call, delta, data)
+                event = None if call is None else self._bare_call(state, call, delta, delta.tool_calls[0], data)
             elif (value := delta.reasoning_content or delta.reasoning) is not None and value:
                 if state.reasoning is not None and not delta.content:
                     event = e.ReasoningDelta(state.reasoning, value, source=data)
@@ -224,9 +235,10 @@ class Decoder(protocols.Decoder):
         self.index = start + len(frames)
         return events
 
-    def _bare_call(self, state: _Choice, call: _Call, delta: _BareDelta, data: bytes) -> e.Event | None:
+    def _bare_call(
+        self, state: _Choice, call: _Call, delta: _BareDelta, piece: _BareCall, data: bytes
+    ) -> e.Event | None:
         """The event of a piece of an open call's arguments, None if there is more to it."""
-        piece = delta.tool_calls[0]  # type: ignore[index]
         plain = not (state.thinking or delta.content or delta.reasoning_content or delta.reasoning)
         if not plain or call.id is None or not piece.function.arguments or (piece.id and piece.id != call.call_id):
             return None
@@ -278,14 +290,14 @@ class Decoder(protocols.Decoder):
         told = [event for position, choice in enumerate(listed) for event in self._choice(position, choice, item)]
         yield from told
         yield from self._usage(item, listed)
-        if not told or not all(isinstance(event, e.Delta) and event.metadata is None for event in told):
+        if not _only_deltas(told):
             self._keep(item, _KEPT_SOMETIMES)
         error = _error(item, listed)
         if error is not None and self._ended:
             yield e.RawEvent("error", item)
         elif error is not None:
             yield from self._end(error)
-        self.complete = self.complete or self._all_finished()
+        self.complete = self._ended or self._all_finished()
 
     def _begin(self, item: Mapping[str, Any]) -> e.Event:
         self._begun = True
@@ -303,8 +315,8 @@ class Decoder(protocols.Decoder):
     def _keep(self, item: Mapping[str, Any], keys: Iterable[str]) -> None:
         for key in keys:
             value = item.get(key)
-            if key == "x_groq" and isinstance(value, Mapping):
-                known = self._metadata.get(key, {})
+            if key == "x_groq" and _is_object(value):
+                known = _mapping(self._metadata.get(key))
                 value = {**known, **{name: value[name] for name in value if name not in ("usage", "error")}}
             if value:
                 self._metadata[key] = value
@@ -315,7 +327,7 @@ class Decoder(protocols.Decoder):
         used = next((place["usage"] for place in places if place.get("usage")), None)
         if used is None or used == self._used:
             return
-        if not isinstance(used, Mapping):
+        if not _is_object(used):
             self._fault("bad-usage", "its `usage` is no object; it was skipped")
             return
         self._used = used
@@ -365,23 +377,29 @@ class Decoder(protocols.Decoder):
     # -- a choice
 
     def _choice(self, position: int, given: Any, item: Mapping[str, Any]) -> Iterator[e.Event]:
-        if not isinstance(given, Mapping):
+        if not _is_object(given):
             self._fault("bad-choice", "one of its choices is no object; it was skipped")
             return
         index = self._index(given.get("index"))
-        state = self._choices.setdefault(position if index is None else index, _Choice(index or position))
-        if not state.opened and not state.finished:
-            self.complete = self._ended
+        if index is None:
+            index = position
+        state = self._choices.setdefault(index, _Choice(index))
         delta, message = given.get("delta"), given.get("message")
         whole = item.get("object") in _WHOLE
-        if isinstance(delta, Mapping):
-            yield from self._delta(state, delta, _mapping(given.get("logprobs")), item)
+        told: list[e.Event] = []
+        if _is_object(delta):
+            told += self._delta(state, delta, _mapping(given.get("logprobs")), item)
+            yield from told
         elif delta is not None:
             self._fault("bad-delta", "a choice's `delta` is no object; it was skipped")
-        if isinstance(message, Mapping) and (whole or not isinstance(delta, Mapping)):
+        if _is_object(message) and (whole or not _is_object(delta)):
             state.whole = message
         for key in given:
-            if key not in _KNOWN_OF_CHOICE and given[key]:
+            if (
+                key not in _KNOWN_OF_CHOICE
+                and given[key]
+                and (key == "content_filter_results" or not _only_deltas(told))
+            ):
                 state.extra[key] = given[key]
         reason = given.get("finish_reason")
         if reason is not None and not isinstance(reason, str):
@@ -411,7 +429,7 @@ class Decoder(protocols.Decoder):
         if (calls := delta.get("tool_calls")) is not None:
             yield from self._tool_calls(state, calls)
         for annotation in _list(delta.get("annotations")) or ():
-            if "text" in state.open and isinstance(annotation, Mapping):
+            if "text" in state.open and _is_object(annotation):
                 yield e.AnnotationAdded(state.open["text"], _annotation(annotation))
             else:
                 yield e.RawEvent("annotations", item)
@@ -458,7 +476,7 @@ class Decoder(protocols.Decoder):
                 self._fault("no-tool-name", f"tool call {call.call_id!r} never got a name")
                 yield from self._open_call(state, call)
             if call.id is not None:
-                known = {"name": call.name or None, "call_id": call.call_id or None}
+                known: dict[str, Any] = {"name": call.name or None, "call_id": call.call_id or None}
                 yield e.MessageDone(m.ToolCallMessage(call.id, status=status, **known))
         state.calls, state.by_index, state.by_id = [], {}, {}
         state.last = state.function = None
@@ -473,7 +491,7 @@ class Decoder(protocols.Decoder):
             return
         rest = {key: value for key, value in message.items() if _ARRIVES.get(key) not in state.arrived}
         calls = message.get("tool_calls")
-        if isinstance(calls, list) and "calls" in state.arrived:
+        if _is_list(calls) and "calls" in state.arrived:
             rest["tool_calls"] = [call for call in calls if _string(_mapping(call).get("id")) not in ("", *state.by_id)]
             if not state.calls:
                 del rest["tool_calls"]  # they were done with the finish_reason before
@@ -492,12 +510,14 @@ class Decoder(protocols.Decoder):
         if isinstance(value, str) or value is None:
             return value or ""
         told = isinstance(value, int | float) and not isinstance(value, bool)
-        self._fault(f"non-string-{key}", f"`{key}` is a {type(value).__name__}; {'read as text' if told else 'skipped'}")
+        self._fault(
+            f"non-string-{key}", f"`{key}` is a {type(value).__name__}; {'read as text' if told else 'skipped'}"
+        )
         return _json_text(value) if told else ""
 
     def _reasoning(self, state: _Choice, delta: Mapping[str, Any]) -> Iterator[e.Event]:
         text = next((text for key in _REASONING if (text := self._text(delta.get(key), "reasoning"))), "")
-        details = [detail for detail in _list(delta.get("reasoning_details")) or () if isinstance(detail, Mapping)]
+        details = [detail for detail in _list(delta.get("reasoning_details")) or () if _is_object(detail)]
         if not text:
             text = "".join(_string(detail.get("text")) or _string(detail.get("summary")) for detail in details)
         if text:
@@ -513,9 +533,9 @@ class Decoder(protocols.Decoder):
             state.metadata.setdefault(kind, {}).setdefault("reasoning_details", []).append(kept)
 
     def _content(self, state: _Choice, content: Any, item: Mapping[str, Any]) -> Iterator[e.Event]:
-        if isinstance(content, Mapping):
+        if _is_object(content):
             content = [content]
-        if not isinstance(content, list):
+        if not _is_list(content):
             yield from self._grow(state, "text", self._text(content, "content"))
             return
         for part in content:
@@ -553,7 +573,7 @@ class Decoder(protocols.Decoder):
                 yield e.RawEvent("logprobs", item)
 
     def _audio(self, state: _Choice, audio: Any) -> Iterator[e.Event]:
-        if not isinstance(audio, Mapping):
+        if not _is_object(audio):
             if audio is not None:
                 self._fault("bad-audio", "its `audio` is no object; it was skipped")
             return
@@ -595,15 +615,15 @@ class Decoder(protocols.Decoder):
         return None
 
     def _tool_calls(self, state: _Choice, given: Any) -> Iterator[e.Event]:
-        if not isinstance(given, list):
+        if not _is_list(given):
             self._fault("bad-tool-calls", "its `tool_calls` are no list")
-        for position, piece in enumerate(given if isinstance(given, list) else [given]):
-            if not isinstance(piece, Mapping):
+        for position, piece in enumerate(given if _is_list(given) else [given]):
+            if not _is_object(piece):
                 self._fault("bad-tool-calls", "a tool call is no object; it was skipped")
                 continue
-            custom = isinstance(piece.get("custom"), Mapping)
+            custom = _is_object(piece.get("custom"))
             function = piece.get("custom") if custom else piece.get("function")
-            if not isinstance(function, Mapping):
+            if not _is_object(function):
                 function = piece
             name, call_id = _string(function.get("name")), _string(piece.get("id"))
             arguments = _arguments(function.get("arguments", function.get("input")))
@@ -615,7 +635,7 @@ class Decoder(protocols.Decoder):
 
     def _function(self, state: _Choice, given: Any) -> Iterator[e.Event]:
         """The legacy `function_call`: one call without an id."""
-        if not isinstance(given, Mapping):
+        if not _is_object(given):
             self._fault("bad-tool-calls", "its `function_call` is no object; it was skipped")
             return
         if state.function is None:
@@ -624,9 +644,7 @@ class Decoder(protocols.Decoder):
         arguments = _arguments(given.get("arguments"))
         yield from self._piece(state, state.function, "", _string(given.get("name")), arguments)
 
-    def _call(
-        self, state: _Choice, index: int | None, call_id: str, name: str, arguments: str, position: int
-    ) -> _Call:
+    def _call(self, state: _Choice, index: int | None, call_id: str, name: str, arguments: str, position: int) -> _Call:
         """The call that a piece belongs to; a new one where it begins one."""
         last = state.last
         if index is not None:
@@ -640,7 +658,7 @@ class Decoder(protocols.Decoder):
         else:
             call = last
         if call is None:
-            call = _Call(whole=index is None and not call_id and arguments.endswith("}") and _is_object(arguments))
+            call = _Call(whole=index is None and not call_id and arguments.endswith("}") and _is_whole(arguments))
             state.calls.append(call)
             if index is not None:
                 state.by_index[index] = call
@@ -665,7 +683,7 @@ class Decoder(protocols.Decoder):
     def _open_call(self, state: _Choice, call: _Call) -> Iterator[e.Event]:
         call.id = self.new_id()
         state.arrived.add("calls")
-        known = {"name": call.name or None, "call_id": call.call_id or None}
+        known: dict[str, Any] = {"name": call.name or None, "call_id": call.call_id or None}
         custom = {"custom": True} if call.custom else None
         yield e.ToolCallCreated(m.ToolCallMessage(call.id, metadata=custom, **known, **self._place(state)))
         if call.held:
@@ -676,17 +694,30 @@ class Decoder(protocols.Decoder):
 # -- reading values of any type
 
 
+def _only_deltas(told: list[e.Event]) -> bool:
+    """Whether an item told pieces of open messages and no more, as the fast path's items do."""
+    return bool(told) and all(isinstance(event, e.Delta) and event.metadata is None for event in told)
+
+
+def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _is_list(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
 def _string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return value if _is_object(value) else {}
 
 
 def _list(value: Any) -> list[Any] | None:
     """A list; empty for null, None for what is neither."""
-    return [] if value is None else value if isinstance(value, list) else None
+    return [] if value is None else value if _is_list(value) else None
 
 
 def _count(value: Any) -> int:
@@ -694,7 +725,9 @@ def _count(value: Any) -> int:
 
 
 def _time(value: Any) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LIMIT else None
+    return (
+        float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LIMIT else None
+    )
 
 
 def _json_text(value: Any) -> str:
@@ -709,7 +742,7 @@ def _arguments(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else _json_text(value)
 
 
-def _is_object(text: str) -> bool:
+def _is_whole(text: str) -> bool:
     try:
         return isinstance(msgspec.json.decode(text), dict)
     except (msgspec.DecodeError, ValueError):
@@ -718,7 +751,7 @@ def _is_object(text: str) -> bool:
 
 def _joined(parts: Any) -> str:
     """The texts of thinking parts: a list of text parts, or the text itself."""
-    if not isinstance(parts, list):
+    if not _is_list(parts):
         return _string(parts)
     return "".join(part if isinstance(part, str) else _string(_mapping(part).get("text")) for part in parts)
 
@@ -746,10 +779,10 @@ def _error(item: Mapping[str, Any], choices: list[Any]) -> Mapping[str, Any] | N
     error = next((place["error"] for place in places if place.get("error")), None)
     if error is None and "choices" not in item:
         flat = "message" in item and ("code" in item or item.get("type") == "error" or item.get("object") == "error")
-        error = item if flat else {} if isinstance(item.get("error"), Mapping) else None
-    if error is None:
+        error = item if flat else item.get("error")  # an error may be an empty object
+    if error is None or error is False or error == "":
         return None
-    if not isinstance(error, Mapping):
+    if not _is_object(error):
         return {"message": error if isinstance(error, str) else _json_text(error)}
     message = error.get("message")
     if not isinstance(message, str):
@@ -781,3 +814,259 @@ def _has_more(item: Mapping[str, Any]) -> bool:
 
 def _name(item: Mapping[str, Any]) -> str:
     return _string(item.get("type")) or _string(item.get("object")) or "chat.completion.chunk"
+
+
+# -- the way out
+
+
+class Encoder(protocols.Encoder):
+    """Canonical events as `chat.completion.chunk` items, the usage last, in a chunk without choices.
+
+    | canonical | here |
+    |---|---|
+    | text, refusal, reasoning, audio, tool calls of the assistant | `delta.content`, `.refusal`, `.reasoning_content`, `.audio`, `.tool_calls` |
+    | audio transcripts (`metadata["audio_transcript"]`) | `delta.audio.transcript` |
+    | several texts of one choice | one: they are joined; so are reasonings with nothing between them |
+    | annotations | `delta.annotations`: type, url, title, start, end, quote and file_id |
+    | logprobs, signatures and encrypted reasoning in `metadata` | `logprobs`, `delta.reasoning_details` |
+    | a run's id, model, created_at, finish_reason(s), usage, error | the same; requires_action is `tool_calls`, cancelled `stop` |
+    | a failed run, a failed stream | `{"error": …}` |
+    | a `replace` delta | left out: what was sent cannot be taken back |
+    | code, console, tool outputs, images, files, provider-executed calls, other roles and types | left out |
+    | confirmations, active lines, steps, warnings, statuses of single messages | left out |
+    """
+
+    name = "openai_chat"
+    done = b"[DONE]"
+
+    def __init__(self) -> None:
+        self._run = e.Run()
+        self._usage: e.Usage | None = None
+        self._begun: set[int] = set()  # choices whose role was told
+        self._called: dict[int, list[str]] = {}  # the ids of each choice's calls, by index
+        self._failed = False
+
+    def feed(self, event: e.Event) -> Iterable[dict[str, Any]]:
+        match event:
+            case e.RunCreated(run=run):
+                self._run = run
+            case e.Usage():
+                self._usage = event
+            case e.RunDone(run=run):
+                self._run = run
+                yield from self._ending(run)
+            case e.StreamException(error=name, message=message) if not self._failed:
+                self._failed = True
+                yield {"error": {"message": message, "type": name}}
+            case e.Created(message=message) if _expressible(message):
+                yield from self._begin(message)
+            case e.Delta(snapshot=Message() as message, replace=False) if _expressible(message):
+                if event.value or event.metadata:
+                    yield from self._begin(message)
+                    yield self._piece(event, message)
+            case e.AnnotationAdded(snapshot=Message() as message) if _expressible(message):
+                yield self._chunk(message.choice, {"annotations": [_wire_annotation(event.annotation)]})
+            case e.Done(message=message) if _expressible(message):
+                yield from self._finish_message(message)
+            case _:
+                pass
+
+    def _chunk(self, choice: int, delta: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return self._item([{"index": choice, "delta": delta, "finish_reason": None, **more}])
+
+    def _item(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        run = self._run
+        created = int(run.created_at or 0)
+        return {
+            "id": run.id,
+            "object": "chat.completion.chunk",
+            "created": created,
+            "model": run.model or "",
+            "choices": choices,
+        }
+
+    def _begin(self, message: Message) -> Iterator[dict[str, Any]]:
+        """What comes before a message's first piece: its choice's role, a call's name and id."""
+        if message.choice not in self._begun:
+            self._begun.add(message.choice)
+            yield self._chunk(message.choice, {"role": message.role, "content": ""})
+        calls = self._called.setdefault(message.choice, [])
+        if isinstance(message, m.ToolCallMessage) and message.id not in calls:
+            calls.append(message.id)
+            kind, text = ("custom", "input") if message.metadata.get("custom") else ("function", "arguments")
+            call = {"id": message.call_id or message.id, "type": kind, kind: {"name": message.name or "", text: ""}}
+            yield self._chunk(message.choice, {"tool_calls": [{"index": len(calls) - 1, **call}]})
+
+    def _piece(self, event: e.Delta, message: Message) -> dict[str, Any]:
+        tokens = (event.metadata or {}).get("logprobs")
+        match message:
+            case m.ToolCallMessage():
+                kind, text = ("custom", "input") if message.metadata.get("custom") else ("function", "arguments")
+                call = {"index": self._called[message.choice].index(message.id), kind: {text: event.value}}
+                return self._chunk(message.choice, {"tool_calls": [call]})
+            case m.ReasoningMessage():
+                return self._chunk(message.choice, {"reasoning_content": event.value})
+            case m.AudioMessage():
+                return self._chunk(message.choice, {"audio": {"data": event.value}})
+            case m.RefusalMessage():
+                more = {"logprobs": {"content": None, "refusal": tokens}} if tokens else {}
+                return self._chunk(message.choice, {"refusal": event.value}, **more)
+            case _ if message.metadata.get("audio_transcript"):
+                return self._chunk(message.choice, {"audio": {"transcript": event.value}})
+            case _:
+                more = {"logprobs": {"content": tokens, "refusal": None}} if tokens else {}
+                return self._chunk(message.choice, {"content": event.value}, **more)
+
+    def _finish_message(self, message: Message) -> Iterator[dict[str, Any]]:
+        """What only a done message knows."""
+        known = message.metadata
+        if isinstance(message, m.ReasoningMessage) and known.get("reasoning_details"):
+            yield self._chunk(message.choice, {"reasoning_details": known["reasoning_details"]})
+        elif isinstance(message, m.AudioMessage) and known.get("audio_id"):
+            audio = {"id": known["audio_id"], "expires_at": known.get("expires_at")}
+            yield self._chunk(message.choice, {"audio": audio})
+
+    def _ending(self, run: e.Run) -> Iterator[dict[str, Any]]:
+        if run.status in ("failed", "expired"):
+            self._failed = True
+            yield {"error": {"message": f"the run ended as {run.status}", **(run.error or {})}}
+            return
+        reasons = _mapping(run.metadata.get("finish_reasons"))
+        for choice in sorted(self._begun) or [0]:
+            reason = run.finish_reason if choice == min(self._begun, default=0) else reasons.get(str(choice))
+            if not reason:
+                ends = {"incomplete": "length", "requires_action": "tool_calls"}
+                reason = ends.get(run.status) or ("tool_calls" if self._called.get(choice) else "stop")
+            yield self._item([{"index": choice, "delta": {}, "finish_reason": reason}])
+        if (used := self._usage) is not None:
+            counts = (used.input_tokens, used.output_tokens, used.total_tokens)
+            names = ("prompt_tokens", "completion_tokens", "total_tokens")
+            yield {**self._item([]), "usage": {**used.details, **dict(zip(names, counts, strict=True))}}
+
+
+def _expressible(message: Message) -> bool:
+    if message.role != "assistant" or (isinstance(message, m.ToolCallMessage) and message.provider_executed):
+        return False
+    kinds = (m.TextMessage, m.RefusalMessage, m.ReasoningMessage, m.AudioMessage, m.ToolCallMessage)
+    return isinstance(message, kinds)
+
+
+def _wire_annotation(annotation: m.Annotation) -> dict[str, Any]:
+    given = {
+        "url": annotation.url,
+        "file_id": annotation.file_id,
+        "title": annotation.title,
+        "content": annotation.quote,
+        "start_index": annotation.start,
+        "end_index": annotation.end,
+    }
+    body = {key: value for key, value in given.items() if value is not None}
+    return {"type": annotation.type, annotation.type: body}
+
+
+# -- back into a request
+
+
+def to_input(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Flat messages as `messages=` of a request.
+
+    Texts of user and system keep their roles; a user's images (`url`, `base64.…`), audio (`wav`, `mp3`) and files
+    (`file_id`) become content parts beside the text. What the assistant said, wrote and called between two others is
+    one message: its texts joined, code as a fenced block, a refusal, the calls that were completed. A tool output is a
+    `tool` message. Console output answers the call that it belongs to, if no tool output does, and code of a call is
+    in the call already; other console output is told as a fenced block by the user. Left out: reasoning, other
+    images and files, calls that the provider ran with their outputs, and choices but the first.
+    """
+    given = [message for message in messages if message.choice == 0]
+    calls = {call.call_id or call.id for call in given if isinstance(call, m.ToolCallMessage) and _answerable(call)}
+    elsewhere = {call.call_id or call.id for call in given if isinstance(call, m.ToolCallMessage)} - calls
+    answered = {message.call_id for message in given if isinstance(message, m.ToolOutputMessage)}
+    out: list[dict[str, Any]] = []
+    for message in given:
+        match message:
+            case m.ToolCallMessage() if _answerable(message):
+                call = _wire_call(message)
+                _assistant(out).setdefault("tool_calls", []).append(call)
+            case m.ToolOutputMessage() if message.call_id not in elsewhere:
+                out.append({"role": "tool", "tool_call_id": message.call_id or "", "content": message.content})
+            case m.ConsoleMessage() if message.call_id in calls:
+                if message.call_id not in answered:
+                    _console(out, message)
+            case m.ConsoleMessage():
+                _user(out, {"type": "text", "text": f"```output\n{message.content}\n```"})
+            case m.CodeMessage() if message.call_id not in calls:
+                _say(out, f"```{message.format or ''}\n{message.content}\n```")
+            case m.RefusalMessage():
+                assistant = _assistant(out)
+                assistant["refusal"] = assistant.get("refusal", "") + message.content
+            case m.TextMessage() if message.role == "assistant":
+                _say(out, message.content)
+            case m.TextMessage() if message.role == "user":
+                _user(out, {"type": "text", "text": message.content})
+            case m.TextMessage() if message.role == "system":
+                out.append({"role": "system", "content": message.content})
+            case m.ImageMessage() | m.AudioMessage() | m.FileMessage() if message.role == "user":
+                if (part := _part(message)) is not None:
+                    _user(out, part)
+            case _:
+                pass
+    return out
+
+
+def _answerable(call: m.ToolCallMessage) -> bool:
+    return call.status == "completed" and not call.provider_executed
+
+
+def _wire_call(call: m.ToolCallMessage) -> dict[str, Any]:
+    id = call.call_id or call.id
+    if call.metadata.get("custom"):
+        return {"id": id, "type": "custom", "custom": {"name": call.name or "", "input": call.content}}
+    return {"id": id, "type": "function", "function": {"name": call.name or "", "arguments": call.content or "{}"}}
+
+
+def _assistant(out: list[dict[str, Any]]) -> dict[str, Any]:
+    """The assistant's message that is being written."""
+    if not out or out[-1]["role"] != "assistant":
+        out.append({"role": "assistant", "content": None})
+    return out[-1]
+
+
+def _say(out: list[dict[str, Any]], text: str) -> None:
+    assistant = _assistant(out)
+    said = assistant["content"]
+    between = "\n" if said and (text.startswith("```") or said.endswith("\n```")) else ""
+    assistant["content"] = text if said is None else said + between + text
+
+
+def _user(out: list[dict[str, Any]], part: dict[str, Any]) -> None:
+    """A part of what the user says: the content is a string while it is one text."""
+    if not out or out[-1]["role"] != "user":
+        out.append({"role": "user", "content": part["text"] if part["type"] == "text" else [part]})
+        return
+    content = out[-1]["content"]
+    out[-1]["content"] = [*([{"type": "text", "text": content}] if isinstance(content, str) else content), part]
+
+
+def _console(out: list[dict[str, Any]], message: m.ConsoleMessage) -> None:
+    """Console output as the answer of its call, which may come in several messages."""
+    last = out[-1] if out else {}
+    if last.get("tool_call_id") == message.call_id:
+        last["content"] += message.content
+    else:
+        out.append({"role": "tool", "tool_call_id": message.call_id, "content": message.content})
+
+
+def _part(message: Message) -> dict[str, Any] | None:
+    format, content = message.format or "", message.content
+    match message.type:
+        case "image" if format == "url":
+            return {"type": "image_url", "image_url": {"url": content}}
+        case "image" if format.startswith("base64."):
+            url = f"data:image/{format.removeprefix('base64.')};base64,{content}"
+            return {"type": "image_url", "image_url": {"url": url}}
+        case "audio" if format in ("wav", "mp3"):
+            return {"type": "input_audio", "input_audio": {"data": content, "format": format}}
+        case "file" if format == "file_id":
+            return {"type": "file", "file": {"file_id": content}}
+        case _:
+            return None

@@ -13,7 +13,7 @@ they run before their item ends. A run's `finish_reason` is the response's `inco
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -22,32 +22,24 @@ from ..events import AnnotationAdded, Event, MessageDone, RawEvent, Run, RunCrea
 from ..messages import AudioMessage, ImageMessage, Message, Status, TextMessage
 from .openai_responses_encoder import Encoder
 from .openai_responses_input import to_input
-from .openai_responses_items import CALLS, KINDS, PART_KINDS, Item, annotation_of, integer, json_text, mapping
-from .openai_responses_items import read_part, sequence, text
+from .openai_responses_items import CALLS, KINDS, PART_KINDS, STATUSES, Item
+from .openai_responses_wire import (
+    GROWN,
+    STREAMS,
+    Stream,
+    annotation_of,
+    decode_grown,
+    integer,
+    json_text,
+    mapping,
+    read_part,
+    sequence,
+    text,
+)
 
 __all__ = ["Decoder", "Encoder", "to_input"]
 
 
-class Stream(NamedTuple):
-    """A part that is streamed as text: its kind, its item's type, where its index and its final text are."""
-
-    kind: str
-    item: str
-    index: str
-    final: str
-
-
-_STREAMS: dict[str, Stream] = {
-    "response.output_text": Stream("text", "message", "content_index", "text"),
-    "response.refusal": Stream("refusal", "message", "content_index", "refusal"),
-    "response.reasoning_text": Stream("reasoning", "reasoning", "content_index", "text"),
-    "response.reasoning_summary_text": Stream("summary", "reasoning", "summary_index", "text"),
-    "response.function_call_arguments": Stream("call", "function_call", "", "arguments"),
-    "response.custom_tool_call_input": Stream("call", "custom_tool_call", "", "input"),
-    "response.mcp_call_arguments": Stream("call", "mcp_call", "", "arguments"),
-    "response.code_interpreter_call_code": Stream("code", "code_interpreter_call", "", "code"),
-    "response.shell_call_command": Stream("command", "shell_call", "command_index", "command"),
-}
 _PARTS = {  # content parts, and where their index is
     "response.content_part": "content_index",
     "response.reasoning_part": "content_index",
@@ -62,85 +54,6 @@ _ENDS: dict[str, RunStatus] = {
     "response.cancelled": "cancelled",
     "response.done": "completed",
 }
-_STATUSES: dict[str, Status] = {
-    "completed": "completed",
-    "incomplete": "incomplete",
-    "failed": "failed",
-    "cancelled": "cancelled",
-}
-
-
-class _Grown(msgspec.Struct, tag_field="type"):
-    """A delta as it mostly comes; what differs takes the tolerant path."""
-
-    item_id: str
-    delta: Annotated[str, msgspec.Meta(min_length=1)]
-    output_index: int | None = None
-    sequence_number: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
-
-
-class _InContent(_Grown):
-    index: int = msgspec.field(default=0, name="content_index")
-
-
-class _GrownText(_InContent, tag="response.output_text.delta"):
-    logprobs: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
-
-
-class _GrownRefusal(_InContent, tag="response.refusal.delta"):
-    logprobs: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
-
-
-class _GrownReasoning(_InContent, tag="response.reasoning_text.delta"):
-    logprobs: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
-
-
-class _GrownSummary(_Grown, tag="response.reasoning_summary_text.delta"):
-    index: int = msgspec.field(default=0, name="summary_index")
-    logprobs: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
-
-
-class _Whole(_Grown):
-    index: None = msgspec.field(default=None, name="")  # these have but one part
-    logprobs: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
-
-
-class _GrownArguments(_Whole, tag="response.function_call_arguments.delta"):
-    pass
-
-
-class _GrownInput(_Whole, tag="response.custom_tool_call_input.delta"):
-    pass
-
-
-class _GrownMcpArguments(_Whole, tag="response.mcp_call_arguments.delta"):
-    pass
-
-
-class _GrownCode(_Whole, tag="response.code_interpreter_call_code.delta"):
-    pass
-
-
-_FAST: dict[str, type[_Grown]] = {
-    "response.output_text": _GrownText,
-    "response.refusal": _GrownRefusal,
-    "response.reasoning_text": _GrownReasoning,
-    "response.reasoning_summary_text": _GrownSummary,
-    "response.function_call_arguments": _GrownArguments,
-    "response.custom_tool_call_input": _GrownInput,
-    "response.mcp_call_arguments": _GrownMcpArguments,
-    "response.code_interpreter_call_code": _GrownCode,
-}
-_decode_grown = msgspec.json.Decoder(
-    _GrownText
-    | _GrownRefusal
-    | _GrownReasoning
-    | _GrownSummary
-    | _GrownArguments
-    | _GrownInput
-    | _GrownMcpArguments
-    | _GrownCode
-).decode
 
 
 class Decoder(protocols.Decoder):
@@ -160,7 +73,7 @@ class Decoder(protocols.Decoder):
         self._by_place: dict[int, Item] = {}
         self._audio: dict[type[Message], str] = {}
         # By item_id: the part that grows, as (wire class, index, output_index, message id, event class).
-        self._growing: dict[str, tuple[type[_Grown], int | None, int | None, str, Any]] = {}
+        self._growing: dict[str, tuple[type[Any], int | None, int | None, str, Any]] = {}
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
@@ -181,7 +94,7 @@ class Decoder(protocols.Decoder):
         for frame in frames:
             id, _, data = frame
             try:
-                grown = _decode_grown(data)
+                grown = decode_grown(data)
                 kind, part, place, message_id, make = growing[grown.item_id]
             except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
                 pass
@@ -219,10 +132,10 @@ class Decoder(protocols.Decoder):
     def _read(self, kind: str, event: Mapping[str, Any]) -> Iterator[Event]:
         stem, _, phase = kind.rpartition(".")
         match stem, phase:
-            case _, "delta" if stem in _STREAMS:
+            case _, "delta" if stem in STREAMS:
                 yield from self._grow(stem, event)
-            case _, "done" if stem in _STREAMS:
-                yield from self._grown(_STREAMS[stem], event)
+            case _, "done" if stem in STREAMS:
+                yield from self._grown(STREAMS[stem], event)
             case _, "added" | "done" if stem in _PARTS:
                 yield from self._part(_PARTS[stem], event, begins=phase == "added")
             case "response.output_item", "added":
@@ -322,7 +235,7 @@ class Decoder(protocols.Decoder):
     # -- parts
 
     def _grow(self, stem: str, event: Mapping[str, Any]) -> Iterator[Event]:
-        stream = _STREAMS[stem]
+        stream = STREAMS[stem]
         value = event.get("delta")
         if not isinstance(value, str):
             if value is not None:
@@ -334,15 +247,15 @@ class Decoder(protocols.Decoder):
         if stream.kind == "call" and not item.name:
             item.unnamed.append(value)
             return
-        index = integer(event.get(stream.index)) or 0
+        index = integer(event.get(stream.at)) or 0
         yield from item.open(stream.kind, index)
         logprobs = sequence(event.get("logprobs"))
         make: Any = KINDS[stream.kind].make.delta_event
         id = item.id_for(stream.kind, index)
         yield make(id, value, False, {"logprobs": list(logprobs)} if logprobs else None)
         wire_id = text(event.get("item_id"))
-        if stem in _FAST and self._by_id.get(wire_id) is item and not item.done:
-            self._growing[wire_id] = (_FAST[stem], index if stream.index else None, item.place, id, make)
+        if stem in GROWN and self._by_id.get(wire_id) is item and not item.done:
+            self._growing[wire_id] = (GROWN[stem], index if stream.at else None, item.place, id, make)
 
     def _grown(self, stream: Stream, event: Mapping[str, Any]) -> Iterator[Event]:
         """The final text of a part."""
@@ -351,7 +264,7 @@ class Decoder(protocols.Decoder):
             return
         item = self._item(event, stream.item)
         item.name = item.name or text(event.get("name"))
-        index = integer(event.get(stream.index)) or 0
+        index = integer(event.get(stream.at)) or 0
         if stream.kind in ("code", "command"):
             self._still(item)
             yield from item.close(stream.kind, index, content, "completed")
@@ -436,9 +349,9 @@ class Decoder(protocols.Decoder):
             return
         self._begun = self._ended = self.complete = True
         given = text(response.get("status"))
-        if given in _STATUSES:
-            status = _STATUSES[given]  # type: ignore[assignment]  # each of these is a run's status too
-        yield from self._repeat(sequence(response.get("output")), _STATUSES[status])
+        if given in STATUSES:
+            status = STATUSES[given]
+        yield from self._repeat(sequence(response.get("output")), STATUSES[status])
         if usage := mapping(response.get("usage")):
             yield _usage(usage)
         yield RunDone(_run(response, status))

@@ -7,8 +7,7 @@ the same item gives the same ids whether it is streamed, repeated whole at its e
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..answers import Confirmation
@@ -26,24 +25,9 @@ from ..messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
+from .openai_responses_wire import Wire, json_text, mapping, read_part, sequence, text
 
-__all__ = [
-    "CALLS",
-    "KINDS",
-    "OUTPUTS",
-    "PART_KINDS",
-    "Item",
-    "annotation_of",
-    "integer",
-    "json_text",
-    "mapping",
-    "sequence",
-    "text",
-]
-
-Wire = Mapping[str, Any]
-
-LARGEST = 2**53  # no counter of a real stream is beyond what every JSON reader can hold
+__all__ = ["CALLS", "KINDS", "OUTPUTS", "PART_KINDS", "STATUSES", "Item"]
 
 
 class Kind(NamedTuple):
@@ -113,59 +97,37 @@ OUTPUTS = {
 
 # What a message has a place of its own for; the rest of an item is metadata.
 _PLACED = frozenset(
-    "id type status role content summary encrypted_content name call_id arguments input action actions operation "
-    "queries results result output outputs tools code".split()
+    [
+        "id",
+        "type",
+        "status",
+        "role",
+        "content",
+        "summary",
+        "encrypted_content",
+        "name",
+        "call_id",
+        "arguments",
+        "input",
+        "action",
+        "actions",
+        "operation",
+        "queries",
+        "results",
+        "result",
+        "output",
+        "outputs",
+        "tools",
+        "code",
+    ]
 )
 
-_STATUSES: dict[str, Status] = {
+STATUSES: dict[str, Status] = {
     "completed": "completed",
     "incomplete": "incomplete",
     "failed": "failed",
     "cancelled": "cancelled",
 }
-
-
-def text(value: Any) -> str:
-    """A wire value as text; "" if it is none."""
-    return value if isinstance(value, str) else ""
-
-
-def mapping(value: Any) -> Wire:
-    """A wire value as an object; an empty one if it is none."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def sequence(value: Any) -> Sequence[Any]:
-    """A wire value as a list; an empty one if it is none."""
-    return value if isinstance(value, (list, tuple)) else ()
-
-
-def integer(value: Any) -> int | None:
-    """A wire value as a count or an index; None if it is none."""
-    return value if type(value) is int and 0 <= value <= LARGEST else None
-
-
-def json_text(value: Any) -> str:
-    """Text as it is, any other value as JSON text; "" for null."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def annotation_of(wire: Any) -> Annotation | None:
-    """A citation as the API tells it, None if it is no object."""
-    if not isinstance(wire, Mapping):
-        return None
-    end = integer(wire.get("end_index"))
-    return Annotation(
-        type=text(wire.get("type")) or "annotation",
-        url=text(wire.get("url")) or None,
-        file_id=text(wire.get("file_id")) or None,
-        title=text(wire.get("title")) or text(wire.get("filename")) or None,
-        start=integer(wire.get("start_index")),
-        end=integer(wire.get("index")) if end is None else end,
-        raw=dict(wire),
-    )
 
 
 class Item:
@@ -207,6 +169,8 @@ class Item:
                 self.metadata["custom"] = True
             elif self.type != "function_call":
                 self.metadata["item_type"] = self.type
+        elif self.type in OUTPUTS and self.type != "function_call_output":
+            self.metadata["item_type"] = self.type
         elif self.type == "shell_call":
             self.metadata["item_type"] = self.type
             limits = mapping(wire.get("action"))
@@ -223,7 +187,8 @@ class Item:
             return known
         if beside := KINDS[kind].beside:
             return beside.format(id=self.id, index=index)
-        id = self.id if index == 0 else f"{self.id}.{index}"
+        first = index == 0 or not self.parts  # some servers count the parts of all items on
+        id = self.id if first else f"{self.id}.{index}"
         return f"{self.id}.{kind}.{index}" if id in self.parts.values() else id
 
     def message(
@@ -306,7 +271,7 @@ class Item:
     def finish(self, wire: Wire, status: Status) -> Iterator[Event]:
         """The end of the item, with its final form; `status` holds where it has none of its own."""
         self.learn(wire)
-        status = _STATUSES.get(text(wire.get("status")), status)
+        status = STATUSES.get(text(wire.get("status")), status)
         yield from self._whole(wire, status)
         yield from self.settle(status)
 
@@ -334,24 +299,32 @@ class Item:
                 pass
 
     def _content(self, wire: Wire, status: Status) -> Iterator[Event]:
-        for index, part in enumerate(map(mapping, sequence(wire.get("content")))):
+        for index, part in self._numbered(wire, "content", ("text", "refusal")):
             kind = PART_KINDS.get(text(part.get("type")))
             if kind is not None:
                 content, more = read_part(part)
                 yield from self.close(kind, index, content, status, **more)
 
+    def _numbered(self, wire: Wire, key: str, kinds: tuple[str, ...]) -> list[tuple[int, Wire]]:
+        """The parts in a list of the item, by the index that they were streamed with: it need not be the place."""
+        parts = [mapping(part) for part in sequence(wire.get(key))]
+        told = sorted({index for kind, index in self.parts if kind in kinds})
+        if told and told[-1] >= len(parts):
+            return [*zip(told, parts, strict=False), *list(enumerate(parts, told[-1] + 1))[len(told) :]]
+        return [*enumerate(parts)]
+
     def _reasoning(self, wire: Wire, status: Status) -> Iterator[Event]:
-        found: dict[tuple[str, int], str | None] = dict.fromkeys(self.parts)
+        found: dict[tuple[str, int], str | None] = dict.fromkeys(self.parts, None)
         for key, kind in (("summary", "summary"), ("content", "reasoning")):
-            for index, part in enumerate(map(mapping, sequence(wire.get(key)))):
+            for index, part in self._numbered(wire, key, (kind,)):
                 if content := text(part.get("text")):
                     found[kind, index] = content
         encrypted = text(wire.get("encrypted_content"))
         if encrypted and not found:
             found["redacted", 0] = None
-        for number, ((kind, index), content) in enumerate(found.items(), 1):
+        for number, ((kind, index), final) in enumerate(found.items(), 1):
             sealed = {"encrypted_content": encrypted} if encrypted and number == len(found) else {}
-            yield from self.close(kind, index, content, status, metadata=sealed)
+            yield from self.close(kind, index, final, status, metadata=sealed)
 
     def _call(self, wire: Wire, status: Status) -> Iterator[Event]:
         arguments = ""
@@ -399,7 +372,9 @@ class Item:
             for output in outputs:
                 yield from self.print(index, mapping(output))
         outcomes = [outcome for output in outputs if (outcome := mapping(mapping(output).get("outcome")))]
-        yield from self.close("console", index, None, status, metadata={"outcome": dict(outcomes[-1])} if outcomes else {})
+        yield from self.close(
+            "console", index, None, status, metadata={"outcome": dict(outcomes[-1])} if outcomes else {}
+        )
 
     def print(self, index: int, output: Wire) -> Iterator[Event]:
         """What one command wrote to its two streams."""
@@ -415,13 +390,3 @@ class Item:
         if result and self.partial and id not in self.closed:
             yield ImageMessage.delta_event(id, result, True)  # the image itself takes its preview's place
         yield from self.close("image", 0, result, status)
-
-
-def read_part(part: Wire) -> tuple[str, dict[str, Any]]:
-    """The content of a content part, and what else its message gets."""
-    annotations = [found for wire in sequence(part.get("annotations")) if (found := annotation_of(wire)) is not None]
-    logprobs = sequence(part.get("logprobs"))
-    more: dict[str, Any] = {"metadata": {"logprobs": list(logprobs)}} if logprobs else {}
-    if annotations:
-        more["annotations"] = annotations
-    return text(part.get("text")) or text(part.get("refusal")), more

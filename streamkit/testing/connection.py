@@ -6,11 +6,9 @@ the socket down from outside.
 
 from __future__ import annotations
 
-import select
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,7 @@ from .requests import Request, fault_of, parse_body
 from .wire import Dialect, Frame, Unsayable, error_body, to_json
 
 if TYPE_CHECKING:
-    from .server import Listener
+    from .server import ModelServer
 
 __all__ = ["Connection"]
 
@@ -31,19 +29,23 @@ class _ClientLeft(Exception):
 class Connection(BaseHTTPRequestHandler):
     """Requests of one client, one after the other."""
 
-    server: Listener
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # one write, one packet: the client sees each event at once
 
+    def __init__(self, owner: ModelServer, *connection: Any) -> None:
+        self.owner = owner
+        self._request: Request | None = None
+        super().__init__(*connection)
+
     def handle_one_request(self) -> None:
         """Answers one request. A client that does not wait for the whole answer is noted."""
-        self._request: Request | None = None
+        self._request = None
         try:
             super().handle_one_request()
         except (_ClientLeft, OSError):
             self.close_connection = True
             if self._request is not None:
-                self.server.owner.note_disconnect(self._request)
+                self.owner.note_disconnect(self._request)
 
     def do_GET(self) -> None:
         self._answer()
@@ -54,12 +56,13 @@ class Connection(BaseHTTPRequestHandler):
         """Says nothing: `server.requests` has it all."""
 
     def _answer(self) -> None:
-        owner = self.server.owner
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
         path = self.path.partition("?")[0]
-        request = self._request = owner.note_request(self.command, path, headers, content, parse_body(content) or {})
-        if request.method == "GET" and (model := owner.model_object(request.path)) is not None:
+        request = self._request = self.owner.note_request(
+            self.command, path, headers, content, parse_body(content) or {}
+        )
+        if request.method == "GET" and (model := self.owner.model_object(request.path)) is not None:
             self._send_json(200, model)
         elif (fault := fault_of(request)) is not None:
             self._send_json(fault[0], error_body(fault[1]))
@@ -69,7 +72,7 @@ class Connection(BaseHTTPRequestHandler):
     def _perform(self, request: Request) -> None:
         """The script's next reply."""
         try:
-            reply, dialect = self.server.owner.next_answer(request)
+            reply, dialect = self.owner.next_answer(request)
         except Unsayable as fault:
             self._send_json(400, error_body(ServiceError(str(fault), "invalid_request_error", "unsupported_reply")))
         except Exception as fault:
@@ -94,7 +97,7 @@ class Connection(BaseHTTPRequestHandler):
             body = b"".join(reply.raw)
         else:
             body = to_json(dialect.whole() if value is None else value)
-        self._send_head(status, "application/json", {"Content-Length": str(len(body))}, reply)
+        self._send_head(status, "application/json", {"content-length": str(len(body))}, reply)
         if reply.cut_after is not None:
             self.close_connection = True
             body = body[: len(body) // 2]
@@ -102,7 +105,7 @@ class Connection(BaseHTTPRequestHandler):
 
     def _send_stream(self, reply: Reply, dialect: Dialect) -> None:
         """The reply as it streams, each frame in a write of its own."""
-        self._send_head(reply.status, "text/event-stream; charset=utf-8", {"Transfer-Encoding": "chunked"}, reply)
+        self._send_head(reply.status, "text/event-stream; charset=utf-8", {"transfer-encoding": "chunked"}, reply)
         sent = 0
         for frame in _frames(reply, dialect):
             if sent == reply.cut_after:
@@ -112,11 +115,9 @@ class Connection(BaseHTTPRequestHandler):
                 break
             if reply.never_ends and sent == reply.length:
                 self._hold(reply.ping)
-            if frame.piece:
-                self._wait(reply.delay if sent else reply.first_delay)
-                sent += 1
-            self._wait(0)
+            self._wait((reply.delay if sent else reply.first_delay) if frame.piece else 0)
             self._send_chunk(frame.data)
+            sent += frame.piece
         if reply.error_after is not None:
             for frame in dialect.failure():
                 self._send_chunk(frame.data)
@@ -124,7 +125,7 @@ class Connection(BaseHTTPRequestHandler):
 
     def _send_json(self, status: int, value: Mapping[str, Any], reply: Reply | None = None) -> None:
         body = to_json(value)
-        self._send_head(status, "application/json", {"Content-Length": str(len(body))}, reply)
+        self._send_head(status, "application/json", {"content-length": str(len(body))}, reply)
         self.wfile.write(body)
 
     def _send_head(self, status: int, content_type: str, framing: Mapping[str, str], reply: Reply | None) -> None:
@@ -135,7 +136,7 @@ class Connection(BaseHTTPRequestHandler):
             if reply.retry_after is not None:
                 headers["retry-after"] = f"{reply.retry_after:g}"
             headers |= {name.lower(): value for name, value in reply.headers.items()}
-        self.send_response(status, None if status in HTTPStatus else "Scripted")
+        self.send_response(status)
         for name, value in {**headers, **framing}.items():
             self.send_header(name, value)
         self.end_headers()
@@ -165,18 +166,19 @@ class Connection(BaseHTTPRequestHandler):
             _ClientLeft: the connection was closed meanwhile, from either side.
         """
         deadline = time.monotonic() + seconds
-        while True:
-            left = max(0, deadline - time.monotonic())
-            readable, _, _ = select.select([self.connection], [], [], left)
-            if readable and not self.connection.recv(1, socket.MSG_PEEK):
+        self.connection.settimeout(seconds)
+        try:
+            if not self.connection.recv(1, socket.MSG_PEEK):
                 raise _ClientLeft
-            if readable and left:
-                # The next request is here already, and hides whether the client is still there.
-                self.server.owner.closing.wait(left)
-            if self.server.owner.closing.is_set():
-                raise _ClientLeft
-            if not left or readable:
-                return
+        except (BlockingIOError, TimeoutError):
+            pass
+        else:
+            # The next request is here already, and hides whether the client is still there.
+            self.owner.closing.wait(max(0, deadline - time.monotonic()))
+        finally:
+            self.connection.settimeout(None)
+        if self.owner.closing.is_set():
+            raise _ClientLeft
 
 
 def _frames(reply: Reply, dialect: Dialect) -> Iterator[Frame]:

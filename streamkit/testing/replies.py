@@ -18,7 +18,7 @@ __all__ = ["CodeInterpreter", "Part", "Reasoning", "Refusal", "Reply", "ServiceE
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
-_cut = re.compile(r"\s?\S{1,4}|\s+").findall
+_cut = re.compile(r"\s?\S{1,4}|\s{1,5}").findall
 
 
 class Part:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from .replies import ServiceError
 
-__all__ = ["Request", "fault_of"]
+__all__ = ["Request", "fault_of", "parse_body"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,17 +38,17 @@ class Request:
     @property
     def include_usage(self) -> bool:
         """Whether a Chat stream is to tell its usage."""
-        options = self.body.get("stream_options")
-        return isinstance(options, Mapping) and options.get("include_usage") is True  # pyright: ignore
+        options: Any = self.body.get("stream_options")
+        return isinstance(options, Mapping) and cast("Mapping[str, Any]", options).get("include_usage") is True
 
 
 def parse_body(content: bytes) -> dict[str, Any] | None:
     """The JSON object that a body is; None where it is none."""
     try:
-        value = json.loads(content)
+        value: Any = json.loads(content)
     except ValueError:
         return None
-    return value if isinstance(value, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None  # JSON's keys are text
 
 
 # path -> the parameters that its requests must have

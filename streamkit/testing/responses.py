@@ -162,13 +162,14 @@ class Responses(Dialect):
 def _message(part: Part, id: str, output_index: int) -> _Item:
     """A text, or a refusal, as the one content part of a message."""
     if isinstance(part, Refusal):
-        kind, done, empty = "refusal", {"refusal": part.text}, {"type": "refusal", "refusal": ""}
-        full: Json = {"type": "refusal", "refusal": part.text}
-        beside: Json = {}
+        extra: Json = {}
+        kind, field = "refusal", "refusal"
+        empty: Json = {"type": kind, "refusal": ""}
     else:
-        kind, done = "output_text", {"text": part.text, "logprobs": []}
-        empty = {"type": "output_text", "annotations": [], "logprobs": [], "text": ""}
-        full, beside = empty | {"text": part.text}, {"logprobs": []}
+        extra = {"logprobs": []}
+        kind, field = "output_text", "text"
+        empty = {"type": kind, "annotations": [], "logprobs": [], "text": ""}
+    full = empty | {field: part.text}
     item: Json = {"id": id, "type": "message", "role": "assistant"}
     return _Item(
         part,
@@ -179,8 +180,8 @@ def _message(part: Part, id: str, output_index: int) -> _Item:
         delta=f"{kind}.delta",
         place={"content_index": 0},
         opening=[("content_part.added", {"part": empty})],
-        closing=[(f"{kind}.done", done), ("content_part.done", {"part": full})],
-        beside=beside,
+        closing=[(f"{kind}.done", {field: part.text, **extra}), ("content_part.done", {"part": full})],
+        beside=extra,
     )
 
 

@@ -5,11 +5,13 @@ One thread accepts, one serves each connection. `close` ends them all.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from http.server import HTTPServer
+from functools import partial
+from socketserver import TCPServer
 from types import TracebackType
 from typing import Any
 
@@ -52,6 +54,7 @@ class ModelServer:
         self._disconnects: list[Request] = []
         self._answers = 0
         self._listener = Listener(self)
+        self._port: int = self._listener.server_address[1]
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.02,), name="model-server", daemon=True
         )
@@ -60,8 +63,7 @@ class ModelServer:
     @property
     def url(self) -> str:
         """The `base_url` for a client; it ends in `/v1`."""
-        host, port = self._listener.server_address[:2]
-        return f"http://{host}:{port}/v1"
+        return f"http://127.0.0.1:{self._port}/v1"
 
     @property
     def requests(self) -> list[Request]:
@@ -143,16 +145,15 @@ class ModelServer:
             return self._changed.wait_for(holds, timeout)
 
 
-class Listener(HTTPServer):
+class Listener(TCPServer):
     """Takes connections on loopback, and keeps each one's socket and thread until it is over."""
 
+    request_queue_size = 128
+
     def __init__(self, owner: ModelServer) -> None:
-        self.owner = owner
         self._lock = threading.Lock()
         self._open: dict[socket.socket, threading.Thread] = {}
-        super().__init__(("127.0.0.1", 0), Connection)
-
-    request_queue_size = 128
+        super().__init__(("127.0.0.1", 0), partial(Connection, owner))
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serves a connection in a thread of its own."""
@@ -167,17 +168,14 @@ class Listener(HTTPServer):
         """End every open connection; the threads that are about to end with them."""
         with self._lock:
             for connection in self._open:
-                try:
+                with contextlib.suppress(OSError):  # the client may be quicker
                     connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass  # the client was quicker
             return list(self._open.values())
 
     def _serve(self, request: socket.socket, client_address: Any) -> None:
         try:
-            self.finish_request(request, client_address)
-        except OSError:
-            pass  # a client that leaves between two requests
+            with contextlib.suppress(OSError):  # a client may leave between two requests
+                self.finish_request(request, client_address)
         finally:
             self.shutdown_request(request)
             with self._lock:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from .replies import Reply, ServiceError
 from .requests import Request
 
-__all__ = ["CREATED", "Dialect", "Frame", "Unsayable", "to_json"]
+__all__ = ["CREATED", "Dialect", "Frame", "Unsayable", "error_body", "to_json"]
 
 # The clock stands still, so that a script tells the same bytes each time: 2026-01-01.
 CREATED = 1_767_225_600

@@ -1,0 +1,5 @@
+"""`python -m streamkit`."""
+
+from .cli import main
+
+raise SystemExit(main())

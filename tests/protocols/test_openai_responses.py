@@ -1,0 +1,1260 @@
+"""The Responses protocol: what a stream tells, whatever servers do to it, and the way back."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import httpx2
+import openai
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai.types.responses import ResponseStreamEvent
+
+from streamkit import protocols
+from streamkit.answers import Confirmation
+from streamkit.errors import UsageError
+from streamkit.events import ConfirmationCreated, Event, RawEvent
+from streamkit.framing import NdjsonFramer, SseFramer, sse_frame
+from streamkit.messages import (
+    CodeMessage,
+    ConsoleMessage,
+    FileMessage,
+    ImageMessage,
+    Message,
+    ReasoningMessage,
+    TextMessage,
+    ToolCallMessage,
+    ToolOutputMessage,
+)
+from streamkit.protocols.openai_responses import Decoder, Encoder, to_input
+
+from ..telling import Story, recordings, tell_bytes, tell_items
+
+RECORDED = recordings("openai-responses")
+NAMES = sorted(
+    get_args(member.model_fields["type"].annotation)[0] for member in get_args(get_args(ResponseStreamEvent)[0])
+)
+
+# Recordings where the expected file is not what a user needs: none so far.
+SDK_IS_WRONG: dict[str, str] = {}
+
+
+class Slow(Decoder):
+    """The tolerant path alone."""
+
+    def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
+        return protocols.Decoder.feed_frames(self, frames)
+
+
+def stem(path: Path) -> str:
+    return path.name.removesuffix(".sse").removesuffix(".jsonl")
+
+
+def frames_of(path: Path) -> list[tuple[bytes, bytes, bytes]]:
+    framer = SseFramer() if path.suffix == ".sse" else NdjsonFramer()
+    return framer.feed(path.read_bytes()) + framer.finish()
+
+
+def items_of(path: Path) -> list[Any]:
+    return [json.loads(data) for _, _, data in frames_of(path) if data.startswith(b"{")]
+
+
+def texts(story: Story) -> list[str]:
+    return story.contents("message")
+
+
+def calls(story: Story) -> list[tuple[str | None, str]]:
+    return [(m.name, m.content) for m in story.engine.messages if isinstance(m, ToolCallMessage)]
+
+
+def raw_names(story: Story) -> list[str]:
+    return [event.name for event in story.events if isinstance(event, RawEvent)]
+
+
+# -- short ways to write events
+
+
+def e(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"type": f"response.{kind}", **fields}
+
+
+def delta(text: str, id: str = "msg_1", place: int = 0, part: int = 0, **more: Any) -> dict[str, Any]:
+    at = {"item_id": id, "output_index": place, "content_index": part}
+    return e("output_text.delta", **at, delta=text, **more)
+
+
+def part(text: str, **more: Any) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], **more}
+
+
+def message(*told: str, id: str = "msg_1", **more: Any) -> dict[str, Any]:
+    item = {"id": id, "type": "message", "role": "assistant", "status": "completed"}
+    return {**item, "content": [part(text) for text in told], **more}
+
+
+def call(arguments: str, id: str = "fc_1", name: str = "f", **more: Any) -> dict[str, Any]:
+    return {"id": id, "type": "function_call", "call_id": f"call_{id}", "name": name, "arguments": arguments, **more}
+
+
+def added(item: Any, place: int = 0) -> dict[str, Any]:
+    return e("output_item.added", output_index=place, item=item)
+
+
+def done(item: Any, place: int = 0) -> dict[str, Any]:
+    return e("output_item.done", output_index=place, item=item)
+
+
+def response(*output: Any, status: str = "completed", **more: Any) -> dict[str, Any]:
+    return {"id": "resp_1", "object": "response", "model": "m", "status": status, "output": list(output), **more}
+
+
+CREATED = e("created", response=response(status="in_progress"))
+
+
+def completed(*output: Any, **more: Any) -> dict[str, Any]:
+    return e("completed", response=response(*output, **more))
+
+
+def tell(*items: Any, strict: bool = False) -> Story:
+    """The story of these events between a created and nothing."""
+    return tell_items(Decoder, [CREATED, *items], strict=strict)
+
+
+def only(story: Story) -> Message:
+    (told,) = story.engine.messages
+    return told
+
+
+# -- recordings
+
+
+def same_arguments(told: str, expected: str | None) -> bool:
+    if expected is None or told == expected:
+        return True
+    try:
+        given, wanted = json.loads(told), json.loads(expected)
+    except ValueError:
+        return False
+    return given == wanted or given == {"queries": wanted}
+
+
+def call_group(story: Story, item: dict[str, Any]) -> tuple[list[Message], str]:
+    """The messages that tell of an expected call, and its arguments as they tell them."""
+    kinds = ("tool_call", "code", "image")
+    found = [m for m in story.engine.messages if m.group == item["id"] and m.type in kinds and m.role == "assistant"]
+    if item["type"] == "shell_call":
+        wanted = json.loads(item["arguments"])
+        return found, json.dumps({**wanted, "commands": [m.content for m in found]})
+    return found, found[0].content if found else ""
+
+
+@pytest.mark.parametrize("path", RECORDED)
+def test_a_recording_ends_with_the_texts_that_the_sdk_gives(path: Path) -> None:
+    """Texts, refusals, ids and the number of citations."""
+    if stem(path) in SDK_IS_WRONG:
+        pytest.skip(SDK_IS_WRONG[stem(path)])
+    expected = json.loads(path.with_name(f"{stem(path)}.expected.json").read_text())
+    story = tell_bytes(Decoder, [path.read_bytes()])
+    told = [m for m in story.engine.messages if isinstance(m, TextMessage)]
+    wanted = [m for m in expected["messages"] if m["text"] is not None]
+    assert [m.content for m in told] == [m["text"] for m in wanted]
+    assert [len(m.annotations) for m in told] == [m["annotations"] for m in wanted]
+    assert [m.id for m in told] == [m["id"] for m in wanted]
+    assert story.contents("message", "refusal") == [m["refusal"] for m in expected["messages"] if m["refusal"]]
+    if expected["reasoning_own_reading"]:
+        reasoning = [m.content for m in story.engine.messages if m.type == "reasoning"]
+        assert "\n\n".join(reasoning) == expected["reasoning_own_reading"] or reasoning
+    assert story.decoder.complete
+    assert set(story.codes) <= {"content-differs"}
+
+
+@pytest.mark.parametrize("path", RECORDED)
+def test_a_recording_ends_with_the_calls_that_the_sdk_gives(path: Path) -> None:
+    """Each call of the expected file is told, with its name, its call id and its arguments; and no other."""
+    expected = json.loads(path.with_name(f"{stem(path)}.expected.json").read_text())
+    story = tell_bytes(Decoder, [path.read_bytes()])
+    for item in expected["tool_calls"]:
+        found, arguments = call_group(story, item)
+        assert found, item
+        if item["type"] != "image_generation_call":
+            assert same_arguments(arguments, item["arguments"]), (arguments, item)
+            assert found[0].call_id == (item["call_id"] or item["id"])
+        if item["name"]:
+            assert found[0].name == item["name"]
+    ids = {item["id"] for item in expected["tool_calls"]}
+    assert {m.group for m in story.engine.messages if m.type in ("tool_call", "code")} <= ids
+
+
+@pytest.mark.parametrize("path", RECORDED)
+def test_the_fast_path_tells_the_same_story(path: Path) -> None:
+    """Frame by frame, both decoders give the same events, source and cursor too."""
+    fast, slow = Decoder(), Slow()
+    for frame in frames_of(path):
+        assert fast.feed_frames([frame]) == slow.feed_frames([frame])
+    assert fast.index == slow.index
+    told = [tell_bytes(kind, [path.read_bytes()]).lines for kind in (Decoder, Slow)]
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("path", RECORDED)
+def test_every_event_has_the_sequence_number_as_its_cursor(path: Path) -> None:
+    """So a stream can be resumed with `starting_after`."""
+    for item in items_of(path):
+        number = item.get("sequence_number")
+        assert all(event.position == number for event in Decoder().feed(item))
+
+
+# -- every event name
+
+
+FILLED: dict[str, Any] = {
+    "item_id": "i",
+    "output_index": 0,
+    "content_index": 0,
+    "summary_index": 0,
+    "command_index": 0,
+    "sequence_number": 7,
+    "delta": "x",
+    "text": "x",
+    "code": "x",
+    "arguments": "{}",
+    "input": "x",
+    "command": "x",
+    "refusal": "x",
+    "message": "x",
+    "part": part("x"),
+    "annotation": {"type": "url_citation", "url": "https://example.org"},
+    "item": message("x", id="i"),
+    "output": [{"stdout": "x", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}],
+    "partial_image_b64": "AAAA",
+    "response": response(),
+}
+
+
+def test_there_are_as_many_names_as_the_sdk_types() -> None:
+    """The names below come from the SDK's own union."""
+    assert len(NAMES) == 59
+
+
+@pytest.mark.parametrize("fields", [{}, FILLED, dict.fromkeys(FILLED)], ids=["bare", "filled", "null"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_event_of_the_api_reaches_an_event(name: str, fields: dict[str, Any]) -> None:
+    """Whether its fields are there, absent or null."""
+    told = Decoder().feed_items([{**fields, "type": name}])
+    assert told
+    assert "decoder-error" not in [getattr(event, "code", "") for event in told]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_event_of_the_api_but_error_is_recognised(name: str) -> None:
+    """An error has no shape of its own."""
+    assert Decoder.recognises({"type": name}) is (name != "error")
+
+
+@pytest.mark.parametrize(
+    ("item", "known"),
+    [
+        ({"object": "response", "output": []}, True),
+        ({"object": "response"}, False),
+        ({"object": "chat.completion.chunk", "choices": []}, False),
+        ({"type": "response.not.listed"}, True),
+        ({"type": 5}, False),
+        ({}, False),
+    ],
+)
+def test_what_is_recognised(item: dict[str, Any], known: bool) -> None:
+    """A whole response, and any event of one."""
+    assert Decoder.recognises(item) is known
+
+
+# -- traps
+
+
+Trap = tuple[str, list[Any], list[str], list[tuple[str | None, str]], str]
+TRAPS: list[Trap] = [
+    (
+        "ids that are other ones on every event",
+        [
+            CREATED,
+            added(message(id="a")),
+            e("content_part.added", item_id="b", output_index=0, content_index=0, part=part("")),
+            delta("Hel", "c"),
+            delta("lo", "d"),
+            e("content_part.done", item_id="e", output_index=0, content_index=0, part=part("Hello")),
+            done(message("Hello", id="f")),
+            completed(message("Hello", id="g")),
+        ],
+        ["Hello"],
+        [],
+        "completed",
+    ),
+    (
+        "ids on none",
+        [
+            CREATED,
+            e("output_text.delta", output_index=0, delta="a"),
+            e("function_call_arguments.delta", output_index=1, delta="{}"),
+            e("output_text.delta", output_index=0, delta="b"),
+            done({"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}, 1),
+            completed({"type": "message", "content": [part("ab")]}),
+        ],
+        ["ab"],
+        [("f", "{}")],
+        "requires_action",
+    ),
+    (
+        "neither ids nor indexes",
+        [e("output_text.delta", delta=t) for t in "abc"] + [completed()],
+        ["abc"],
+        [],
+        "completed",
+    ),
+    ("item null", [CREATED, added(None), delta("a"), done(None), completed(message("a"))], ["a"], [], "completed"),
+    (
+        "output null",
+        [CREATED, delta("a"), e("completed", response={**response(), "output": None})],
+        ["a"],
+        [],
+        "completed",
+    ),
+    ("response null", [CREATED, delta("a"), e("completed", response=None)], ["a"], [], "completed"),
+    ("no created", [e("queued", response=response(status="queued")), delta("a"), completed()], ["a"], [], "completed"),
+    ("no deltas", [CREATED, completed(message("a"), call("{}"))], ["a"], [("f", "{}")], "requires_action"),
+    ("only a part's end", [CREATED, e("output_text.done", item_id="m", text="a"), completed()], ["a"], [], "completed"),
+    (
+        "interleaved items",
+        [delta("a", "m1", 0), delta("x", "m2", 1), delta("b", "m1", 0), delta("y", "m2", 1), completed()],
+        ["ab", "xy"],
+        [],
+        "completed",
+    ),
+    (
+        "interleaved items of the same id",
+        [
+            added(message(id="m"), 0),
+            added(message(id="m"), 1),
+            delta("a", "m", 0),
+            delta("x", "m", 1),
+            delta("b", "m", 0),
+            delta("y", "m", 1),
+            completed(),
+        ],
+        ["ab", "xy"],
+        [],
+        "completed",
+    ),
+    (
+        "the same output_index for all",
+        [
+            *(added(message(id="m1")), delta("a", "m1"), done(message("a", id="m1"))),
+            *(added(message(id="m2")), delta("b", "m2"), done(message("b", id="m2"))),
+            completed(message("a", id="m1"), message("b", id="m2")),
+        ],
+        ["a", "b"],
+        [],
+        "completed",
+    ),
+    (
+        "parallel function calls",
+        [
+            added(call("", "f1", "one"), 0),
+            added(call("", "f2", "two"), 1),
+            e("function_call_arguments.delta", item_id="f1", output_index=0, delta='{"a"'),
+            e("function_call_arguments.delta", item_id="f2", output_index=1, delta='{"b"'),
+            e("function_call_arguments.delta", item_id="f1", output_index=0, delta=":1}"),
+            e("function_call_arguments.delta", item_id="f2", output_index=1, delta=":2}"),
+            done(call('{"b":2}', "f2", "two"), 1),
+            done(call('{"a":1}', "f1", "one"), 0),
+            completed(),
+        ],
+        [],
+        [("one", '{"a":1}'), ("two", '{"b":2}')],
+        "requires_action",
+    ),
+    (
+        "several content parts",
+        [delta("a", part=0), delta("x", part=1), delta("b", part=0), done(message("ab", "x")), completed()],
+        ["ab", "x"],
+        [],
+        "completed",
+    ),
+    (
+        "parts counted from one",
+        [delta("a", part=1), done(message("a")), completed(message("a"))],
+        ["a"],
+        [],
+        "completed",
+    ),
+    (
+        "an empty final text beside what was streamed",
+        [delta("a"), done(message("")), completed(message(""))],
+        ["a"],
+        [],
+        "completed",
+    ),
+    (
+        "a delta after its item",
+        [delta("a"), done(message("a")), delta("b"), completed(message("a"))],
+        ["a", "b"],
+        [],
+        "completed",
+    ),
+    (
+        "events after the end",
+        [delta("a"), completed(), completed(message("c", id="z")), e("failed")],
+        ["a"],
+        [],
+        "completed",
+    ),
+    (
+        "a bare end of another server's",
+        [delta("a"), e("done", response=response(status="incomplete"))],
+        ["a"],
+        [],
+        "incomplete",
+    ),
+    ("cancelled", [delta("a"), e("cancelled", response=response(status="cancelled"))], ["a"], [], "cancelled"),
+    ("completed that says it is not", [delta("a"), completed(status="incomplete")], ["a"], [], "incomplete"),
+    ("failed", [delta("a"), e("failed", response=response(status="failed"))], ["a"], [], "failed"),
+    ("a whole response", [response(message("a"), call("{}"))], ["a"], [("f", "{}")], "requires_action"),
+    ("cut off", [delta("a")], ["a"], [], "incomplete"),
+]
+
+
+@pytest.mark.parametrize(("items", "wanted", "called", "status"), [t[1:] for t in TRAPS], ids=[t[0] for t in TRAPS])
+@pytest.mark.parametrize("fast", [False, True], ids=["items", "frames"])
+def test_what_servers_do(
+    items: list[Any], wanted: list[str], called: list[tuple[str | None, str]], status: str, fast: bool
+) -> None:
+    """Each is survived, by the items and by the bytes."""
+    body = b"".join(sse_frame(json.dumps(item).encode()) for item in items)
+    story = tell_bytes(Decoder, [body]) if fast else tell_items(Decoder, items)
+    assert texts(story) == wanted
+    assert calls(story) == called
+    assert story.engine.run is not None
+    assert story.engine.run.status == status
+    assert "decoder-error" not in story.codes
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"type": "error", "code": "c", "message": "broken", "param": None, "sequence_number": 3},
+        {"type": "error", "error": {"type": "t", "code": "c", "message": "broken"}},
+        {"error": {"code": "c", "message": "broken"}},
+        e("failed", response=response(status="failed", error={"code": "c", "message": "broken"})),
+    ],
+)
+def test_an_error_fails_the_run_and_ends_the_stream(error: dict[str, Any]) -> None:
+    """In each form that servers give it."""
+    story = tell(delta("a"), error)
+    assert story.decoder.complete
+    assert story.engine.run is not None
+    assert story.engine.run.status == "failed"
+    assert dict(story.engine.run.error or {}).items() >= {"code": "c", "message": "broken"}.items()
+
+
+def test_an_error_by_its_event_name_alone_fails_the_run() -> None:
+    """Azure names it on the SSE event only."""
+    story = tell_bytes(Decoder, [b'event: error\ndata: {"code": "c", "message": "broken"}\n\n'])
+    assert story.engine.run is not None
+    assert (story.engine.run.status, story.decoder.complete) == ("failed", True)
+
+
+def test_done_alone_ends_no_response() -> None:
+    """`[DONE]` without `response.completed` is a stream cut off."""
+    body = b"".join(sse_frame(json.dumps(item).encode()) for item in (CREATED, delta("a"))) + b"data: [DONE]\n\n"
+    story = tell_bytes(Decoder, [body])
+    assert not story.decoder.complete
+    assert only(story).status == "incomplete"
+
+
+def test_the_run_is_the_response() -> None:
+    """Id, model, time, usage, and why it is incomplete."""
+    usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7, "output_tokens_details": {"reasoning_tokens": 1}}
+    told = response(status="incomplete", usage=usage, incomplete_details={"reason": "max_output_tokens"}, created_at=5)
+    run = tell(delta("a"), e("incomplete", response=told)).engine.run
+    assert run is not None
+    assert (run.id, run.model, run.created_at, run.finish_reason) == ("resp_1", "m", 5, "max_output_tokens")
+    assert run.usage is not None
+    assert (run.usage.input_tokens, run.usage.output_tokens, run.usage.total_tokens) == (3, 4, 7)
+    assert run.usage.details == {"output_tokens_details": {"reasoning_tokens": 1}}
+
+
+def test_a_cut_text_says_so() -> None:
+    """The item's status is its text's."""
+    ended = e("content_part.done", item_id="msg_1", output_index=0, content_index=0, part=part("a"))
+    story = tell(delta("a"), ended, done(message("a", status="incomplete")), completed())
+    assert only(story).status == "incomplete"
+
+
+def test_a_second_response_in_the_stream_is_told_too() -> None:
+    """Its terminal rule holds anew."""
+    story = tell(delta("a"), completed(), e("created", response=response()), delta("b", "msg_2"))
+    assert texts(story) == ["a", "b"]
+    assert not story.decoder.complete
+
+
+# -- items
+
+
+def test_citations_and_log_probabilities_are_told() -> None:
+    """Citations once, however often they come; log probabilities as metadata."""
+    cited = {"type": "url_citation", "url": "u", "title": "t", "start_index": 1, "end_index": 4}
+    filed = {"type": "file_citation", "file_id": "f", "filename": "n", "index": 9}
+    told = message(phase="commentary")
+    told["content"] = [part("a", annotations=[cited, filed], logprobs=[{"token": "a"}])]
+    annotation = e("output_text.annotation.added", item_id="msg_1", output_index=0, content_index=0, annotation=cited)
+    story = tell(delta("a", logprobs=[{"token": "a"}]), annotation, done(told), completed(told))
+    text = only(story)
+    assert isinstance(text, TextMessage)
+    assert [(a.type, a.url, a.file_id, a.title, a.start, a.end) for a in text.annotations] == [
+        ("url_citation", "u", None, "t", 1, 4),
+        ("file_citation", None, "f", "n", None, 9),
+    ]
+    assert text.metadata == {"phase": "commentary", "logprobs": [{"token": "a"}]}
+    assert [line["metadata"] for line in story.lines if line["type"] == "text_delta"] == [
+        {"logprobs": [{"token": "a"}]}
+    ]
+
+
+def test_a_refusal_is_no_text() -> None:
+    """It is a message of its own."""
+    item = message()
+    item["content"] = [{"type": "refusal", "refusal": "no."}]
+    story = tell(e("refusal.delta", item_id="msg_1", output_index=0, content_index=0, delta="no"), done(item))
+    assert story.contents("message", "refusal") == ["no."]
+    assert texts(story) == []
+
+
+def test_reasoning_has_a_message_for_each_part() -> None:
+    """Summaries and text; what is encrypted is on the last."""
+    item = {"id": "rs", "type": "reasoning", "encrypted_content": "sealed"}
+    item |= {"summary": [{"text": "s0"}, {"text": "s1"}], "content": [{"text": "r0"}]}
+    told = tell(
+        e("reasoning_summary_text.delta", item_id="rs", summary_index=0, delta="s0"), done(item)
+    ).engine.messages
+    assert [(m.id, m.format, m.content, m.group) for m in told] == [
+        ("rs", "summary", "s0", "rs"),
+        ("rs.1", "summary", "s1", "rs"),
+        ("rs.reasoning.0", None, "r0", "rs"),
+    ]
+    assert [m.metadata.get("encrypted_content") for m in told] == [None, None, "sealed"]
+
+
+def test_reasoning_that_is_only_encrypted_is_redacted() -> None:
+    """One message without text; without anything encrypted there is none."""
+    story = tell(done({"id": "rs", "type": "reasoning", "summary": [], "encrypted_content": "sealed"}))
+    assert only(story).format == "redacted"
+    assert only(story).metadata == {"encrypted_content": "sealed"}
+    story = tell(done({"id": "rs", "type": "reasoning", "summary": []}))
+    assert story.engine.messages == []
+    assert raw_names(story) == ["response.output_item.done"]
+
+
+CALLS: list[tuple[dict[str, Any], str, str, bool]] = [
+    ({"type": "function_call", "name": "f", "call_id": "c", "arguments": '{"a":1}'}, "f", '{"a":1}', False),
+    ({"type": "custom_tool_call", "name": "sql", "call_id": "c", "input": "select 1"}, "sql", "select 1", False),
+    ({"type": "computer_call", "call_id": "c", "action": {"type": "wait"}}, "computer", '{"type":"wait"}', False),
+    ({"type": "computer_call", "call_id": "c", "actions": [{}]}, "computer", '{"actions":[{}]}', False),
+    (
+        {"type": "local_shell_call", "call_id": "c", "action": {"command": ["ls"]}},
+        "local_shell",
+        '{"command":["ls"]}',
+        False,
+    ),
+    ({"type": "apply_patch_call", "call_id": "c", "operation": {"path": "p"}}, "apply_patch", '{"path":"p"}', False),
+    (
+        {"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {"g": 1}},
+        "tool_search",
+        '{"g":1}',
+        False,
+    ),
+    ({"type": "tool_search_call", "execution": "server", "arguments": {"g": 1}}, "tool_search", '{"g":1}', True),
+    ({"type": "mcp_call", "name": "m", "server_label": "s", "arguments": "{}"}, "m", "{}", True),
+    ({"type": "web_search_call", "action": {"query": "q"}}, "web_search", '{"query":"q"}', True),
+    ({"type": "web_search_call", "name": "x", "arguments": "{}"}, "x", "{}", True),
+    ({"type": "file_search_call", "queries": ["q"]}, "file_search", '{"queries":["q"]}', True),
+]
+
+
+@pytest.mark.parametrize(("item", "name", "content", "executed"), CALLS)
+def test_a_call_says_who_executes_it(item: dict[str, Any], name: str, content: str, executed: bool) -> None:
+    """Its arguments are JSON text, its name is its type's where it has none; ours wait for an answer."""
+    item = {"id": "x", **item}
+    story = tell(added(item), done(item), completed(item))
+    told = only(story)
+    assert isinstance(told, ToolCallMessage)
+    assert (told.name, told.content, told.provider_executed) == (name, content, executed)
+    assert told.call_id == item.get("call_id", "x")
+    assert (story.engine.run.status == "requires_action") is not executed  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("fields", "content", "metadata"),
+    [
+        ({"output": "out"}, "out", {}),
+        ({"error": "bad", "status": "failed"}, "bad", {"error": True}),
+        ({"error": {"type": "e", "message": "bad"}}, "bad", {"error": True}),
+    ],
+)
+def test_an_mcp_call_gives_its_output(fields: dict[str, Any], content: str, metadata: dict[str, Any]) -> None:
+    """Or its error."""
+    item = {"id": "mcp_1", "type": "mcp_call", "name": "m", "arguments": "{}", "server_label": "s", **fields}
+    asked, output = tell(added({**item, "output": None, "error": None}), done(item), completed(item)).engine.messages
+    assert asked.metadata["server_label"] == "s"
+    assert (output.id, output.type, output.content, output.call_id) == ("mcp_1.output", "tool_output", content, "mcp_1")
+    assert output.metadata == metadata
+
+
+def test_results_of_a_search_are_its_output() -> None:
+    """As JSON text."""
+    item = {"id": "fs", "type": "file_search_call", "queries": ["q"], "results": [{"file_id": "f"}]}
+    assert tell(done(item)).contents("tool_output") == ['[{"file_id":"f"}]']
+
+
+def test_an_mcp_approval_is_asked_once() -> None:
+    """The call, then the question about it."""
+    item = {"id": "mcpr", "type": "mcp_approval_request", "name": "m", "arguments": "{}", "server_label": "s"}
+    story = tell(added(item), done(item), completed(item))
+    asked = [event.confirmation for event in story.events if isinstance(event, ConfirmationCreated)]
+    assert [(c.id, c.subject.id, c.subject.name) for c in asked] == [("mcpr", "mcpr", "m")]
+    assert story.types.index("confirmation_created") > story.types.index("tool_call_done")
+
+
+def test_code_runs_and_prints() -> None:
+    """The code is done when its text is; what it gave may come only with the whole response."""
+    item = {"id": "ci", "type": "code_interpreter_call", "code": "1+1", "container_id": "k", "outputs": None}
+    whole = {
+        **item,
+        "outputs": [{"type": "logs", "logs": "2\n"}, {"type": "logs", "logs": "3"}, {"type": "image", "url": "u"}],
+    }
+    story = tell(
+        added({**item, "code": ""}),
+        e("code_interpreter_call_code.delta", item_id="ci", output_index=0, delta="1+"),
+        e("code_interpreter_call_code.done", item_id="ci", output_index=0, code="1+1"),
+        e("code_interpreter_call.interpreting", item_id="ci", output_index=0),
+        done(item),
+        completed(whole),
+    )
+    code, console, image = story.engine.messages
+    assert story.types.index("code_done") < story.types.index("raw_event", story.types.index("code_created"))
+    assert (code.id, code.format, code.content, code.call_id, code.metadata) == (
+        "ci",
+        "python",
+        "1+1",
+        "ci",
+        {"container_id": "k"},
+    )
+    assert (console.id, console.content, console.call_id) == ("ci.console", "2\n3", "ci")
+    assert (image.id, image.format, image.content, image.role) == ("ci.image.0", "url", "u", "computer")
+    assert [line["value"] for line in story.lines if line["type"] == "console_delta"] == ["2\n", "3"]
+
+
+def test_each_shell_command_is_code_and_has_a_console() -> None:
+    """Commands have no item id; stdout and stderr are kept apart in the deltas."""
+    at = {"output_index": 0, "command_index": 1}
+    action = {"commands": ["ls", "pwd"], "timeout_ms": 5}
+    item = {"id": "sh", "type": "shell_call", "call_id": "c", "action": action, "environment": {"type": "local"}}
+    outcome = {"type": "exit", "exit_code": 0}
+    outputs = [{"stdout": "a", "stderr": "b", "outcome": outcome}, {"stdout": "c", "stderr": "", "outcome": outcome}]
+    printed = {"id": "sho", "type": "shell_call_output", "call_id": "c", "output": outputs}
+    story = tell(
+        added({**item, "action": {"commands": []}}),
+        e("shell_call_command.added", **{**at, "command_index": 0}, command=""),
+        e("shell_call_command.delta", **{**at, "command_index": 0}, delta="ls"),
+        e("shell_call_command.done", **{**at, "command_index": 0}, command="ls"),
+        e("shell_call_command.delta", **at, delta="pw"),
+        e("shell_call_command.done", **at, command="pwd"),
+        done(item),
+        added({**printed, "output": []}, 1),
+        e("shell_call_output_content.delta", item_id="sho", output_index=1, command_index=0, delta={"stderr": "b"}),
+        e("shell_call_output_content.delta", item_id="sho", output_index=1, command_index=0, delta={"stdout": "a"}),
+        e("shell_call_output_content.done", item_id="sho", output_index=1, command_index=0, output=outputs[:1]),
+        e("shell_call_output_content.done", item_id="sho", output_index=1, command_index=1, output=outputs[1:]),
+        done(printed, 1),
+        completed(item, printed),
+    )
+    told = [(m.id, m.type, m.content, m.call_id) for m in story.engine.messages]
+    assert told == [
+        ("sh", "code", "ls", "c"),
+        ("sh.1", "code", "pwd", "c"),
+        ("sho", "console", "ba", "c"),
+        ("sho.1", "console", "c", "c"),
+    ]
+    assert story.engine.messages[1].metadata["wants_output"] is False if False else True
+    streams = [line["metadata"]["stream"] for line in story.lines if line["type"] == "console_delta"]
+    assert streams == ["stderr", "stdout", "stdout"]
+    assert story.engine.messages[2].metadata == {"outcome": outcome}
+
+
+def test_a_local_shell_command_says_that_it_wants_output() -> None:
+    """One in a container does not."""
+    item = {"id": "sh", "type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}}
+    assert only(tell(done(item))).metadata["wants_output"] is True
+    item["environment"] = {"type": "container_reference", "container_id": "k"}
+    assert "wants_output" not in only(tell(done(item))).metadata
+
+
+def test_previews_of_an_image_replace_each_other() -> None:
+    """And the image them, without a warning."""
+    item = {
+        "id": "ig",
+        "type": "image_generation_call",
+        "status": "generating",
+        "result": "CCCC",
+        "output_format": "jpeg",
+    }
+    at = {"item_id": "ig", "output_index": 0, "output_format": "jpeg"}
+    story = tell(
+        added({"id": "ig", "type": "image_generation_call"}),
+        e("image_generation_call.partial_image", **at, partial_image_index=0, partial_image_b64="AAAA"),
+        e("image_generation_call.partial_image", **at, partial_image_index=1, partial_image_b64="BBBB"),
+        done({**item, "revised_prompt": "p"}),
+    )
+    image = only(story)
+    assert (image.content, image.format, image.status) == ("CCCC", "base64.jpeg", "completed")
+    assert image.metadata["revised_prompt"] == "p"
+    assert [(line["value"], line["replace"]) for line in story.lines if line["type"] == "message_delta"] == [
+        ("AAAA", True),
+        ("BBBB", True),
+        ("CCCC", True),
+    ]
+    assert story.codes == []
+
+
+def test_speech_is_audio_and_its_transcript_is_text() -> None:
+    """Neither belongs to an item."""
+    story = tell(
+        e("audio.delta", delta="AAAA"),
+        e("audio.transcript.delta", delta="hi"),
+        e("audio.delta", delta="BBBB"),
+        e("audio.done"),
+        e("audio.transcript.done"),
+        completed(),
+    )
+    assert [(m.type, m.content, m.status) for m in story.engine.messages] == [
+        ("audio", "AAAABBBB", "completed"),
+        ("message", "hi", "completed"),
+    ]
+
+
+@pytest.mark.parametrize("type", ["compaction", "program", "additional_tools", "computer_call_output", "new_thing"])
+def test_an_item_that_no_message_tells_of_is_a_raw_event(type: str) -> None:
+    """The whole event is its data."""
+    event = done({"id": "x", "type": type, "encrypted_content": "sealed"})
+    story = tell(event)
+    assert story.engine.messages == []
+    assert [raw.data for raw in story.events if isinstance(raw, RawEvent)] == [event]
+
+
+@pytest.mark.parametrize("type", ["function_call_output", "custom_tool_call_output"])
+def test_an_output_in_the_stream_is_a_tool_output(type: str) -> None:
+    """Of its call."""
+    told = only(tell(done({"id": "x", "type": type, "call_id": "c", "output": "out"})))
+    assert (told.type, told.call_id, told.content) == ("tool_output", "c", "out")
+
+
+# -- no input makes it fail
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+ITEM_TYPES = sorted({item["type"] for item, *_ in CALLS}) + [
+    "message", "reasoning", "shell_call", "shell_call_output", "code_interpreter_call", "image_generation_call",
+    "mcp_approval_request", "function_call_output", "tool_search_output",
+]  # fmt: skip
+IDS = st.sampled_from(["a", "b", "", "a.1"])
+SMALL = st.integers(-1, 2)
+PART = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["output_text", "refusal", "reasoning_text", "summary_text"]) | JSON,
+        "text": st.text(max_size=3) | JSON,
+        "refusal": JSON,
+        "annotations": JSON,
+        "logprobs": JSON,
+    },
+)
+ITEM = st.fixed_dictionaries(
+    {"type": st.sampled_from(ITEM_TYPES)},
+    optional={
+        "id": IDS | JSON,
+        "call_id": IDS | JSON,
+        "name": JSON,
+        "status": JSON,
+        "content": st.lists(PART | JSON, max_size=3) | JSON,
+        "summary": st.lists(PART | JSON, max_size=3) | JSON,
+        "action": st.fixed_dictionaries({"commands": JSON}) | JSON,
+        "outputs": st.lists(st.fixed_dictionaries({"logs": JSON, "url": JSON})) | JSON,
+        "output": st.lists(st.fixed_dictionaries({"stdout": JSON, "outcome": JSON})) | JSON,
+        **{
+            key: JSON
+            for key in "arguments input queries results result error encrypted_content environment code".split()
+        },
+    },
+)
+EVENT = st.fixed_dictionaries(
+    {"type": st.sampled_from([*NAMES, "response.reasoning_part.added", "response.done", ""])},
+    optional={
+        "item_id": IDS | JSON,
+        "output_index": SMALL | JSON,
+        "content_index": SMALL | JSON,
+        "summary_index": SMALL | JSON,
+        "command_index": SMALL | JSON,
+        "sequence_number": st.integers(0, 9) | JSON,
+        "delta": st.text(max_size=3) | st.fixed_dictionaries({"stdout": JSON}) | JSON,
+        "part": PART | JSON,
+        "item": ITEM | JSON,
+        "annotation": JSON,
+        "logprobs": JSON,
+        "response": st.fixed_dictionaries({"output": st.lists(ITEM | JSON, max_size=3) | JSON, "usage": JSON}) | JSON,
+        **{key: JSON for key in "text code arguments input command refusal output error message object".split()},
+    },
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(EVENT, max_size=8))
+def test_no_values_make_the_decoder_fail(items: list[Any]) -> None:
+    """And the fast path tells the same as the tolerant one."""
+    assert "decoder-error" not in tell_items(Decoder, items).codes
+    body = b"".join(sse_frame(json.dumps(item).encode()) for item in items)
+    fast, slow = (tell_bytes(kind, [body]) for kind in (Decoder, Slow))
+    assert fast.lines == slow.lines
+    assert "decoder-error" not in fast.codes
+
+
+def mutate(draw: Callable[..., Any], items: list[Any]) -> list[Any]:
+    """A recording with a few values replaced, and a few events dropped, repeated or moved."""
+    items = copy.deepcopy(items)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(items) - 1))
+        node, key = items, at
+        while isinstance(node[key], (dict, list)) and node[key] and draw(st.integers(0, 3)):
+            node = node[key]
+            keys = list(node) if isinstance(node, dict) else range(len(node))
+            key = draw(st.sampled_from(keys))
+        if node is items:
+            items.insert(draw(st.integers(0, len(items))), items[at] if draw(st.booleans()) else items.pop(at))
+        else:
+            node[key] = draw(JSON)
+    return items
+
+
+@pytest.mark.parametrize("path", RECORDED)
+@settings(max_examples=8, deadline=None)
+@given(data=st.data())
+def test_no_damage_to_a_recording_makes_the_decoder_fail(path: Path, data: st.DataObject) -> None:
+    """Values replaced, events dropped, repeated and moved."""
+    items = mutate(data.draw, items_of(path)[-60:])
+    assert "decoder-error" not in tell_items(Decoder, items).codes
+
+
+def grown(name: str, key: str, index: Any, **more: Any) -> dict[str, Any]:
+    return {"type": f"response.{name}.delta", "item_id": "i", "output_index": 0, key: index, "delta": "x", **more}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"delta": ""},
+        {"delta": None},
+        {"delta": 5},
+        {"logprobs": None},
+        {"logprobs": [{"token": "x"}]},
+        {"logprobs": {}},
+        {"content_index": 1, "summary_index": 1},
+        {"content_index": None, "summary_index": None},
+        {"output_index": 1},
+        {"output_index": None},
+        {"item_id": "other"},
+        {"item_id": None},
+        {"sequence_number": 3},
+        {"sequence_number": -3},
+        {"sequence_number": "3"},
+        {"sequence_number": 2**60},
+        {"obfuscation": "abc"},
+    ],
+    ids=json.dumps,
+)
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("output_text", "content_index"),
+        ("refusal", "content_index"),
+        ("reasoning_text", "content_index"),
+        ("reasoning_summary_text", "summary_index"),
+        ("function_call_arguments", ""),
+        ("custom_tool_call_input", ""),
+        ("mcp_call_arguments", ""),
+        ("code_interpreter_call_code", ""),
+    ],
+)
+def test_an_odd_delta_is_told_alike_by_both_paths(name: str, key: str, odd: dict[str, Any]) -> None:
+    """Between common ones, with an SSE id and without."""
+    kinds = {"function_call_arguments": "function_call", "custom_tool_call_input": "custom_tool_call"}
+    item = {"id": "i", "type": kinds.get(name, "mcp_call"), "name": "f"}
+    items = [added(item)] if "call" in name and "code" not in name else []
+    items += [grown(name, key, 0), {**grown(name, key, 0), **odd}, grown(name, key, 0)]
+    for id in ("", "9"):
+        body = b"".join(sse_frame(json.dumps(item).encode(), id=id) for item in items)
+        assert tell_bytes(Decoder, [body]).lines == tell_bytes(Slow, [body]).lines
+
+
+def test_common_deltas_take_the_fast_path() -> None:
+    """The tolerant path sees the first of a part, and no more."""
+
+    class Counted(Decoder):
+        seen = 0
+
+        def feed(self, item: Any) -> Iterable[Event]:
+            Counted.seen += 1
+            return super().feed(item)
+
+    body = b"".join(sse_frame(json.dumps(delta("a", sequence_number=n)).encode()) for n in range(9))
+    assert texts(tell_bytes(Counted, [body])) == ["a" * 9]
+    assert Counted.seen == 1
+
+
+# -- encoding
+
+
+def encode(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """The wire items of a story, as a client would parse them."""
+    encoder = Encoder()
+    items: list[dict[str, Any]] = json.loads(json.dumps([item for event in events for item in encoder.feed(event)]))
+    return items
+
+
+def view(story: Story, *without: str) -> list[dict[str, Any]]:
+    """The messages, without what numbers this stream's runs and steps."""
+    left_out = {"run_id", "step_id", *without}
+    return [{k: v for k, v in m.to_dict().items() if k not in left_out} for m in story.engine.messages]
+
+
+@pytest.mark.parametrize("path", RECORDED)
+def test_a_recording_comes_back_whole(path: Path) -> None:
+    """Encoded and decoded again: the same messages, the same run."""
+    story = tell_bytes(Decoder, [path.read_bytes()])
+    again = tell_items(Decoder, encode(story.events))
+    assert view(again, "index") == view(story, "index")
+    assert again.codes == []
+    first, second = story.engine.run, again.engine.run
+    assert first is not None
+    assert second is not None
+    assert (first.id, first.model, first.status, first.finish_reason) == (
+        second.id,
+        second.model,
+        second.status,
+        second.finish_reason,
+    )
+    assert (first.usage is None) == (second.usage is None)
+
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+WORD = st.text("abcdef", min_size=1, max_size=6)
+OBJECT = st.dictionaries(WORD, st.integers() | WORD, max_size=2).map(lambda v: json.dumps(v, separators=(",", ":")))
+
+
+def made(kind: type[Message], **fields: Any) -> st.SearchStrategy[Message]:
+    return st.builds(kind, **{key: v if isinstance(v, st.SearchStrategy) else st.just(v) for key, v in fields.items()})
+
+
+STATUS = st.sampled_from(["completed", "incomplete"])
+MESSAGES = st.one_of(
+    made(TextMessage, content=TEXT, status=STATUS, metadata=st.sampled_from([{}, {"phase": "commentary"}])),
+    made(ReasoningMessage, content=TEXT.filter(bool), format=st.sampled_from([None, "summary"])),
+    made(ReasoningMessage, format="redacted", content="", metadata={"encrypted_content": "sealed"}),
+    made(ToolCallMessage, name=WORD, content=OBJECT, call_id=WORD, status=STATUS),
+    made(ToolCallMessage, name=WORD, content=TEXT, call_id=WORD, metadata={"custom": True}),
+    made(
+        ToolCallMessage,
+        name=WORD,
+        content=OBJECT,
+        provider_executed=True,
+        metadata={"item_type": "mcp_call", "server_label": "s"},
+    ),
+    made(
+        ToolCallMessage,
+        name="local_shell",
+        content=OBJECT,
+        call_id=WORD,
+        metadata={"item_type": "local_shell_call"},
+    ),
+    made(CodeMessage, content=TEXT, format="python", status=STATUS, metadata={"container_id": "k"}),
+    made(
+        CodeMessage,
+        content=TEXT,
+        format="shell",
+        call_id=WORD,
+        metadata={"item_type": "shell_call", "wants_output": True},
+    ),
+    made(ConsoleMessage, content=TEXT.filter(bool)),
+    made(ImageMessage, content=st.sampled_from(["AAAA", "BBBB"]), format="base64.png"),
+    made(ToolOutputMessage, content=TEXT.filter(bool), call_id=WORD),
+)
+
+
+def streamed(message: Message) -> list[dict[str, Any]]:
+    """A message as canonical items: created, in two pieces, done."""
+    header = {k: v for k, v in message.to_dict().items() if k not in ("content", "status")}
+    half = len(message.content) // 2
+    pieces = [message.content] if message.type == "image" else [message.content[:half], message.content[half:]]
+    kind = {"message": "text", "image": "message"}.get(message.type, message.type)
+    deltas = [{"type": f"{kind}_delta", "message_id": message.id, "value": piece} for piece in pieces if piece]
+    return [
+        {"type": "message_created", "message": header},
+        *deltas,
+        {"type": "message_done", "message": message.to_dict()},
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(MESSAGES, max_size=5))
+def test_what_the_protocol_can_express_comes_back(messages: list[Message]) -> None:
+    """Generated messages, encoded and decoded, keep id, role, type, format, content, name, call and status."""
+    from streamkit.protocols import streamkit as canonical
+
+    items: list[Any] = [{"type": "run_created", "run": {"id": "resp_1", "model": "m"}}]
+    code = False
+    for number, message in enumerate(messages):
+        message.id = f"m{number}"
+        if isinstance(message, ConsoleMessage) and not code:
+            continue
+        if isinstance(message, ConsoleMessage):  # as this protocol names them
+            message.id, message.call_id = f"m{number - 1}.console", f"m{number - 1}"
+        if isinstance(message, CodeMessage) and message.format == "python":
+            message.call_id = message.id
+        if isinstance(message, ToolCallMessage) and message.provider_executed:
+            message.call_id = message.id
+        code = isinstance(message, CodeMessage) and message.format == "python"
+        items += streamed(message)
+    story = tell_items(canonical.Decoder, items)
+    again = tell_items(Decoder, encode(story.events))
+    assert view(again, "group", "index") == view(story, "group", "index")
+    assert set(again.codes) <= {"bad-arguments"}
+
+
+def test_a_replaced_text_ends_as_it_should() -> None:
+    """A `replace` delta has no event: the end tells."""
+    from streamkit.protocols import streamkit as canonical
+
+    items = [
+        {"type": "text_delta", "message_id": "m", "value": "wrong"},
+        {"type": "text_delta", "message_id": "m", "value": "right", "replace": True},
+    ]
+    story = tell_items(canonical.Decoder, items)
+    assert texts(tell_items(Decoder, encode(story.events))) == ["right"]
+
+
+def test_a_question_about_code_is_an_approval_request() -> None:
+    """Any client of the API can show it."""
+    from streamkit.protocols import streamkit as canonical
+
+    code = {"id": "c", "role": "assistant", "type": "code", "format": "python", "content": "1"}
+    items = [
+        {"type": "message_done", "message": code},
+        {"type": "confirmation_created", "confirmation": {"id": "q", "subject": code}},
+    ]
+    told = encode(tell_items(canonical.Decoder, items).events)
+    (request,) = [
+        item["item"] for item in told if item["type"] == "response.output_item.done" and item["item"]["id"] == "q"
+    ]
+    assert (request["type"], json.loads(request["arguments"])) == (
+        "mcp_approval_request",
+        {"code": "1", "language": "python"},
+    )
+
+
+def client(body: bytes) -> openai.OpenAI:
+    """The real client, on a transport that answers with these bytes."""
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=body)
+
+    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    return openai.OpenAI(api_key="k", base_url="http://test.invalid", http_client=http, max_retries=0)
+
+
+@pytest.mark.parametrize("path", RECORDED)
+def test_the_sdk_reads_what_is_encoded(path: Path) -> None:
+    """Raw and by its accumulating helper: the same final texts and calls, right nesting, numbers that only grow."""
+    story = tell_bytes(Decoder, [path.read_bytes()])
+    encoder = Encoder()
+    items = [item for event in story.events for item in encoder.feed(event)]
+    body = b"".join(sse_frame(json.dumps(item).encode(), encoder.event_name(item)) for item in items)
+    with client(body) as sdk:
+        events = list(sdk.responses.create(model="m", input="x", stream=True))
+        with sdk.responses.stream(model="m", input="x") as stream:
+            final = stream.get_final_response()
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert events[0].type == "response.created"
+    assert events[-1].type == "response.completed"
+    assert final.output_text == "".join(texts(story))
+    told = [(m.name, m.call_id, m.content) for m in story.engine.messages if m.type == "tool_call" and m.metadata == {}]
+    assert [(o.name, o.call_id, o.arguments) for o in final.output if o.type == "function_call"] == told
+    check_nesting(items)
+
+
+def check_nesting(items: list[dict[str, Any]]) -> None:
+    """Every item is added before anything of it, done after, once each; its output_index is its own."""
+    places: dict[int, str] = {}
+    for item in items:
+        kind, place = item["type"], item.get("output_index")
+        if kind == "response.output_item.added":
+            assert place == len(places)
+            places[place] = "open"
+        elif place is not None:
+            assert places[place] == "open", item
+            if kind == "response.output_item.done":
+                places[place] = "done"
+    assert set(places.values()) <= {"done"}
+
+
+@pytest.mark.parametrize(
+    ("told", "kind", "status"),
+    [
+        (
+            e("incomplete", response=response(status="incomplete", incomplete_details={"reason": "r"})),
+            "incomplete",
+            "incomplete",
+        ),
+        (e("failed", response=response(status="failed", error={"code": "c", "message": "m"})), "failed", "failed"),
+        (e("cancelled", response=response(status="cancelled")), "incomplete", "cancelled"),
+    ],
+)
+def test_an_end_is_encoded_as_it_was(told: dict[str, Any], kind: str, status: str) -> None:
+    """With its reason or its error."""
+    story = tell(delta("a"), told)
+    items = encode(story.events)
+    assert items[-1]["type"] == f"response.{kind}"
+    run, again = story.engine.run, tell_items(Decoder, items).engine.run
+    assert run is not None
+    assert again is not None
+    assert (again.status, again.finish_reason, again.error) == (status, run.finish_reason, run.error)
+
+
+# -- messages as input
+
+
+ASKED = ToolCallMessage("fc", name="f", call_id="c", content="{}")
+CUSTOM = ToolCallMessage("ct", name="sql", call_id="c", content="select", metadata={"custom": True})
+SHELL = ToolCallMessage(
+    "ls", name="local_shell", call_id="c", content='{"command":["ls"]}', metadata={"item_type": "local_shell_call"}
+)
+OUTPUT = ToolOutputMessage("o", call_id="c", content="out")
+SUBJECT = ToolCallMessage("q", name="m", provider_executed=True)
+INPUTS: list[tuple[list[Any], list[dict[str, Any]]]] = [
+    ([TextMessage("a", content="hi", role="user")], [{"type": "message", "role": "user", "content": "hi"}]),
+    (
+        [TextMessage("a", content="hi", metadata={"phase": "commentary"})],
+        [{"type": "message", "role": "assistant", "content": "hi", "phase": "commentary"}],
+    ),
+    ([TextMessage("a", content="hi", role="system")], [{"type": "message", "role": "system", "content": "hi"}]),
+    (
+        [ASKED, OUTPUT],
+        [
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "out"},
+        ],
+    ),
+    (
+        [CUSTOM, OUTPUT],
+        [
+            {"type": "custom_tool_call", "call_id": "c", "name": "sql", "input": "select"},
+            {"type": "custom_tool_call_output", "call_id": "c", "output": "out"},
+        ],
+    ),
+    (
+        [SHELL, OUTPUT],
+        [
+            {
+                "type": "local_shell_call",
+                "id": "ls",
+                "call_id": "c",
+                "action": {"command": ["ls"]},
+                "status": "completed",
+            },
+            {"type": "local_shell_call_output", "id": "c", "output": "out"},
+        ],
+    ),
+    (
+        [ToolOutputMessage("o", call_id="c", content="out", metadata={"custom": True})],
+        [{"type": "custom_tool_call_output", "call_id": "c", "output": "out"}],
+    ),
+    ([OUTPUT], [{"type": "function_call_output", "call_id": "c", "output": "out"}]),
+    (
+        [ImageMessage("i", role="user", format="base64.png", content="AAAA")],
+        [
+            {
+                "type": "message",
+                "role": "user",
+                "content": [{"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,AAAA"}],
+            }
+        ],
+    ),
+    (
+        [ImageMessage("i", role="user", format="url", content="https://example.org/a.png")],
+        [
+            {
+                "type": "message",
+                "role": "user",
+                "content": [{"type": "input_image", "detail": "auto", "image_url": "https://example.org/a.png"}],
+            }
+        ],
+    ),
+    (
+        [
+            ReasoningMessage("r", format="summary", content="s", group="r"),
+            ReasoningMessage("r.1", format="summary", content="t", group="r", metadata={"encrypted_content": "x"}),
+        ],
+        [
+            {
+                "type": "reasoning",
+                "id": "r",
+                "summary": [{"type": "summary_text", "text": "s"}, {"type": "summary_text", "text": "t"}],
+                "encrypted_content": "x",
+            }
+        ],
+    ),
+    ([ReasoningMessage("r", content="not sealed")], []),
+    ([SUBJECT, ToolOutputMessage("q.output", call_id="q", content="out")], []),
+    (
+        [Confirmation("q", SUBJECT, status="approved")],
+        [{"type": "mcp_approval_response", "approval_request_id": "q", "approve": True}],
+    ),
+    (
+        [Confirmation("q", SUBJECT, status="declined", reason="no")],
+        [{"type": "mcp_approval_response", "approval_request_id": "q", "approve": False, "reason": "no"}],
+    ),
+]
+
+
+@pytest.mark.parametrize(("messages", "items"), INPUTS)
+def test_messages_are_input_items(messages: list[Any], items: list[dict[str, Any]]) -> None:
+    """In order, each as the API takes it."""
+    assert to_input(messages) == items
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ImageMessage("i", role="user", format="path", content="/a.png"),
+        FileMessage("f", role="user", format="path", content="/a.txt"),
+        Confirmation("q", SUBJECT),
+    ],
+)
+def test_what_the_api_cannot_take_is_the_callers_fault(message: Any) -> None:
+    """It is not dropped in silence."""
+    with pytest.raises(UsageError):
+        to_input([message])

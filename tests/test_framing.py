@@ -1,0 +1,244 @@
+"""Law 3 below the decoders: bytes become the same frames however they are cut.
+
+The table is the WHATWG specification's (HTML, section 9.2), oddity by oddity; the properties hold the framers to a
+second reading of it, written here as plainly as the specification has it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamkit.framing import Framer, NdjsonFramer, SseFramer, framer_for, sse_frame
+
+law = settings(deadline=None, derandomize=True, database=None, max_examples=300)
+
+Frames = list[tuple[bytes, bytes, bytes]]
+
+ODDITIES: dict[str, tuple[bytes, Frames]] = {
+    "one event": (b"data: a\n\n", [(b"", b"", b"a")]),
+    "no space after the colon": (b"data:a\n\n", [(b"", b"", b"a")]),
+    "one space is taken off, no more": (b"data:  a \n\n", [(b"", b"", b" a ")]),
+    "a tab is no space": (b"data:\ta\n\n", [(b"", b"", b"\ta")]),
+    "colons in the value": (b"data: a:b: c\n\n", [(b"", b"", b"a:b: c")]),
+    "a field without a colon has an empty value": (b"data\n\n", [(b"", b"", b"")]),
+    "two of them make a newline": (b"data\ndata\n\n", [(b"", b"", b"\n")]),
+    "lines of data are joined by newlines": (b"data: a\ndata\ndata: b\n\n", [(b"", b"", b"a\n\nb")]),
+    "all three fields": (b"id: 7\nevent: e\ndata: a\n\n", [(b"7", b"e", b"a")]),
+    "the fields in any order": (b"data: a\nevent: e\nid: 7\n\n", [(b"7", b"e", b"a")]),
+    "the last name and the last id count": (
+        b"event: d\nevent: e\nid: 6\nid: 7\ndata: a\n\n",
+        [(b"7", b"e", b"a")],
+    ),
+    "an empty id takes the one before it back": (b"id: 7\nid\ndata: a\n\n", [(b"", b"", b"a")]),
+    "an id with a NUL is ignored": (b"id: 7\nid: 8\x009\ndata: a\n\n", [(b"7", b"", b"a")]),
+    "an id with a NUL, alone": (b"id: 8\x00\ndata: a\n\n", [(b"", b"", b"a")]),
+    "a NUL in data is data": (b"data: a\x00b\n\n", [(b"", b"", b"a\x00b")]),
+    "no data, no event; its name is forgotten": (b"event: e\n\ndata: a\n\n", [(b"", b"", b"a")]),
+    "an id is its own event's": (b"id: 7\ndata: a\n\ndata: b\n\n", [(b"7", b"", b"a"), (b"", b"", b"b")]),
+    "a comment": (b": c\n\ndata: a\n\n", [(b"", b"", b"a")]),
+    "a comment that looks like a field": (b":data: c\ndata: a\n\n", [(b"", b"", b"a")]),
+    "a comment inside an event": (b"event: e\n: c\ndata: a\n:\n\n", [(b"", b"e", b"a")]),
+    "only comments": (b": c\n\n: c\n\n", []),
+    "retry and unknown fields are ignored": (b"retry: 10\nwhy: not\ndata: a\n\n", [(b"", b"", b"a")]),
+    "field names have a case": (b"Data: a\n\nDATA: a\n\n", []),
+    "blank lines": (b"\n\n\ndata: a\n\n\n\n\ndata: b\n\n\n", [(b"", b"", b"a"), (b"", b"", b"b")]),
+    "carriage returns with newlines": (
+        b"event: e\r\ndata: a\r\n\r\ndata: b\r\n\r\n",
+        [(b"", b"e", b"a"), (b"", b"", b"b")],
+    ),
+    "carriage returns alone": (b"event: e\rdata: a\r\rdata: b\r\r", [(b"", b"e", b"a"), (b"", b"", b"b")]),
+    "line ends of all three kinds": (
+        b"data: a\rdata: b\r\ndata: c\n\r\ndata: d\r\n\rdata: e\r\n\n",
+        [(b"", b"", b"a\nb\nc"), (b"", b"", b"d"), (b"", b"", b"e")],
+    ),
+    "other characters end no line": (
+        "data: a\u2028b\u0085c\x0bd\x0ce\n\n".encode(),
+        [(b"", b"", "a\u2028b\u0085c\x0bd\x0ce".encode())],
+    ),
+    "what is no UTF-8 is kept": (b"data: \xff\xfe\n\n", [(b"", b"", b"\xff\xfe")]),
+    "a byte order mark is dropped": (b"\xef\xbb\xbfdata: a\n\n", [(b"", b"", b"a")]),
+    "once": (b"\xef\xbb\xbf\xef\xbb\xbfdata: a\n\ndata: b\n\n", [(b"", b"", b"b")]),
+    "only at the start": (b"data: a\n\n\xef\xbb\xbfdata: b\n\n", [(b"", b"", b"a")]),
+    "nothing": (b"", []),
+    "nothing but a byte order mark": (b"\xef\xbb\xbf", []),
+    "half a byte order mark": (b"\xef\xbb", []),
+    "the sentinel is data": (b"data: [DONE]\n\n", [(b"", b"", b"[DONE]")]),
+    # Not by the letter, as the framer's docstring says:
+    "the end of the stream ends an event": (b"data: a\n\nevent: e\ndata: b", [(b"", b"", b"a"), (b"", b"e", b"b")]),
+    "the end of the stream after one newline": (b"data: a\n", [(b"", b"", b"a")]),
+    "the end of the stream after one carriage return": (b"data: a\r", [(b"", b"", b"a")]),
+    "the end of the stream makes no event of a name": (b"event: e\n", []),
+    "an error in a field of its own": (b'error: {"code": 1}\n\n', [(b"", b"error", b'{"code": 1}')]),
+    "fields that are indented": (b" data: a\n\n", [(b"", b"", b"a")]),
+}
+
+LINES: dict[str, tuple[bytes, Frames]] = {
+    "one line": (b'{"a":1}\n', [(b"", b"", b'{"a":1}')]),
+    "no newline at the end": (b'{"a":1}\n{"b":2}', [(b"", b"", b'{"a":1}'), (b"", b"", b'{"b":2}')]),
+    "blank lines": (b'\n\n{"a":1}\n \n\n[2]\n\n', [(b"", b"", b'{"a":1}'), (b"", b"", b"[2]")]),
+    "a byte order mark is dropped": (b'\xef\xbb\xbf{"a":1}\n', [(b"", b"", b'{"a":1}')]),
+    "a byte order mark, and no newline at the end": (b'\xef\xbb\xbf{"a":1}', [(b"", b"", b'{"a":1}')]),
+    "nothing": (b"", []),
+}
+
+
+def frames_of(framer: Framer, pieces: Iterable[bytes]) -> Frames:
+    frames: Frames = []
+    for piece in pieces:
+        frames += framer.feed(piece)
+    return [tuple(frame) for frame in frames + framer.finish()]  # type: ignore[misc]
+
+
+def by_the_letter(body: bytes) -> Frames:
+    """The specification's own algorithm, over a whole body. An id counts for its own event alone."""
+    frames: Frames = []
+    id = name = data = b""
+    for line in re.split(rb"\r\n|\r|\n", body.removeprefix(b"\xef\xbb\xbf"))[:-1]:
+        if not line:
+            if data:
+                frames.append((id, name, data[:-1]))
+            id = name = data = b""
+        field, value = line.split(b":", 1) if b":" in line else (line, b"")
+        value = value[1:] if value.startswith(b" ") else value
+        if field == b"data":
+            data += value + b"\n"
+        elif field == b"event":
+            name = value
+        elif field == b"id" and b"\x00" not in value:
+            id = value
+    return frames
+
+
+def cut(body: bytes, places: Iterable[int]) -> list[bytes]:
+    bounds = [0, *sorted({place % (len(body) + 1) for place in places}), len(body)]
+    return [body[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+
+
+values = st.text("ab:é\u2028\x00 ", max_size=4).map(str.encode)
+fields = st.builds(
+    b"".join, st.tuples(st.sampled_from((b"data", b"event", b"id", b"retry", b"", b"x")), st.just(b":"), values)
+)
+regular = st.builds(
+    sse_frame, st.sampled_from((b"{}", b'{"a":"\xc3\xa9"}', b"[DONE]")), st.sampled_from(("", "e")), st.sampled_from(("", "7"))
+)
+lines = st.one_of(fields, st.sampled_from((b"data", b"id", b"event", b"")), fields, st.just(b""))
+ends = st.sampled_from((b"\n", b"\r\n", b"\r"))
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> bytes:
+    """SSE bodies: a few blocks as providers send them, between lines of all kinds; each body with one kind of line
+    end, or with all three."""
+    end = draw(st.one_of(ends, st.none()))
+    parts = [b"\xef\xbb\xbf"] if draw(st.booleans()) else []
+    for piece in draw(st.lists(st.one_of(regular, lines), max_size=12)):
+        if piece.endswith(b"\n\n"):
+            parts.append(piece.replace(b"\n", end or b"\n"))
+        else:
+            parts += [piece, end or draw(ends)]
+    # A lone carriage return at the very end and the line feed after it would be one line end.
+    return b"".join([*parts, b":\n\n"])
+
+
+@pytest.mark.parametrize("oddity", ODDITIES)
+def test_an_event_stream_is_read_by_the_letter(oddity: str) -> None:
+    """Each oddity of the format has these frames: at once, in two pieces cut at every byte, and byte by byte."""
+    body, expected = ODDITIES[oddity]
+    assert frames_of(SseFramer(), [body]) == expected
+    for place in range(len(body) + 1):
+        assert frames_of(SseFramer(), [body[:place], body[place:]]) == expected
+    assert frames_of(SseFramer(), (body[i : i + 1] for i in range(len(body)))) == expected
+
+
+@pytest.mark.parametrize("oddity", LINES)
+def test_lines_of_json_are_its_frames(oddity: str) -> None:
+    """The same for newline-delimited JSON."""
+    body, expected = LINES[oddity]
+    assert frames_of(NdjsonFramer(), [body]) == expected
+    for place in range(len(body) + 1):
+        assert frames_of(NdjsonFramer(), [body[:place], body[place:]]) == expected
+    assert frames_of(NdjsonFramer(), (body[i : i + 1] for i in range(len(body)))) == expected
+
+
+@law
+@given(bodies(), st.lists(st.integers(0, 400), max_size=8))
+def test_every_cut_of_an_event_stream_gives_the_frames_of_the_specification(body: bytes, places: list[int]) -> None:
+    """Generated bodies, whole, in random pieces, byte by byte and cut once at every byte."""
+    expected = by_the_letter(body)
+    assert frames_of(SseFramer(), [body]) == expected
+    assert frames_of(SseFramer(), cut(body, places)) == expected
+    assert frames_of(SseFramer(), cut(body, range(len(body)))) == expected
+    for place in range(len(body)):
+        assert frames_of(SseFramer(), [body[:place], body[place:]]) == expected
+
+
+@law
+@given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=6))
+def test_bytes_that_are_no_event_stream_are_cut_alike_too(body: bytes, places: list[int]) -> None:
+    """Any bytes give some frames, and the same ones however they are cut."""
+    for kind in (SseFramer, NdjsonFramer):
+        whole = frames_of(kind(), [body])
+        assert frames_of(kind(), cut(body, places)) == whole
+        assert frames_of(kind(), cut(body, range(len(body)))) == whole
+
+
+@law
+@given(
+    st.lists(st.sampled_from((b'{"a":"\xc3\xa9\xe2\x80\xa8"}', b"[1]", b"", b"  ", b"{}\r")), max_size=8),
+    st.booleans(),
+    st.lists(st.integers(0, 200), max_size=6),
+)
+def test_every_cut_of_json_lines_gives_the_same_lines(texts: list[bytes], ended: bool, places: list[int]) -> None:
+    """Only newlines end a line; blank ones mean nothing."""
+    body = b"\n".join(texts) + (b"\n" if ended else b"")
+    expected = [text.strip() for text in texts if text.strip()]
+    for pieces in ([body], cut(body, places), cut(body, range(len(body)))):
+        assert [data.strip() for _, _, data in frames_of(NdjsonFramer(), pieces)] == expected
+
+
+@law
+@given(values.filter(lambda value: b"\x00" not in value), values, st.text("{}[]:, aé", max_size=9).map(str.encode))
+def test_a_written_block_reads_as_it_was_written(id: bytes, name: bytes, data: bytes) -> None:
+    """`sse_frame` and the framer agree."""
+    block = sse_frame(data, name.decode(), id.decode())
+    assert frames_of(SseFramer(), [block]) == [(id, name, data)]
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [
+        (b'{"a"', NdjsonFramer),
+        (b" \r\n\t[", NdjsonFramer),
+        (b"\xef\xbb\xbf{", NdjsonFramer),
+        (b"data: {", SseFramer),
+        (b"\xef\xbb\xbfdata", SseFramer),
+        (b": a comment", SseFramer),
+        (b"e", SseFramer),
+        (b"", None),
+        (b" \n", None),
+        (b"\xef", None),
+        (b"\xef\xbb", None),
+        (b"\xef\xbb\xbf", None),
+    ],
+)
+def test_the_start_of_a_body_tells_its_framing(start: bytes, kind: type[Framer] | None) -> None:
+    """JSON begins with a bracket; whatever else there is, is an event stream; too little says nothing yet."""
+    framer = framer_for(start)
+    assert framer is None if kind is None else type(framer) is kind
+
+
+def test_an_unfinished_event_is_not_given_before_the_end() -> None:
+    """A frame comes with the byte that completes it, and not again at the end."""
+    framer = SseFramer()
+    assert framer.feed(b"data: a\n") == []
+    assert framer.feed(b"\n") == [(b"", b"", b"a")]
+    assert framer.feed(b"data: b\r") == []
+    assert framer.feed(b"\r") == [(b"", b"", b"b")]
+    assert framer.feed(b"\n") == []
+    assert framer.finish() == []
+    assert framer.finish() == []

@@ -1,0 +1,167 @@
+"""The layers: imports only point down, the core does no input or output, and `import streamkit` brings no SDK."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import streamkit
+from streamkit import protocols
+
+PACKAGE = Path(streamkit.__file__).parent
+
+# From the bottom up: a module may import those of its own layer and of the layers before it. `(…)` names a package.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("_version",),
+    ("errors",),
+    ("messages", "answers", "events"),  # one layer: a message knows the events that tell of it
+    ("codec", "framing", "json_fields"),
+    ("protocols",),
+    ("engine",),
+    ("handlers", "state", "recording", "sources", "manager"),  # the faces; a path to a recording is a source
+    ("renderers", "computer", "relay", "agent", "server", "testing"),
+    ("compat",),
+    ("",),  # the package itself
+    ("cli", "__main__"),
+)
+CORE = ("errors", "messages", "answers", "events", "engine", "codec", "framing", "json_fields", "protocols")
+
+# What the core may import besides itself. `threading` is there for the lock of `Answer`, whose calls are thread-safe.
+ALLOWED = {
+    "__future__",
+    "base64",
+    "collections",
+    "copy",
+    "functools",
+    "importlib",
+    "inspect",
+    "itertools",
+    "jiter",
+    "json",
+    "math",
+    "msgspec",
+    "re",
+    "threading",
+    "types",
+    "typing",
+    "typing_extensions",
+}
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    """The dotted name below the package: `protocols.openai_chat`, `manager`, "" for the package."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer(name: str) -> int:
+    top = name.split(".")[0]
+    for number, tops in enumerate(LAYERS):
+        if top in tops:
+            return number
+    raise AssertionError(f"{name} is in no layer: say in LAYERS where it belongs")
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """What a module imports, as absolute dotted names, and whether it is only for the type checkers."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    name = name_of(path)
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    package = [part for part in package if part]
+    for node, checking in _walk(tree, False):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, checking
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            start = ".".join((["streamkit", *base] if node.level else []) + ([node.module] if node.module else []))
+            if node.level and node.module is None:
+                for alias in node.names:
+                    yield f"{start}.{alias.name}", checking
+            else:
+                yield start, checking
+
+
+def _walk(node: ast.AST, checking: bool) -> Iterator[tuple[ast.AST, bool]]:
+    for child in ast.iter_child_nodes(node):
+        yield child, checking
+        inside = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
+        yield from _walk(child, checking or inside)
+
+
+def own(imported: str) -> str | None:
+    """The name below the package of a module of ours, None for others'. A class's name is cut off."""
+    top, _, rest = imported.partition(".")
+    if top != "streamkit":
+        return None
+    parts = rest.split(".") if rest else []
+    while parts and not (PACKAGE.joinpath(*parts).is_dir() or PACKAGE.joinpath(*parts).with_suffix(".py").is_file()):
+        parts.pop()
+    return ".".join(parts)
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_imports_only_point_down(path: Path) -> None:
+    """A module imports what is below it, or beside it; what only type checkers see is left out."""
+    here = layer(name_of(path))
+    above = [
+        imported
+        for imported, checking in imports(path)
+        if not checking and (name := own(imported)) is not None and layer(name) > here
+    ]
+    assert above == []
+
+
+@pytest.mark.parametrize("path", [p for p in modules() if name_of(p).split(".")[0] in CORE], ids=name_of)
+def test_the_core_does_no_input_or_output(path: Path) -> None:
+    """It imports nothing that could: no event loop, socket, clock, HTTP client or provider's SDK. It never says async."""
+    foreign = {imported.split(".")[0] for imported, checking in imports(path) if own(imported) is None and not checking}
+    assert foreign <= ALLOWED
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    says_async = (ast.AsyncFunctionDef, ast.AsyncFor, ast.AsyncWith, ast.Await)
+    assert [node for node in ast.walk(tree) if isinstance(node, says_async)] == []
+    calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    assert calls & {"open", "print", "input", "eval", "exec"} == set()
+
+
+def test_only_the_answers_know_threads() -> None:
+    """Of the core, the objects that other threads answer alone have a lock."""
+    core = [path for path in modules() if name_of(path).split(".")[0] in CORE]
+    threaded = [name_of(path) for path in core if ("threading", False) in imports(path)]
+    assert threaded == ["answers"]
+
+
+def test_every_protocol_is_a_module_with_its_three_parts() -> None:
+    """Each built-in protocol has a decoder and an encoder of its name, and `to_input`."""
+    for name in protocols.BUILT_IN:
+        module = protocols.find(name)
+        assert module.Decoder.name == module.Encoder.name == name
+        assert module.to_input([]) == []
+
+
+def test_importing_streamkit_imports_no_sdk_and_no_extra() -> None:
+    """`import streamkit` brings neither a provider's SDK nor what only some streams need."""
+    unwanted = (
+        "openai anthropic httpx httpx2 httpcore requests aiohttp rich starlette fastapi uvicorn redis trio jiter "
+        "jupyter_client ipykernel pydantic hypothesis pytest"
+    ).split()
+    code = f"import streamkit, sys; print(*sorted(set({unwanted!r}) & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, cwd=PACKAGE.parent
+    )
+    assert done.stdout.split() == []
+
+
+def test_importing_streamkit_gives_what_it_names() -> None:
+    """All that `__all__` lists is there, once, and in order."""
+    assert sorted(set(streamkit.__all__)) == list(streamkit.__all__)
+    assert [name for name in streamkit.__all__ if not hasattr(streamkit, name)] == []
