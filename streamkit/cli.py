@@ -28,12 +28,13 @@ from . import protocols, recording
 from ._version import __version__
 from .answers import Confirmation
 from .errors import SourceError, StreamkitError, UsageError
-from .events import Delta, Event, StreamEnd
+from .events import Delta, Event, StreamEnd, StreamException, StreamTimeout
 from .framing import sse_frame
 from .handlers import EventHandler, Handler
 from .manager import StreamManager
 from .manager import stream as open_stream
 from .messages import CodeMessage, ConsoleMessage, FileMessage, ImageMessage, Message, ToolCallMessage
+from .sources import Source
 from .state import StreamState
 
 __all__ = ["HookCounter", "Printer", "main", "printable", "run_and_report", "say"]
@@ -153,7 +154,7 @@ def _report(stream: StreamState, counts: Mapping[str, int]) -> Iterator[str]:
     yield ""
     yield from textwrap.wrap(_timing(stream), width)
     for warning in stream.warnings[:10]:
-        yield f"warning: {warning.fault} [{warning.code}]"
+        yield from textwrap.wrap(f"warning: {warning.fault} [{warning.code}]", width, subsequent_indent="  ")
     if len(stream.warnings) > 10:
         yield f"... and {len(stream.warnings) - 10} more warnings"
 
@@ -239,31 +240,20 @@ def _demo(arguments: argparse.Namespace) -> int:
     )
 
 
-class _Batches:
-    """A recording's batches. No generator: those are taken for live producers, whose confirmations wait for us."""
-
-    def __init__(self, batches: Iterator[Any]) -> None:
-        self._batches = batches
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in self._batches:
-            if isinstance(batch, list):
-                yield from batch  # pyright: ignore[reportUnknownVariableType]
-            else:
-                yield batch
-
-
 def _replay(arguments: argparse.Namespace) -> int:
     speed: float = arguments.speed
-    path = Path(arguments.file)
-    source: Any = path if math.isinf(speed) else _Batches(recording.replay(path, speed=speed))
+    source: Any = Path(arguments.file)
+    if not math.isinf(speed):
+        batches: Any = recording.replay(source, speed=speed)
+        source = Source(batches, batches.close)  # not a live one, whose confirmations would wait for us
     with open_stream(source, Printer(), protocol=arguments.protocol) as stream:
         run_and_report(stream, {})
     return 0
 
 
 class _Writer(Handler):
-    """Writes a stream as a protocol's wire bytes. Nothing is opened before there is something to write."""
+    """Writes a stream as a protocol's wire bytes. Of a stream that fails before it begins nothing is written, and no
+    file is opened."""
 
     def __init__(self, protocol: str, *, framing: str, path: Path | None) -> None:
         module = protocols.find(protocol)
@@ -272,9 +262,13 @@ class _Writer(Handler):
         self._sse = framing == "sse"
         self._path = path
         self._file: BinaryIO | None = None
+        self._begun = False
         self._encode = msgspec.json.Encoder(enc_hook=str).encode
 
     def handle(self, event: Event, /) -> None:
+        self._begun = self._begun or not isinstance(event, (StreamTimeout, StreamException, StreamEnd))
+        if not self._begun:
+            return
         self._write(self._frame(item) for item in self._encoder.feed(event))
         if isinstance(event, StreamEnd):
             if self._sse and self._encoder.done and event.status not in ("failed", "incomplete"):

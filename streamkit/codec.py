@@ -7,7 +7,7 @@ behind: the reader's engine makes its own. Decoding what was encoded gives event
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 import msgspec
 
@@ -43,13 +43,22 @@ def _to_builtin(value: Any) -> Any:
             return str(value)  # a provider's value of a kind that JSON lacks
 
 
+class _Question(msgspec.Struct):
+    """A confirmation's static form, without its subject."""
+
+    id: str
+    status: Literal["pending", "approved", "declined"] = "pending"
+    edited: str | None = None
+    reason: str | None = None
+    malformed: bool = False
+
+
 def _from_builtin(kind: type, value: Any) -> Any:
     if issubclass(kind, Message):
         return Message.from_dict(value)
     if issubclass(kind, Confirmation):
-        subject = value.get("subject")
-        known = {key: value[key] for key in ("id", "status", "edited", "reason", "malformed") if key in value}
-        return Confirmation(subject=Message.from_dict(subject), **known)
+        known = msgspec.convert(value, _Question)
+        return Confirmation(subject=Message.from_dict(value.get("subject")), **msgspec.structs.asdict(known))
     raise NotImplementedError(f"a field of type {kind.__name__}")
 
 
@@ -76,7 +85,7 @@ def decode_event(data: bytes | str) -> Event:
     """
     try:
         event: Event = _decoder.decode(data)
-    except (StreamkitError, TypeError, AttributeError) as error:
+    except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     return event
 
@@ -85,6 +94,6 @@ def event_from_dict(value: Mapping[str, Any]) -> Event:
     """The event of plain data. Raises as `decode_event`."""
     try:
         event: Event = msgspec.convert(value, Union[tuple(EVENTS.values())], dec_hook=_from_builtin)  # type: ignore[arg-type]  # noqa: UP007
-    except (StreamkitError, TypeError, AttributeError) as error:
+    except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     return event

@@ -70,17 +70,21 @@ class Engine:
     def complete(self, events: Iterable[e.Event]) -> Iterator[e.Event]:
         """The story that these events tell, each told only when the one before was handled."""
         find = self._open.get
+        message: Message | None = None
+        last: object = None  # the id that found it: most deltas come for the same message, with the same str
         for event in events:
-            message = find(event.message_id)
+            if event.message_id is not last:
+                last = event.message_id
+                message = find(last)  # type: ignore[arg-type]
             if message is not None and type(event) is message.delta_event and not event.replace:  # type: ignore[attr-defined]
-                tail = message._tail
-                tail.append(event.value)  # type: ignore[attr-defined]
-                if len(tail) >= _FOLD:
-                    message._fold()
+                message._tail.append(event.value)  # type: ignore[attr-defined]
                 event.snapshot = message  # type: ignore[attr-defined]
                 yield event
             else:
+                last = message = None
                 yield from self._step(event)
+        if message is not None and len(message._tail) >= _FOLD:
+            message._fold()
 
     def _step(self, event: e.Event) -> Iterator[e.Event]:
         match event:
@@ -489,5 +493,5 @@ def _merge(live: e.Run | e.RunStep, given: e.Run | e.RunStep, keep: tuple[str, .
 def _json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):  # no JSON, or nested too deep to be read
         return None

@@ -121,7 +121,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
             return self.source
         try:
             return msgspec.json.decode(self.source)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self.source.decode("utf-8", "replace")
 
     def arguments(self) -> tuple[Any, ...]:

@@ -56,6 +56,9 @@ class SseFramer(Framer):
             chunk = self._begin(chunk)
         if self._careful or _CR in chunk:
             chunk = self._normalise(chunk)
+        elif chunk.startswith(b"data: ") and chunk.find(b"\n") == len(chunk) - 2 and chunk.endswith(b"\n"):
+            if not self._pending:  # one block of one line: what a server that flushes each event sends
+                return [(b"", b"", chunk[6:-2])]
         if self._pending or not chunk.endswith(b"\n\n"):
             chunk = self._whole_blocks(chunk)
             if not chunk:
@@ -139,8 +142,6 @@ def _by_columns(lines: list[bytes]) -> list[tuple[bytes, bytes, bytes]] | None:
 
     The three shapes that servers send: `data`, `event` and `data`, `id` and `event` and `data`.
     """
-    if len(lines) == 3 and lines[0].startswith(b"data: "):  # one event a chunk, as servers flush them
-        return [(b"", b"", lines[0][6:])]
     lines.pop()  # what follows the last line feed
     count = len(lines)
     if not lines[1]:

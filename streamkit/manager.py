@@ -43,6 +43,7 @@ class _Manager(StreamState):
         super().__init__(handlers, wake=self._woken, **options)
         self._source_given = source
         self._closing = False
+        self._unseen = False  # nobody iterates: events need not be handed out
         self._others = {kind: calls for kind, calls in self._plan.items() if not issubclass(kind, Delta)}
 
     def _woken(self) -> None:
@@ -141,6 +142,7 @@ class StreamManager(_Manager):
 
     def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
+        self._unseen = True
         for _ in self._events:
             pass
         self._final()
@@ -264,6 +266,8 @@ class StreamManager(_Manager):
                     calls = deltas.get(type(event))
                     if calls is None:
                         self._tell(event)
+                        if self._closing and not self._ended:
+                            raise _Stopped
                     else:
                         self._current = event
                         snapshot = event.snapshot
@@ -272,9 +276,10 @@ class StreamManager(_Manager):
                                 self._refuse_awaitable(call, result)
                             if self._closing:
                                 raise _Stopped
-                    yield event
-                    if self._closing and not self._ended:
-                        raise _Stopped
+                    if not self._unseen:
+                        yield event
+                        if self._closing and not self._ended:
+                            raise _Stopped
                 if self._closing and not self._ended:
                     raise _Stopped
                 if engine.pending:
@@ -477,6 +482,7 @@ class AsyncStreamManager(_Manager):
         self._tasks = None
 
     async def _drain_in_scope(self) -> None:
+        self._unseen = True
         with anyio.CancelScope() as self._scope:
             async for _ in self._events:
                 pass
@@ -598,6 +604,8 @@ class AsyncStreamManager(_Manager):
                     calls = deltas.get(type(event))
                     if calls is None:
                         await self._tell(event)
+                        if self._closing and not self._ended:
+                            raise _Stopped
                     else:
                         self._current = event
                         snapshot = event.snapshot
@@ -607,11 +615,12 @@ class AsyncStreamManager(_Manager):
                                 await result
                             if self._closing:
                                 raise _Stopped
-                    self._running = False
-                    yield event
-                    self._running = True
-                    if self._closing and not self._ended:
-                        raise _Stopped
+                    if not self._unseen:
+                        self._running = False
+                        yield event
+                        self._running = True
+                        if self._closing and not self._ended:
+                            raise _Stopped
                 if self._closing and not self._ended:
                     raise _Stopped
                 if engine.pending:

@@ -8,8 +8,9 @@ moment of one that still grows. The static form (`to_dict`) is Open Interpreter'
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import msgspec
 from typing_extensions import Self
@@ -188,13 +189,18 @@ class Message:
         """
         kind = message_class(value.get("type"), value.get("format"), value.get("role"))
         known = {key: value[key] for key in kind.fields() if value.get(key) is not None}
-        if other := {key: value[key] for key in value if key not in kind.fields()}:
-            known["metadata"] = {**known.get("metadata", {}), **other}
         for key, given in known.items():
             wanted = _TYPES.get(key, str)
-            if not isinstance(given, wanted) or isinstance(given, bool):
+            if not isinstance(given, wanted) or (isinstance(given, bool) and wanted is not bool):
                 raise UsageError(f"a message's {key!r} cannot be {given!r}: {type(given).__name__}")
-        return kind(**known)
+        if known.get("status", "completed") not in _STATUSES:
+            raise UsageError(f"a message's 'status' cannot be {known['status']!r}; it is one of {_STATUSES}")
+        if other := {key: value[key] for key in value if key not in kind.fields()}:
+            known["metadata"] = {**known.get("metadata", {}), **other}
+        try:
+            return kind(**known)
+        except ValueError as error:
+            raise UsageError(f"a message's 'annotations' cannot be {known['annotations']!r}: {error}") from error
 
     @classmethod
     def fields(cls) -> frozenset[str]:
@@ -337,7 +343,7 @@ class AudioMessage(Message):
 
     @property
     def data(self) -> bytes:
-        return base64.b64decode(self.content)
+        return _decode_piece(self.content)
 
     def _join(self, pieces: list[str]) -> str:
         # Each piece has padding of its own, so the text cannot be joined: the bytes can.
@@ -450,8 +456,9 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "created_at": (int, float),
     "index": int,
     "metadata": Mapping,
-    "provider_executed": object,
+    "provider_executed": bool,
 }
+_STATUSES: tuple[str, ...] = get_args(Status)
 _CLASSES: dict[str, type[Message]] = {
     "message": TextMessage,
     "reasoning": ReasoningMessage,
@@ -465,6 +472,9 @@ _CLASSES: dict[str, type[Message]] = {
 }
 
 
+_NO_BASE64 = re.compile(r"[^A-Za-z0-9+/]+")
+
+
 def message_class(type: Any, format: Any = None, role: Any = None) -> type[Message]:
     """The class of messages with this type, format and role; `Message` itself for what has no family."""
     if type == "code" and role == "computer":
@@ -475,8 +485,11 @@ def message_class(type: Any, format: Any = None, role: Any = None) -> type[Messa
 
 
 def _decode_piece(piece: str) -> bytes:
-    """The bytes of one base64 piece; what is left over of an incomplete last quantum is dropped."""
+    """The bytes of one base64 piece; what is left over of an incomplete last quantum is dropped, and what is no
+    base64."""
     text = piece.rstrip("=")
+    if _NO_BASE64.search(text):
+        text = _NO_BASE64.sub("", text)
     if len(text) % 4 == 1:
         text = text[:-1]
     return base64.b64decode(text + "=" * (-len(text) % 4))

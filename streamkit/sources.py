@@ -205,6 +205,8 @@ def _item(value: Any) -> Any:
 
 
 def _batch(value: Any) -> Batch:
+    if type(value) is bytes:
+        return value
     item = _item(value)
     return item if isinstance(item, bytes) else [item]
 
@@ -214,10 +216,16 @@ def _batches(values: Iterable[Any]) -> Iterator[Batch]:
     if not isinstance(values, (list, tuple)):
         yield from map(_batch, values)
         return
+    if all(type(value) is bytes for value in values):
+        yield from values
+        return
     together: list[Any] = []
     for value in values:
         item = _item(value)
         if isinstance(item, bytes):
+            if together:
+                yield together
+                together = []
             yield item
         else:
             together.append(item)

@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("renderers", "computer", "relay", "agent", "server", "testing"),
     ("compat",),
     ("",),  # the package itself
-    ("cli", "__main__"),
+    ("cli", "demo", "__main__"),
 )
 CORE = ("errors", "messages", "answers", "events", "engine", "codec", "framing", "json_fields", "protocols")
 

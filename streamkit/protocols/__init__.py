@@ -80,7 +80,7 @@ class Decoder:
         else:
             try:
                 item = _parse(data)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 events = [self.warn("not-json", f"its data is not JSON and was skipped: {error}", _text(name))]
             else:
                 if self.named and not (isinstance(item, dict) and "event" in item and "data" in item):

@@ -69,6 +69,7 @@ class Decoder(protocols.Decoder):
     name = "open_interpreter"
     gates = True
     ids = True  # an `id` is a message's
+    index: int
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
@@ -82,7 +83,7 @@ class Decoder(protocols.Decoder):
         self._asked = 0
         self._over = False
         self._failed = False
-        self._unreadable = -1  # the index of the last frame that was no JSON
+        self._unreadable: int = -1  # the index of the last frame that was no JSON
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
@@ -133,16 +134,17 @@ class Decoder(protocols.Decoder):
     def feed_items(self, items: Iterable[Any]) -> list[Event]:
         events: list[Event] = []
         plain = self._plain
+        item: Any
         for item in items:
             group = None
-            if plain and type(item) is dict:
+            if plain and item.__class__ is dict:
                 key = item.get("id") if self.ids else None
-                if key is None or type(key) is str:
+                if key is None or key.__class__ is str:
                     group = plain.get(key)
             if group is not None:
                 content = item.get("content")
                 if (
-                    type(content) is str
+                    content.__class__ is str
                     and content
                     and item.get("type") == group.type
                     and item.get("role") == group.role
@@ -302,14 +304,12 @@ class Decoder(protocols.Decoder):
         """Content of any kind as text."""
         if isinstance(content, str):
             return content
-        if isinstance(content, (bytes, bytearray, memoryview)):
-            if group.type == "audio":  # binary transports send it so
-                return base64.b64encode(content).decode("ascii")
-            text = bytes(content).decode("utf-8", "replace")
-        else:
-            text = as_text(content)
-        self._warn("non-string-content", f"its content is a {content.__class__.__name__}; it was turned into text")
-        return text
+        kind: str = content.__class__.__name__
+        data = bytes(content) if isinstance(content, (bytes, bytearray)) else None
+        if data is not None and group.type == "audio":  # binary transports send it so
+            return base64.b64encode(data).decode("ascii")
+        self._warn("non-string-content", f"its content is a {kind}; it was turned into text")
+        return as_text(content) if data is None else data.decode("utf-8", "replace")
 
     def _piece(self, group: Group, text: str, item: Mapping[str, Any]) -> None:
         """Add a text to the group's message, or begin its next one with it."""
@@ -429,7 +429,7 @@ class Decoder(protocols.Decoder):
 
     def _fail(self, fault: Any, item: Mapping[str, Any]) -> None:
         self._close_all("failed")
-        error = {str(key): value for key, value in fault.items()} if isinstance(fault, Mapping) else {}
+        error: dict[str, Any] = dict(fault) if isinstance(fault, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
         if not isinstance(error.get("message"), str):
             error["message"] = fault if isinstance(fault, str) else "" if fault is None else as_text(fault)
         self._told.append(RunDone(Run(status="failed", error=error, raw=dict(item))))

@@ -89,9 +89,9 @@ class Encoder(protocols.Encoder):
             case ConfirmationCreated(confirmation=confirmation):
                 yield from self._stop_running()
                 yield _confirmation(confirmation)
-            case RawEvent(name=name, data=data) if name in TRANSIENT and isinstance(data, Mapping):
+            case RawEvent(name=name) if name in TRANSIENT and isinstance(event.data, Mapping):
                 yield from self._stop_running()
-                yield dict(data)
+                yield dict(event.data)  # pyright: ignore[reportUnknownArgumentType]  # the wire's own
             case RunDone(run=run):
                 yield from self._stop_running()
                 yield from self._run_done(run)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import length_hint
 from typing import Any, TypeGuard
 
 import msgspec
@@ -57,9 +58,8 @@ _KNOWN = frozenset(
 )
 _KNOWN_OF_CHOICE = frozenset(("index", "delta", "message", "finish_reason", "logprobs", "usage", "error"))
 _KNOWN_OF_DELTA = frozenset(
-    (*_REASONING, "reasoning_details", "role", "content", "refusal", "tool_calls", "function_call", "audio", "images")
-    + ("annotations", "index")
-)
+    ("role", "content", "refusal", "tool_calls", "function_call", "audio", "images", "annotations", "index")
+).union((*_REASONING, "reasoning_details"))
 # What a whole message has that deltas may have brought already, by the kind that they brought.
 _ARRIVES = {
     **dict.fromkeys((*_REASONING, "reasoning_details"), "reasoning"),
@@ -124,6 +124,7 @@ class _BareChunk(msgspec.Struct, gc=False):
 
 
 _bare = msgspec.json.Decoder(_BareChunk).decode
+_TextDelta = e.TextDelta
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -204,36 +205,45 @@ class Decoder(protocols.Decoder):
 
     def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[e.Event]:
         events: list[e.Event] = []
-        append = events.append
         choices = self._choices
-        start = self.index
-        for number, (id, name, data) in enumerate(frames):
+        rest = iter(frames)
+        for id, name, data in rest:
             try:
                 choice = _bare(data).choices[0]
+                delta = choice.delta
                 state = choices[choice.index]
+                value = delta.content
+                plain = delta.tool_calls is None and delta.reasoning is None and delta.reasoning_content is None
+                if plain and value and state.text is not None:
+                    event: e.Event | None = _TextDelta(state.text, value, source=data)
+                else:
+                    event = self._bare_event(state, delta, data)
             except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
-                self.index = start + number
-                events += self.feed_frame(id, name, data)
-                continue
-            delta = choice.delta
-            event: e.Event | None = None
-            if delta.tool_calls is not None:
-                call = state.by_index.get(delta.tool_calls[0].index)
-                event = None if call is None else self._bare_call(state, call, delta, delta.tool_calls[0], data)
-            elif (value := delta.reasoning_content or delta.reasoning) is not None and value:
-                if state.reasoning is not None and not delta.content:
-                    event = e.ReasoningDelta(state.reasoning, value, source=data)
-            elif (value := delta.content) and state.text is not None:
-                event = e.TextDelta(state.text, value, source=data)
+                event = None
             if event is None:
-                self.index = start + number
+                before = self.index
+                self.index = before + len(frames) - length_hint(rest) - 1
                 events += self.feed_frame(id, name, data)
+                self.index = before
                 continue
             if id:
                 event.position = id.decode("utf-8", "replace")
-            append(event)
-        self.index = start + len(frames)
+            events.append(event)
+        self.index += len(frames)
         return events
+
+    def _bare_event(self, state: _Choice, delta: _BareDelta, data: bytes) -> e.Event | None:
+        """The event of a delta that is not text alone, None if there is more to it than one piece."""
+        if delta.tool_calls is not None:
+            call = state.by_index.get(delta.tool_calls[0].index)
+            return None if call is None else self._bare_call(state, call, delta, delta.tool_calls[0], data)
+        if reasoning := delta.reasoning_content or delta.reasoning:
+            if state.reasoning is None or delta.content:
+                return None
+            return e.ReasoningDelta(state.reasoning, reasoning, source=data)
+        if delta.content and state.text is not None:
+            return _TextDelta(state.text, delta.content, source=data)
+        return None
 
     def _bare_call(
         self, state: _Choice, call: _Call, delta: _BareDelta, piece: _BareCall, data: bytes
@@ -824,15 +834,18 @@ class Encoder(protocols.Encoder):
 
     | canonical | here |
     |---|---|
-    | text, refusal, reasoning, audio, tool calls of the assistant | `delta.content`, `.refusal`, `.reasoning_content`, `.audio`, `.tool_calls` |
+    | the assistant's text, refusal, reasoning | `delta.content`, `.refusal`, `.reasoning_content` |
+    | its audio, its tool calls | `delta.audio`, `.tool_calls` |
     | audio transcripts (`metadata["audio_transcript"]`) | `delta.audio.transcript` |
     | several texts of one choice | one: they are joined; so are reasonings with nothing between them |
     | annotations | `delta.annotations`: type, url, title, start, end, quote and file_id |
     | logprobs, signatures and encrypted reasoning in `metadata` | `logprobs`, `delta.reasoning_details` |
-    | a run's id, model, created_at, finish_reason(s), usage, error | the same; requires_action is `tool_calls`, cancelled `stop` |
+    | a run's id, model, created_at, finish_reason(s), usage | the same |
+    | a run that says no finish_reason | `length` if incomplete, `tool_calls` where calls wait, else `stop` |
     | a failed run, a failed stream | `{"error": …}` |
     | a `replace` delta | left out: what was sent cannot be taken back |
     | code, console, tool outputs, images, files, provider-executed calls, other roles and types | left out |
+    | what else is in `metadata`, the run's and the messages' | left out |
     | confirmations, active lines, steps, warnings, statuses of single messages | left out |
     """
 
@@ -843,7 +856,7 @@ class Encoder(protocols.Encoder):
         self._run = e.Run()
         self._usage: e.Usage | None = None
         self._begun: set[int] = set()  # choices whose role was told
-        self._called: dict[int, list[str]] = {}  # the ids of each choice's calls, by index
+        self._called: dict[int, dict[str, int]] = {}  # the indexes of each choice's calls, by message id
         self._failed = False
 
     def feed(self, event: e.Event) -> Iterable[dict[str, Any]]:
@@ -890,9 +903,9 @@ class Encoder(protocols.Encoder):
         if message.choice not in self._begun:
             self._begun.add(message.choice)
             yield self._chunk(message.choice, {"role": message.role, "content": ""})
-        calls = self._called.setdefault(message.choice, [])
+        calls = self._called.setdefault(message.choice, {})
         if isinstance(message, m.ToolCallMessage) and message.id not in calls:
-            calls.append(message.id)
+            calls[message.id] = len(calls)
             kind, text = ("custom", "input") if message.metadata.get("custom") else ("function", "arguments")
             call = {"id": message.call_id or message.id, "type": kind, kind: {"name": message.name or "", text: ""}}
             yield self._chunk(message.choice, {"tool_calls": [{"index": len(calls) - 1, **call}]})
@@ -902,7 +915,7 @@ class Encoder(protocols.Encoder):
         match message:
             case m.ToolCallMessage():
                 kind, text = ("custom", "input") if message.metadata.get("custom") else ("function", "arguments")
-                call = {"index": self._called[message.choice].index(message.id), kind: {text: event.value}}
+                call = {"index": self._called[message.choice][message.id], kind: {text: event.value}}
                 return self._chunk(message.choice, {"tool_calls": [call]})
             case m.ReasoningMessage():
                 return self._chunk(message.choice, {"reasoning_content": event.value})

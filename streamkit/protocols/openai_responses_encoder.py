@@ -354,10 +354,14 @@ class Encoder(protocols.Encoder):
                 yield from self._call_done(entry, message, at)
             case "code":
                 wire["code"] = content
+                if message.status != "completed":
+                    return  # its end would say that it is whole
                 yield {"type": "response.code_interpreter_call_code.done", **at, "code": content}
                 yield {"type": "response.code_interpreter_call.interpreting", **at}
             case "command":
                 wire["action"]["commands"][index] = content
+                if message.status != "completed":
+                    return
                 yield {"type": "response.shell_call_command.done", **at, "command": content}
             case "console":
                 printed = wire["output"][index]

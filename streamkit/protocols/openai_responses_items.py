@@ -175,7 +175,8 @@ class Item:
             self.metadata["item_type"] = self.type
             limits = mapping(wire.get("action"))
             self.metadata |= {key: limits[key] for key in limits if key != "commands" and limits[key] is not None}
-            if mapping(self.metadata.get("environment")).get("type") != "container_reference":
+            contained = mapping(self.metadata.get("environment")).get("type") == "container_reference"
+            if wire and not contained:
                 self.metadata["wants_output"] = True
 
     # -- its parts

@@ -6,7 +6,8 @@
 
 In one run, in interleaved rounds, each contestant takes the same bytes, in pieces of 2 KB or of one event each, and
 gives every text delta to one method that appends it. Told are the medians of CPU time a delta, and their ratio to
-the limit: splitting lines, decoding each event into a typed msgspec struct, calling, appending. `openai raw` is the
+the limit: splitting lines, decoding each event into a typed msgspec struct (of what any handler of such events needs),
+calling, appending. `openai raw` is the
 real client iterating over an in-memory transport, at a size that it can do.
 """
 
@@ -102,12 +103,24 @@ def pieces(events: list[bytes], cut: str) -> list[bytes]:
 # -- the limit
 
 
+class _Function(msgspec.Struct):
+    arguments: str | None = None
+
+
+class _Call(msgspec.Struct):
+    function: _Function | None = None
+    index: int = 0
+
+
 class _Delta(msgspec.Struct):
     content: str | None = None
+    tool_calls: list[_Call] | None = None
 
 
 class _Choice(msgspec.Struct):
     delta: _Delta
+    index: int = 0
+    finish_reason: str | None = None
 
 
 class _Chunk(msgspec.Struct):
@@ -117,6 +130,8 @@ class _Chunk(msgspec.Struct):
 class _TextEvent(msgspec.Struct):
     delta: str
     item_id: str
+    output_index: int
+    content_index: int
 
 
 class Plain:
