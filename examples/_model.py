@@ -6,7 +6,7 @@ OPENAI_MODEL names another model, OPENAI_BASE_URL another server.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
@@ -17,7 +17,7 @@ NAME = os.environ.get("OPENAI_MODEL", "gpt-5.4-mini")
 
 
 @contextmanager
-def model(*script: Reply) -> Iterator[tuple[OpenAI, str]]:
+def model(*script: Reply) -> Generator[tuple[OpenAI, str]]:
     """A client and a model's name. `script` is what the scripted model says, one reply a request."""
     if os.environ.get("OPENAI_API_KEY"):
         with OpenAI() as client:
@@ -30,7 +30,7 @@ def model(*script: Reply) -> Iterator[tuple[OpenAI, str]]:
 
 
 @asynccontextmanager
-async def async_model(*script: Reply) -> AsyncIterator[tuple[AsyncOpenAI, str]]:
+async def async_model(*script: Reply) -> AsyncGenerator[tuple[AsyncOpenAI, str]]:
     """As `model`, with an async client."""
     if os.environ.get("OPENAI_API_KEY"):
         async with AsyncOpenAI() as client:

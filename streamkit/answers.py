@@ -70,6 +70,15 @@ class Answer:
             self.ready = not awaitable
         self.wake()
 
+    def give_up(self, value: object) -> bool:
+        """Answer in the place of whoever did not; for the manager. False if there is an answer."""
+        with self._lock:
+            if self.given:
+                return False
+            self.closed = self.given = self.ready = True
+            self.value = value
+            return True
+
     def resolve(self, value: object, error: BaseException | None = None) -> None:
         """What the awaitable gave, or raised; for the manager that ran it."""
         self.value = value

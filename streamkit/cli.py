@@ -17,8 +17,7 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,7 +36,7 @@ from .messages import CodeMessage, ConsoleMessage, FileMessage, ImageMessage, Me
 from .sources import Source
 from .state import StreamState
 
-__all__ = ["HookCounter", "Printer", "main", "printable", "run_and_report", "say"]
+__all__ = ["Printer", "main", "printable", "run_and_report", "say"]
 
 # Control characters become their pictures (ESC: ␛), the rest that could change how other text is shown a �: the
 # second set of controls, and the marks that turn the direction of writing around.
@@ -59,16 +58,6 @@ def printable(text: str) -> str:
 def say(text: str) -> None:
     """Print text of any origin, at once."""
     print(printable(text), end="", flush=True)
-
-
-class HookCounter(Handler):
-    """Counts how often each hook is told, whoever overrides it."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-
-    def handle(self, event: Event, /) -> None:
-        self.counts.update(event.hooks)
 
 
 class Printer(EventHandler):
@@ -160,7 +149,7 @@ def _report(stream: StreamState, counts: Mapping[str, int]) -> Iterator[str]:
 
 
 def _table(messages: Sequence[Message], width: int) -> Iterator[str]:
-    rows = [(_cut(m.id, 16), m.role, m.type, m.status) for m in messages]
+    rows: list[tuple[str, ...]] = [(_cut(m.id, 16), m.role, m.type, m.status) for m in messages]
     if width < _NARROW:
         for row, message in zip(rows, messages, strict=True):
             told = [row[0], *(cell.replace(" ", "") for cell in row[1:])]
@@ -177,7 +166,7 @@ def _table(messages: Sequence[Message], width: int) -> Iterator[str]:
 
 def _content(message: Message) -> str:
     """The first line of a message's content, after the name of what it calls."""
-    if message.type in _UNREADABLE and (message.format or "").startswith("base64") or message.type == "audio":
+    if message.type == "audio" or (message.type == "image" and (message.format or "").startswith("base64")):
         return f"({len(message.content)} characters of {message.format})"
     first, *more = message.content.lstrip("\n").split("\n", 1)
     more_to_come = "…" if more and more[0].strip() else ""
@@ -208,19 +197,24 @@ def _timing(stream: StreamState) -> str:
 
 def explain(error: BaseException) -> str:
     """One line for people: the service's own words where it gave any, else what the transport said."""
+    status: int | None = getattr(error, "status_code", None)
     cause = error.__cause__ if isinstance(error, SourceError) else None
-    status = getattr(error, "status_code", None)
-    body = getattr(cause, "body", None)
-    told: Any = body.get("message") if isinstance(body, Mapping) else None  # pyright: ignore[reportUnknownMemberType]
-    if not told and cause is not None and status is None:
-        reason: BaseException | None = cause
-        while (reason := reason.__cause__) is not None:
-            told = f"{cause} {reason}" if str(reason) not in str(cause) else str(cause)
-    text = " ".join(str(told or error).split())
-    if status is not None and told:
-        text = f"the server answered with HTTP status {status}: {text}"
+    body: Any = getattr(cause, "body", None)
+    text = str(error)
+    if isinstance(body, Mapping) and (told := str(body.get("message") or "")):  # pyright: ignore
+        text = told if status is None else f"the server answered with HTTP status {status}: {told}"
+    elif cause is not None:
+        text = f"{cause}{_root_of(cause)}"
     notes: Sequence[str] = getattr(error, "__notes__", ())
-    return _cut(" ".join([text, *(f"({note})" for note in notes)]), 500)
+    return _cut(" ".join([*text.split(), *(f"({note})" for note in notes)]), 500)
+
+
+def _root_of(error: BaseException) -> str:
+    """What an error came from in the end, where its own text does not say."""
+    root = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    return "" if str(root) in str(error) else f" {root}"
 
 
 # -- the commands
@@ -263,7 +257,7 @@ class _Writer(Handler):
         self._path = path
         self._file: BinaryIO | None = None
         self._begun = False
-        self._encode = msgspec.json.Encoder(enc_hook=str).encode
+        self._encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=str).encode
 
     def handle(self, event: Event, /) -> None:
         self._begun = self._begun or not isinstance(event, (StreamTimeout, StreamException, StreamEnd))
@@ -287,10 +281,11 @@ class _Writer(Handler):
         content = b"".join(frames)
         if not content:
             return
-        if self._file is None:
-            self._file = self._path.open("wb") if self._path is not None else sys.stdout.buffer
-        self._file.write(content)
-        self._file.flush()
+        file = self._file
+        if file is None:
+            file = self._file = self._path.open("wb") if self._path is not None else sys.stdout.buffer
+        file.write(content)
+        file.flush()
 
 
 def _convert(arguments: argparse.Namespace) -> int:
@@ -341,7 +336,9 @@ def _parser() -> argparse.ArgumentParser:
         default="responses",
         help="the OpenAI API to speak: responses (the default) or chat (Chat Completions)",
     )
-    demo.add_argument("--base-url", metavar="URL", help="ask the model server at this address, e.g. http://host:8000/v1")
+    demo.add_argument(
+        "--base-url", metavar="URL", help="ask the model server at this address, e.g. http://host:8000/v1"
+    )
     demo.add_argument("--model", metavar="NAME", help="the real model to ask")
     demo.add_argument("--prompt", metavar="TEXT", help="what to ask it")
     demo.add_argument("--no-tool", action="store_true", help="offer the model no tool (some models take none)")
@@ -376,8 +373,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Gives the exit code; argparse itself exits for `--help` and what it cannot parse."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    output: object = sys.stdout
+    if isinstance(output, io.TextIOWrapper):
+        output.reconfigure(errors="backslashreplace")
     parser = _parser()
     arguments = parser.parse_args(argv)
     if not hasattr(arguments, "run"):

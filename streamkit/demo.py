@@ -12,14 +12,15 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 from ._version import __version__
-from .cli import HookCounter, printable, run_and_report, say
+from .cli import printable, run_and_report, say
 from .errors import SourceError
-from .events import Delta
-from .handlers import EventHandler
+from .events import Delta, Event
+from .handlers import EventHandler, Handler
 from .manager import stream as open_stream
 from .messages import Message, ToolCallMessage
 from .protocols import to_input
@@ -31,6 +32,16 @@ __all__ = ["Demo", "run"]
 QUESTION = "What is the weather in Oslo?"
 MODEL = "gpt-5.4-mini"
 PAUSE = 0.02  # seconds a piece, for a terminal
+
+
+class HookCounter(Handler):
+    """Counts how often each hook is told, whoever overrides it."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def handle(self, event: Event, /) -> None:
+        self.counts.update(event.hooks)
 
 
 class Demo(EventHandler):
@@ -106,20 +117,20 @@ def run(
         counter = HookCounter()
         ask = _asker(asked, protocol, prompt or QUESTION, [_TOOLS[protocol]] if tool else [])
         print(printable(f"\nYou: {prompt or QUESTION}"))
-        with open_stream(ask, Demo(), counter, then=ask) as stream:
-            try:
+        try:
+            with open_stream(ask, Demo(), counter, then=ask) as stream:
                 run_and_report(stream, counter.counts)
-            except SourceError as error:
-                if error.status_code is None:
-                    error.add_note(f"at {asked.client.base_url}")
-                elif error.status_code == 404 and base_url and protocol == "responses":
-                    error.add_note("if this server has no Responses API: --protocol chat")
-                raise
+        except SourceError as error:
+            if error.status_code is None:
+                error.add_note(f"at {asked.client.base_url}")
+            elif error.status_code == 404 and base_url and protocol == "responses":
+                error.add_note("if this server has no Responses API: --protocol chat")
+            raise
     return 0
 
 
 @contextlib.contextmanager
-def _scripted(pause: float) -> Iterator[Model]:
+def _scripted(pause: float) -> Generator[Model]:
     import openai
 
     script = (
@@ -148,7 +159,7 @@ def _scripted(pause: float) -> Iterator[Model]:
 
 
 @contextlib.contextmanager
-def _real(base_url: str | None, name: str | None) -> Iterator[Model]:
+def _real(base_url: str | None, name: str | None) -> Generator[Model]:
     import openai
 
     key = os.environ.get("OPENAI_API_KEY") or "none"  # servers of one's own seldom want one

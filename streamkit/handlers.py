@@ -45,8 +45,8 @@ R = TypeVar("R")
 
 
 class Call(NamedTuple):
-    """One call that an event asks for. `whole`: it takes the event, not the hook's arguments. `awaited`: on an async
-    stream its result may have to be awaited."""
+    """One call that an event asks for. `whole`: it takes the event, not the hook's arguments. `awaited`: it is known to
+    give an awaitable; of others the result is looked at."""
 
     function: Callable[..., Any]
     whole: bool
@@ -93,11 +93,13 @@ class Handler:
         if self._stream is stream:
             self._stream = None
 
-    def calls(self, kind: type[Event]) -> Iterator[Call]:
-        """What this kind of event asks of the handler."""
-        yield Call(self.handle, True, True)
+    # What streams ask of handlers is named with an underscore: all other names are the subclass's own.
 
-    def needs_async(self) -> str | None:
+    def _calls(self, kind: type[Event]) -> Iterator[Call]:
+        """What this kind of event asks of the handler."""
+        yield Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
+
+    def _needs_async(self) -> str | None:
         """The name of a method that only an async stream can run, None if there is none."""
         return "handle" if inspect.iscoroutinefunction(self.handle) else None
 
@@ -121,40 +123,42 @@ class Hooks(Handler, Generic[R]):
 
     def handle(self, event: Event, /) -> Any:
         """Calls the hooks of this event, in order. Gives an awaitable where one of them has to be awaited."""
-        calls = list(self.hook_calls(type(event)))
-        if any(call.awaited for call in calls):
-            return self._await_hooks(calls, event)
-        for call in calls:
-            call.function(event) if call.whole else call.function(*event.arguments())
-        return None
-
-    async def _await_hooks(self, calls: Iterable[Call], event: Event) -> None:
+        calls = self._hook_calls(type(event))
         for call in calls:
             result = call.function(event) if call.whole else call.function(*event.arguments())
-            if result is not None and call.awaited:
+            if inspect.isawaitable(result):
+                return self._await_hooks(result, calls, event)
+        return None
+
+    async def _await_hooks(self, first: Awaitable[Any], calls: Iterable[Call], event: Event) -> None:
+        await first
+        for call in calls:
+            result = call.function(event) if call.whole else call.function(*event.arguments())
+            if inspect.isawaitable(result):
                 await result
 
-    def calls(self, kind: type[Event]) -> Iterator[Call]:
+    def _calls(self, kind: type[Event]) -> Iterator[Call]:
         if type(self).handle is not Hooks.handle:
-            yield Call(self.handle, True, True)
+            yield from super()._calls(kind)
         else:
-            yield from self.hook_calls(kind)
+            yield from self._hook_calls(kind)
 
-    def hook_calls(self, kind: type[Event]) -> Iterator[Call]:
+    def _hook_calls(self, kind: type[Event]) -> Iterator[Call]:
         """The overridden hooks for this kind of event."""
         for name in ("on_event", *kind.hooks):
-            if self.overrides(name):
+            if self._overrides(name):
                 hook = getattr(self, name)
-                awaited = isinstance(self, AsyncEventHandler) or inspect.iscoroutinefunction(hook)
-                yield Call(hook, name == "on_event", awaited)
+                yield Call(hook, name == "on_event", inspect.iscoroutinefunction(hook))
 
-    def overrides(self, name: str) -> bool:
+    def _overrides(self, name: str) -> bool:
         return getattr(type(self), name) is not getattr(Hooks, name) or name in getattr(self, "__dict__", ())
 
-    def needs_async(self) -> str | None:
+    def _needs_async(self) -> str | None:
         if isinstance(self, AsyncEventHandler):
-            return next((name for name in HOOKS if self.overrides(name)), "handle")
-        names = (name for name in HOOKS if self.overrides(name))
+            return next((name for name in HOOKS if self._overrides(name)), "handle")
+        if type(self).handle is not Hooks.handle and inspect.iscoroutinefunction(self.handle):
+            return "handle"
+        names = (name for name in HOOKS if self._overrides(name))
         return next((name for name in names if inspect.iscoroutinefunction(getattr(self, name))), None)
 
     def on_event(self, event: Event, /) -> R:
@@ -358,7 +362,7 @@ class Throttled(Handler):
 
     def handle(self, event: Event, /) -> Any:
         told = self._let_through(event)
-        if self._handler.needs_async():
+        if self._handler._needs_async():
             return self._tell_async(told)
         for one in told:
             self._handler.handle(one)
@@ -400,7 +404,11 @@ class Throttled(Handler):
 
     def bind(self, stream: StreamState) -> None:
         super().bind(stream)
-        self._handler.bind(stream)
+        try:
+            self._handler.bind(stream)
+        except UsageError:
+            self.unbind(stream)
+            raise
         self._last.clear()
         self._held.clear()
 
@@ -408,10 +416,10 @@ class Throttled(Handler):
         super().unbind(stream)
         self._handler.unbind(stream)
 
-    def needs_async(self) -> str | None:
-        return self._handler.needs_async()
+    def _needs_async(self) -> str | None:
+        return self._handler._needs_async()
 
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:
     """What each kind of event asks of these handlers, in their order."""
-    return {kind: tuple(call for handler in handlers for call in handler.calls(kind)) for kind in EVENTS.values()}
+    return {kind: tuple(call for handler in handlers for call in handler._calls(kind)) for kind in EVENTS.values()}

@@ -5,16 +5,19 @@ What happens is decided in `state.py`; these differ only in `async` and `await`.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from os import PathLike
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import anyio
 import anyio.abc
-from typing_extensions import Self
+import anyio.lowlevel
 
 from . import protocols
 from .answers import Answer
@@ -24,12 +27,29 @@ from .handlers import Call, Handler
 from .messages import Message, TextMessage
 from .protocols import Decoder
 from .sources import AsyncSource, Source, open_async, open_sync
-from .state import NEXT, PULL, StreamState, Wait
+from .state import CLOSE, NEXT, PULL, StreamState, Wait
 
 __all__ = ["AsyncStreamManager", "StreamManager", "astream", "stream"]
 
 
 _T = TypeVar("_T")
+
+
+class HttpResponse(Protocol):
+    """An HTTP response of httpx or httpx2, as far as its bytes are concerned."""
+
+    @property
+    def status_code(self) -> int: ...
+    def iter_bytes(self) -> Iterator[bytes]: ...
+
+
+SyncSource: TypeAlias = (
+    Iterable[Any] | PathLike[str] | AbstractContextManager[Any] | Callable[[], Any] | HttpResponse | Source
+)
+"""What `stream` takes."""
+
+AnySource: TypeAlias = SyncSource | AsyncIterable[Any] | AbstractAsyncContextManager[Any] | Awaitable[Any] | AsyncSource
+"""What `astream` takes."""
 
 
 class _Stopped(BaseException):
@@ -98,7 +118,7 @@ class StreamManager(_Manager):
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
         for handler in handlers:
-            if isinstance(handler, Handler) and (name := handler.needs_async()):
+            if isinstance(handler, Handler) and (name := handler._needs_async()):
                 kind = type(handler).__name__
                 raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
         self._wakeup = threading.Event()
@@ -113,6 +133,8 @@ class StreamManager(_Manager):
         if self._source is None and not self._ended:
             try:
                 self._open(self._source_given)
+            except _Stopped:
+                self._fail(_Stopped())
             except BaseException as error:
                 self._fail(error)
                 raise
@@ -142,9 +164,12 @@ class StreamManager(_Manager):
 
     def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
-        self._unseen = True
-        for _ in self._events:
-            pass
+        if not self._events.gi_running:
+            self._unseen = True
+            for _ in self._events:
+                pass
+        elif not self._ended:
+            raise UsageError("the stream runs already: a hook cannot run it to its end")
         self._final()
 
     def get_final_messages(self) -> list[Message]:
@@ -203,8 +228,15 @@ class StreamManager(_Manager):
         self._wakeup.set()
 
     def _open(self, value: Any) -> None:
+        if self._closing:
+            raise _Stopped
         self._mark("start")
-        self._source = source = open_sync(value)
+        try:
+            self._source = source = open_sync(value)
+        except StreamkitError:
+            if self._closing:
+                raise _Stopped from None
+            raise
         self._source_opened(protocol=source.protocol, live=source.live, edits=source.edits)
 
     def _next(self) -> bool:
@@ -241,9 +273,15 @@ class StreamManager(_Manager):
             story = self._story()
             while True:
                 if pulling:  # the story is asked again when something waits, or at the source's end
-                    answer = self._source.pull()  # type: ignore[union-attr]
+                    try:
+                        answer = self._source.pull()  # type: ignore[union-attr]
+                    except StreamkitError:
+                        if self._closing:
+                            raise _Stopped from None  # our own cancel broke the pull
+                        raise
+                    if self._closing:
+                        raise _Stopped
                     if answer is None:
-                        self._source.close()  # type: ignore[union-attr]
                         pulling = False
                         continue
                     step = self._feed(answer)
@@ -258,6 +296,9 @@ class StreamManager(_Manager):
                         continue
                     if step is NEXT:
                         answer = self._next()
+                        continue
+                    if step is CLOSE:
+                        self._source.close()  # type: ignore[union-attr]
                         continue
                     if type(step) is Wait:
                         answer = self._wait(step.answers)
@@ -288,8 +329,6 @@ class StreamManager(_Manager):
             self._fail(_Stopped())
         except BaseException as error:
             self._fail(error)
-            if self._cancelled and isinstance(error, Exception):
-                return  # our own cancel broke the pull
             raise
         finally:
             self._mark("end")
@@ -330,13 +369,10 @@ class StreamManager(_Manager):
         for event in self._failed(error):
             try:
                 self._tell(event)
-            except Exception as another:
-                if isinstance(first, Exception):
-                    _add_note(first, event, another)
-                else:
-                    first = another
+            except BaseException as another:
+                first = _first(first, event, another)
         if first is not error:
-            self._error = first
+            self._error = first if isinstance(first, Exception) else self._error
             raise first
 
     @staticmethod
@@ -346,6 +382,18 @@ class StreamManager(_Manager):
                 result.close()
             name = getattr(function, "__qualname__", repr(function))
             raise UsageError(f"{name} gave an awaitable, which a sync stream cannot await: use `astream`")
+
+
+def _first(error: BaseException, event: Event, another: BaseException) -> BaseException:
+    """Which of two errors is raised: the earlier, but a hook's before our own stop, and an interrupt before both."""
+    if _weight(another) > _weight(error):
+        return another
+    _add_note(error, event, another)
+    return error
+
+
+def _weight(error: BaseException) -> int:
+    return 2 if isinstance(error, (KeyboardInterrupt, SystemExit)) else 1 if isinstance(error, Exception) else 0
 
 
 def _add_note(error: BaseException, event: Event | None, another: BaseException) -> None:
@@ -378,6 +426,8 @@ class AsyncStreamManager(_Manager):
         if self._source is None and not self._ended:
             try:
                 await self._open(self._source_given)
+            except _Stopped:
+                await self._fail(_Stopped())
             except BaseException as error:
                 await self._fail(error)
                 raise
@@ -453,68 +503,85 @@ class AsyncStreamManager(_Manager):
 
     def cancel(self) -> None:
         self._cancelled = self._closing = True
-        if self._schedule is not None:
-            self._schedule(self._stop_waiting)
+        self._in_loop(self._stop_waiting)
 
     # -- the shell
 
     def _stop_waiting(self) -> None:
         self._wakeup.set()
-        if self._scope is not None:
+        if self._scope is not None and self._pulling:  # no hook is cut short
             self._scope.cancel()
 
     def _woken(self) -> None:
+        self._in_loop(self._wakeup.set)
+
+    def _in_loop(self, function: Callable[[], object]) -> None:
         if self._schedule is not None:
-            self._schedule(self._wakeup.set)
+            with contextlib.suppress(RuntimeError):  # the event loop is over, and so is what could wait
+                self._schedule(function)
 
     async def _drain(self) -> None:
         """Run to the end, inside a scope that `cancel` can cancel wherever the stream waits."""
-        if self._ended or self._running:
+        if self._running and not self._ended:
+            raise UsageError("the stream runs already: a hook or another task cannot run it to its end")
+        if self._running:
             return
         if self._tasks is not None:
             await self._drain_in_scope()
             return
-        async with anyio.create_task_group() as self._tasks:
-            try:
-                await self._drain_in_scope()
-            finally:
-                self._tasks.cancel_scope.cancel()
-        self._tasks = None
+        tasks = self._tasks = anyio.create_task_group()
+        await tasks.__aenter__()
+        try:
+            await self._drain_in_scope()
+        finally:  # `async with` would raise the stream's error as a group
+            self._tasks = None
+            tasks.cancel_scope.cancel()
+            await tasks.__aexit__(None, None, None)
 
     async def _drain_in_scope(self) -> None:
         self._unseen = True
-        with anyio.CancelScope() as self._scope:
-            async for _ in self._events:
-                pass
-        self._scope = None
+        try:
+            with anyio.CancelScope() as self._scope:
+                async for _ in self._events:
+                    pass
+        finally:
+            self._scope = None
 
     async def _open(self, value: Any) -> None:
+        if self._closing:
+            raise _Stopped
         self._schedule = self._schedule or _scheduler()
         self._mark("start")
-        self._source = source = await open_async(value)
+        try:
+            self._source = source = await self._interruptible(open_async, value)
+        except StreamkitError:
+            if self._closing:
+                raise _Stopped from None
+            raise
+        if source is None:
+            raise _Stopped
         self._source_opened(protocol=source.protocol, live=source.live, edits=source.edits)
 
-    async def _pull(self) -> Any:
-        """A batch, from inside a scope that `cancel` can cancel."""
-        assert self._source is not None
-        batch = None
+    async def _interruptible(self, function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T | None:
+        """What this gives, from inside a scope that `cancel` can cancel; then it is None."""
         self._pulling = True
         try:
             if self._scope is not None:
-                batch = await self._source.pull()
-            else:
+                return await function(*arguments)
+            try:
                 with anyio.CancelScope() as self._scope:
-                    batch = await self._source.pull()
+                    return await function(*arguments)
+            finally:
                 self._scope = None
         finally:
             self._pulling = False
-        return batch
+        return None
 
     async def _next(self) -> bool:
         assert self._then is not None
         value = self._then(self)
         if inspect.isawaitable(value):
-            value = await value
+            value = await self._interruptible(_result, value)
         if value is not None:
             await self._open(value)
         return value is not None
@@ -527,23 +594,31 @@ class AsyncStreamManager(_Manager):
                 self._deadlines.setdefault(id(answer), now + answer.timeout)
         if not self._closing and not any(a.ready or a.error for a in answers):
             deadlines = [self._deadlines[id(a)] for a in answers if a.timeout is not None and not a.given]
-            with anyio.move_on_after(min(deadlines) - now if deadlines else None):
-                await self._wait_or_work(answers)
+            await self._wait_or_work(answers, min(deadlines) - now if deadlines else None)
         now = time.monotonic()
         return [a for a in answers if a.timeout is not None and not a.given and self._deadlines[id(a)] <= now]
 
-    async def _wait_or_work(self, answers: list[Answer]) -> None:
+    async def _wait_or_work(self, answers: list[Answer], seconds: float | None) -> None:
+        """Wait for an answer, at most so long. Where there is no task group, awaitables run here, to their end."""
         if self._tasks is not None:
             self._start_work()
-            await self._wakeup.wait()
-            return
-        async with anyio.create_task_group() as self._tasks:
-            self._start_work()
-            while any(a.given and not a.ready for a in answers):
+            with anyio.move_on_after(seconds):
                 await self._wakeup.wait()
-                self._wakeup = anyio.Event()
+            return
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
                 self._start_work()
-        self._tasks = None
+                with anyio.move_on_after(seconds):
+                    await self._wakeup.wait()
+                while not self._closing and any(a.given and not a.ready for a in answers):
+                    self._wakeup = anyio.Event()
+                    self._start_work()
+                    await self._wakeup.wait()
+            finally:
+                self._tasks = None
+            if self._closing:
+                tasks.cancel_scope.cancel()
 
     def _start_work(self) -> None:
         """Start the awaitables that tool calls were answered with."""
@@ -554,6 +629,14 @@ class AsyncStreamManager(_Manager):
             if self._tasks is not None and answer.wake == self._woken:
                 self._working.add(id(answer))
                 self._tasks.start_soon(self._work, answer)
+
+    def _drop_work(self) -> None:
+        """Awaitables that the stream ended before: they never run."""
+        for call in self._engine.unanswered:
+            answer = call._answer
+            if answer is not None and answer.given and not answer.ready and id(answer) not in self._working:
+                if inspect.iscoroutine(answer.value):
+                    answer.value.close()
 
     @staticmethod
     async def _work(answer: Answer) -> None:
@@ -578,10 +661,15 @@ class AsyncStreamManager(_Manager):
             story = self._story()
             while True:
                 if pulling:  # the story is asked again when something waits, or at the source's end
-                    answer = await self._pull()
+                    try:
+                        answer = await self._interruptible(self._source.pull)  # type: ignore[union-attr]
+                    except StreamkitError:
+                        if self._closing:
+                            raise _Stopped from None
+                        raise
+                    if self._closing:
+                        raise _Stopped
                     if answer is None:
-                        if not self._closing:
-                            await self._source.close()  # type: ignore[union-attr]
                         pulling = False
                         continue
                     step = self._feed(answer)
@@ -597,6 +685,9 @@ class AsyncStreamManager(_Manager):
                     if step is NEXT:
                         answer = await self._next()
                         continue
+                    if step is CLOSE:
+                        await self._source.close()  # type: ignore[union-attr]
+                        continue
                     if type(step) is Wait:
                         answer = await self._wait(step.answers)
                         step = ()
@@ -611,7 +702,7 @@ class AsyncStreamManager(_Manager):
                         snapshot = event.snapshot
                         for call, awaited in calls:
                             result = call(event, snapshot)
-                            if awaited and result is not None:
+                            if result is not None and (awaited or inspect.isawaitable(result)):
                                 await result
                             if self._closing:
                                 raise _Stopped
@@ -629,11 +720,10 @@ class AsyncStreamManager(_Manager):
             await self._fail(_Stopped())
         except BaseException as error:
             await self._fail(error)
-            if self._cancelled and isinstance(error, Exception):
-                return
             raise
         finally:
             self._running = False
+            self._drop_work()
             self._mark("end")
 
     async def _tell(self, event: Event) -> None:
@@ -654,7 +744,7 @@ class AsyncStreamManager(_Manager):
 
     async def _invoke(self, call: Call, event: Event) -> None:
         result = call.function(event) if call.whole else call.function(*event.arguments())
-        if call.awaited and inspect.isawaitable(result):
+        if result is not None and (call.awaited or inspect.isawaitable(result)):
             await result
 
     async def _tell_rest(self, calls: Sequence[Call], event: Event, error: BaseException) -> None:
@@ -676,13 +766,10 @@ class AsyncStreamManager(_Manager):
             for event in self._failed(error):
                 try:
                     await self._tell(event)
-                except Exception as another:
-                    if isinstance(first, Exception):
-                        _add_note(first, event, another)
-                    else:
-                        first = another
+                except BaseException as another:
+                    first = _first(first, event, another)
         if first is not error:
-            self._error = first
+            self._error = first if isinstance(first, Exception) else self._error
             raise first
 
 
@@ -701,21 +788,19 @@ class _AsyncIteration(AsyncIterator[_T]):
         raise StopAsyncIteration
 
 
+async def _result(awaitable: Awaitable[_T]) -> _T:
+    return await awaitable
+
+
 def _scheduler() -> Callable[[Callable[[], object]], object]:
     """Runs a function in the current event loop, from any thread, soon."""
-    import sniffio
-
-    if sniffio.current_async_library() == "trio":
-        import trio
-
-        return trio.lowlevel.current_trio_token().run_sync_soon
-    import asyncio
-
-    return asyncio.get_running_loop().call_soon_threadsafe
+    token: Any = anyio.lowlevel.current_token().native_token
+    soon: Callable[[Callable[[], object]], object] = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
+    return soon
 
 
 def stream(
-    source: Any,
+    source: SyncSource,
     /,
     *handlers: Handler,
     protocol: str | type[Decoder] | None = None,
@@ -741,7 +826,7 @@ def stream(
 
 
 def astream(
-    source: Any,
+    source: AnySource,
     /,
     *handlers: Handler,
     protocol: str | type[Decoder] | None = None,

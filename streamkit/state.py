@@ -24,7 +24,7 @@ from .handlers import Handler, plan
 from .messages import Message, ToolCallMessage
 from .protocols import Decoder
 
-__all__ = ["NEXT", "PULL", "StreamState", "Timing", "Wait"]
+__all__ = ["CLOSE", "NEXT", "PULL", "StreamState", "Timing", "Wait"]
 
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
 
@@ -35,6 +35,7 @@ class _Command:
 
 PULL: Final = _Command()  # pull and feed batches: None at the source's end, the last batch when something waits
 NEXT: Final = _Command()  # the next source, opened: True, or False if there is none
+CLOSE: Final = _Command()  # what is upstream, closed
 
 
 class Wait(NamedTuple):
@@ -196,6 +197,7 @@ class StreamState:
         while True:
             while not self._declined and (yield PULL) is not None:  # its manager fed what it pulled
                 yield from self._settle(at_end=False)
+            yield CLOSE
             yield self._source_finished()
             self._check_failure()
             answered = self._answers_taken
@@ -370,9 +372,8 @@ class StreamState:
             if answer is None or answer.wake is not self._engine.wake:
                 continue
             if isinstance(waiting, Confirmation) and (at_end or self._gated):
-                if not answer.deferred and not answer.given:
-                    answer.close()
-                    answer.given, answer.value = True, (False, "not answered")
+                if not answer.deferred:
+                    answer.give_up((False, "not answered"))
                 out.append(answer)
             elif isinstance(waiting, ToolCallMessage) and at_end and (answer.deferred or answer.given):
                 out.append(answer)
@@ -412,7 +413,7 @@ class StreamState:
 
     def _failed(self, error: BaseException) -> Iterator[Event]:
         """What is still told when the stream fails or is stopped."""
-        stopped = self._cancelled or not isinstance(error, Exception)
+        stopped = not isinstance(error, Exception)
         status: RunStatus = "cancelled" if stopped else "incomplete" if _is_cut(error) else "failed"
         outcome = self._engine.outcome
         if outcome is not None and outcome.status in ("failed", "expired", "cancelled"):

@@ -35,21 +35,21 @@ class Told:
 
     def __init__(self, **does: Callable[..., Any]) -> None:
         self.does = does
-        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.told: list[tuple[str, tuple[Any, ...]]] = []
 
     def note(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        self.calls.append((name, arguments))
+        self.told.append((name, arguments))
         does = self.does.get(name)
         return does(self, *arguments) if does is not None else None
 
     @property
     def hooks(self) -> list[str]:
         """The hooks that were called, without `on_event`."""
-        return [name for name, _ in self.calls if name != "on_event"]
+        return [name for name, _ in self.told if name != "on_event"]
 
     def of(self, name: str) -> list[Any]:
         """What a hook was called with first, each time."""
-        return [arguments[0] if arguments else None for called, arguments in self.calls if called == name]
+        return [arguments[0] if arguments else None for called, arguments in self.told if called == name]
 
     def check_brackets(self) -> None:
         """Everything that began was done, once, and `on_end` came once and last."""

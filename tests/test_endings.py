@@ -150,9 +150,9 @@ async def test_break_without_with_is_ended_by_close(face: Face) -> None:
     told.check_brackets()
     assert source.closed
     assert [m.status for m in told.of("on_text_done")] == ["cancelled"]
-    before = list(told.calls)
+    before = list(told.told)
     assert await stream.get_final_text() == "Hel"
-    assert told.calls == before
+    assert told.told == before
 
 
 @every_face

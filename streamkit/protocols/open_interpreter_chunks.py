@@ -236,7 +236,7 @@ def subject_of(content: Any, id: str) -> tuple[m.Message, str | None]:
     """
     if not isinstance(content, Mapping):
         return m.CodeMessage(id, content=content if isinstance(content, str) else ""), "its content is no object"
-    asked: Mapping[str, Any] = content
+    asked: Mapping[str, Any] = content  # pyright: ignore[reportUnknownVariableType]
     type = asked.get("type")
     sources = [asked[key] for key in ("content", "code") if asked.get(key) is not None]
     languages = [asked[key] for key in ("format", "language") if asked.get(key) not in (None, "")]

@@ -6,7 +6,7 @@ are open side by side, as Open Interpreter itself sends none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .. import protocols
@@ -89,9 +89,11 @@ class Encoder(protocols.Encoder):
             case ConfirmationCreated(confirmation=confirmation):
                 yield from self._stop_running()
                 yield _confirmation(confirmation)
-            case RawEvent(name=name) if name in TRANSIENT and isinstance(event.data, Mapping):
+            case RawEvent(name=name) if name in TRANSIENT:
                 yield from self._stop_running()
-                yield dict(event.data)  # pyright: ignore[reportUnknownArgumentType]  # the wire's own
+                data: Any = event.data
+                if isinstance(data, dict):
+                    yield {**data}
             case RunDone(run=run):
                 yield from self._stop_running()
                 yield from self._run_done(run)

@@ -116,6 +116,9 @@ class Encoder(protocols.Encoder):
     | a call whose arguments are an object, and not text (searches, computer, patches) | its JSON, without its spacing |
     | a tool call that its provider executed, of no type of this API | an `mcp_call` |
     | redacted reasoning without `encrypted_content` | an empty reasoning item, which is no message |
+    | the statuses of a call, or of code, and of what it gave, where they differ | the one that is not completed |
+    | the `index` of parts that are not counted from 0 | counted from 0 |
+    | console output without code that it came from | a `shell_call_output` |
     | a file; an image that is a path or a file id; messages of other types | nothing |
     | metadata that the item has no place for; `choice`, `step_id`, `recipient`, `created_at`, `name` of no call | nothing |
     """

@@ -15,9 +15,19 @@ from hypothesis import strategies as st
 
 from streamkit import messages as m
 from streamkit import protocols
+from streamkit.answers import Confirmation
 from streamkit.engine import Engine
 from streamkit.errors import ProtocolError
-from streamkit.events import ActiveLine, Created, Delta, Done, StreamEnd, StreamException
+from streamkit.events import (
+    ActiveLine,
+    ConfirmationCreated,
+    ConfirmationDone,
+    Created,
+    Delta,
+    Done,
+    StreamEnd,
+    StreamException,
+)
 from streamkit.protocols.open_interpreter import Decoder, Encoder, WebsocketDecoder, explode, to_input, truncate
 from streamkit.protocols.open_interpreter_legacy import Decoder as LegacyDecoder
 
@@ -60,6 +70,7 @@ def confirmation(content: Any) -> dict[str, Any]:
 
 CONSOLE_START = {"role": "computer", "type": "console", "start": True}
 CONSOLE_END = {"role": "computer", "type": "console", "end": True}
+FLAGGED: list[dict[str, Any]] = [{"start": True}, {"content": "ok"}, {"end": True}]
 START, END = message(start=True), message(end=True)
 COMPLETE = {"role": "server", "type": "status", "content": "complete"}
 
@@ -78,6 +89,10 @@ def stored(story: Story) -> list[dict[str, Any]]:
 
 def contents(*items: Any) -> list[str]:
     return [message.content for message in tell_items(Decoder, items).engine.messages]
+
+
+def asked_in(story: Story) -> list[Confirmation]:
+    return [event.confirmation for event in story.events if isinstance(event, ConfirmationCreated)]
 
 
 def check_brackets(story: Story) -> None:
@@ -100,7 +115,7 @@ def check_brackets(story: Story) -> None:
 # -- recordings
 
 # What Open Interpreter stored is a conversation; the streams are its last runs. These differ by rules of ours.
-DIFFERENT = {
+DIFFERENT: dict[str, dict[int, Any]] = {
     "rec_recipient": {  # its consoles and images mix what is for the assistant with what is for all: they are split
         2: [
             {"role": "computer", "type": "console", "format": "output", "recipient": "assistant"}
@@ -126,7 +141,7 @@ def expected_of(path: Path, items: list[Any]) -> list[dict[str, Any]]:
     else:
         kept = json.loads(path.with_suffix(".expected.json").read_text())["messages"]
     last_user = max(index for index, stored in enumerate(kept) if stored["role"] == "user")
-    expected: list[dict[str, Any]] = []
+    expected: list[Any] = []
     for index, stored in enumerate(kept[last_user + 1 :]):
         pieces = [
             i["content"]
@@ -306,7 +321,7 @@ MESSAGES: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
         [console("late")],
     ),
     "a review": (
-        [chunk(type="review", format="safe", **flag) for flag in ({"start": True}, {"content": "ok"}, {"end": True})],
+        [chunk(type="review", format="safe", **flag) for flag in FLAGGED],
         [],
     ),
     "a command": ([chunk("user", "command", content="stop", start=True, end=True)], []),
@@ -467,7 +482,7 @@ def test_a_confirmation_asks_about_the_code_before_it_or_about_its_own(case: str
     """Section 5: what is malformed can never be approved."""
     content, source, language, same = ASKED[case]
     story = tell_items(Decoder, [code("x", start=True, end=True), confirmation(content)])
-    [asked] = [event.confirmation for event in story.events if event.type == "confirmation_created"]  # type: ignore[attr-defined]
+    [asked] = asked_in(story)
     assert (asked.id, asked.subject.content, asked.subject.format) == ("confirmation-1", source, language)
     assert (asked.subject is story.engine.messages[0]) == same
     assert asked.malformed == (case in MALFORMED)
@@ -480,7 +495,7 @@ def test_code_that_runs_after_a_confirmation_was_approved() -> None:
     """The first console chunk says so; the confirmation ends the message that was open, without a warning."""
     items = [code(start=True), code("x"), confirmation(CODE), CONSOLE_START, console("1"), CONSOLE_END]
     story = tell_items(Decoder, items, strict=True)
-    [asked] = [event.confirmation for event in story.events if event.type == "confirmation_done"]  # type: ignore[attr-defined]
+    [asked] = [event.confirmation for event in story.events if isinstance(event, ConfirmationDone)]
     assert asked.status == "approved"
     assert story.types.index("code_done") < story.types.index("confirmation_created")
 
@@ -495,13 +510,11 @@ def test_a_confirmation_never_shows_other_code_than_it_asks_about() -> None:
         confirmation({**CODE, "content": "worse"}),
     ]
     story = tell_items(Decoder, items)
-    asked = [event.confirmation.subject.content for event in story.events if event.type == "confirmation_created"]  # type: ignore[attr-defined]
-    assert asked == ["bad", "worse"]
+    assert [asked.subject.content for asked in asked_in(story)] == ["bad", "worse"]
 
 
 # -- malformed chunks
 
-UNREADABLE = object()
 FAULTS: dict[str, tuple[list[Any], list[str], list[str]]] = {  # chunks, contents, warnings
     "6.1 a number": ([3, START, message("a"), END], ["a"], ["not-an-object"]),
     "6.1 a list": ([START, [1], message("a"), END], ["a"], ["not-an-object"]),
@@ -669,7 +682,7 @@ def test_an_error_fails_the_run_and_what_is_open(item: dict[str, Any], text: str
 
 # -- fuzz
 
-WORDS = {
+WORDS: dict[str, list[Any]] = {
     "role": ["assistant", "computer", "user", "server", "system", "dog"],
     "type": [
         "message", "code", "console", "image", "file", "audio", "confirmation", "review", "command", "status", "error",
@@ -750,8 +763,9 @@ RECIPIENT = st.sampled_from([None, "user", "assistant"])
 
 def made(kind: type[m.Message], **fields: Any) -> st.SearchStrategy[m.Message]:
     defaults: dict[str, Any] = {"content": st.just("") | TEXT, "recipient": RECIPIENT}
-    given_fields = {key: v if isinstance(v, st.SearchStrategy) else st.just(v) for key, v in fields.items()}
-    return st.builds(kind, **{**defaults, **given_fields})
+    for key, value in fields.items():
+        defaults[key] = value if hasattr(value, "map") else st.just(value)
+    return st.builds(kind, **defaults)
 
 
 BASE64 = st.binary(max_size=9).map(lambda data: base64.b64encode(data).decode())
@@ -794,7 +808,7 @@ def test_exploded_messages_are_the_same_again(messages: list[m.Message]) -> None
 
 def test_a_console_without_output_survives_where_it_can() -> None:
     """Section 4.9 and 4.5: it is stored after what is not the computer's."""
-    messages = [m.CodeMessage("a", format="python", content="x"), m.ConsoleMessage("b", content="")]
+    messages: list[m.Message] = [m.CodeMessage("a", format="python", content="x"), m.ConsoleMessage("b", content="")]
     assert compared(tell_items(Decoder, list(explode(messages)), strict=True).engine.messages) == compared(messages)
 
 
@@ -802,7 +816,7 @@ def test_a_console_without_output_survives_where_it_can() -> None:
 def told_side_by_side(draw: st.DrawFn) -> list[Any]:
     """Canonical events of messages whose pieces are shuffled among each other."""
     messages = numbered(draw(st.lists(MADE, min_size=1, max_size=4)))
-    tracks = []
+    tracks: list[list[Any]] = []
     for told in messages:
         pieces = [told.content] if told.type in ("audio", "image", "tool_call") else list(told.content)
         deltas = [told.delta_event(told.id, piece) for piece in pieces if piece]
@@ -866,12 +880,9 @@ def test_confirmations_come_back(case: str) -> None:
     """With the same subject, and as malformed as they were."""
     story = tell_items(Decoder, [code("x", start=True, end=True), confirmation(ASKED[case][0])])
     again = tell_items(Decoder, encoded(story))
-    asked, asked_again = (
-        [event.confirmation for event in told.events if event.type == "confirmation_created"]  # type: ignore[attr-defined]
-        for told in (story, again)
-    )
-    assert asked_again[0].malformed == asked[0].malformed
-    assert asked_again[0].subject.content == asked[0].subject.content
+    [asked], [asked_again] = asked_in(story), asked_in(again)
+    assert asked_again.malformed == asked.malformed
+    assert asked_again.subject.content == asked.subject.content
 
 
 def test_reviews_and_commands_come_back() -> None:

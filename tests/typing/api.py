@@ -1,0 +1,160 @@
+"""What users see of the types, misuse included. Checked by both type checkers, never run.
+
+Each line that must be refused carries an ignore for both; an ignore that is not needed is an error itself, so a
+checker that stops refusing one fails here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from openai import AsyncOpenAI, OpenAI
+from typing_extensions import assert_type, override
+
+import streamkit as sk
+
+client = OpenAI(api_key="none")
+aclient = AsyncOpenAI(api_key="none")
+
+
+class Right(sk.EventHandler):
+    """Plain overrides, parameters named freely."""
+
+    @override
+    def on_event(self, event: sk.Event) -> None: ...
+
+    @override
+    def on_text_created(self, text: sk.TextMessage) -> None:
+        assert_type(text.value, str)
+
+    @override
+    def on_text_delta(self, piece: sk.TextDelta, so_far: sk.TextMessage) -> None:
+        assert_type(piece.value, str)
+        assert_type(so_far.content, str)
+        assert_type(so_far.annotations, list[sk.Annotation])
+
+    @override
+    def on_message_delta(self, delta: sk.Delta, snapshot: sk.Message) -> None: ...
+
+    @override
+    def on_code_delta(self, delta: sk.CodeDelta, snapshot: sk.CodeMessage) -> None:
+        assert_type(snapshot.language, str | None)
+
+    @override
+    def on_console_output(self, delta: sk.ConsoleDelta, snapshot: sk.ConsoleMessage) -> None: ...
+
+    @override
+    def on_active_line(self, line: int | None, snapshot: sk.ConsoleMessage | None) -> None: ...
+
+    @override
+    def on_annotation(self, annotation: sk.Annotation, snapshot: sk.TextMessage) -> None: ...
+
+    @override
+    def on_tool_call_done(self, message: sk.ToolCallMessage) -> None:
+        assert_type(message.arguments, dict[str, Any])
+        if message.waiting:
+            message.respond({"answer": 42})
+
+    @override
+    def on_confirmation(self, confirmation: sk.Confirmation) -> None:
+        confirmation.approve(edited="print(1)")
+        confirmation.decline("no")
+        confirmation.defer(timeout=1.5)
+
+    @override
+    def on_run_done(self, run: sk.Run) -> None:
+        assert_type(run.model, str | None)
+
+    @override
+    def on_usage(self, usage: sk.Usage) -> None:
+        assert_type(usage.input_tokens, int)
+
+    @override
+    def on_end(self) -> None:
+        assert_type(self.stream.messages, Sequence[sk.Message])
+
+
+class AsyncRight(sk.AsyncEventHandler):
+    """Coroutine overrides."""
+
+    @override
+    async def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+        await super().on_text_delta(delta, snapshot)
+
+    @override
+    async def on_end(self) -> None: ...
+
+
+class Wrong(sk.EventHandler):
+    """What must be refused."""
+
+    @override
+    def on_text_delta(self, delta: sk.CodeDelta, snapshot: sk.TextMessage) -> None: ...  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @override
+    def on_end(self, reason: str) -> None: ...  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @override
+    async def on_message_done(self, message: sk.Message) -> None: ...  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @override
+    def on_text_detla(self, delta: sk.TextDelta) -> None: ...  # type: ignore[misc]  # pyright: ignore[reportGeneralTypeIssues]
+
+
+class AsyncWrong(sk.AsyncEventHandler):
+    """A plain method where a coroutine is wanted."""
+
+    @override
+    def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None: ...  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+
+
+def a_script() -> None:
+    with sk.stream(lambda: client.responses.create(model="m", input="x", stream=True), Right()) as stream:
+        assert_type(stream, sk.StreamManager)
+        assert_type(stream.text_deltas, Iterator[str])
+        for event in stream:
+            assert_type(event, sk.Event)
+        assert_type(stream.get_final_messages(), list[sk.Message])
+        assert_type(stream.get_final_text(), str)
+        assert_type(stream.get_final_run(), sk.Run)
+        assert_type(stream.get_final_run_steps(), list[sk.RunStep])
+        assert_type(stream.timing, sk.Timing)
+        assert_type(stream.usage, sk.Usage | None)
+        assert_type(stream.chunks("open_interpreter"), Iterator[dict[str, Any]])
+    sk.stream(Path("recording.jsonl"), Right(), sk.Recorder(Path("b.jsonl")), sk.Throttled(Right(), interval=0.5))
+    sk.stream([{"role": "assistant", "type": "message", "content": "x"}], strict=True, protocol="open_interpreter")
+
+
+async def a_server() -> None:
+    source = aclient.responses.create(model="m", input="x", stream=True)
+    async with sk.astream(source, AsyncRight(), Right()) as stream:
+        assert_type(stream, sk.AsyncStreamManager)
+        assert_type(stream.text_deltas, AsyncIterator[str])
+        async for event in stream:
+            assert_type(event, sk.Event)
+        assert_type(await stream.get_final_messages(), list[sk.Message])
+        stream.cancel()
+
+
+def misuse() -> None:
+    sk.stream([], print)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    sk.stream([], protocol=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    sk.stream(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    sk.stream([], handler=Right())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def errors() -> str:
+    try:
+        return sk.stream([]).get_final_text()
+    except sk.SourceTimeoutError as error:
+        timeout: TimeoutError = error
+        return str(timeout)
+    except sk.StreamkitError as error:
+        return "".join(message.content for message in error.messages)
+
+
+def tool_outputs(state: sk.StreamState) -> Any:
+    assert_type(sk.to_input(state.messages, "openai_chat"), list[Any])
+    return None
