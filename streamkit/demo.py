@@ -169,22 +169,19 @@ def _real(base_url: str | None, name: str | None) -> Generator[Model]:
         yield Model(client, name, told if base_url else f"{told} (--offline: the scripted one)")
 
 
-def _asker(model: Model, protocol: str, prompt: str, tools: list[dict[str, Any]]) -> Callable[..., Any]:
-    """What sends a request: the first without a stream, the next with the stream that it continues."""
+def _asker(model: Model, protocol: str, prompt: str, tools: list[dict[str, Any]]) -> Callable[..., Callable[[], Any]]:
+    """What makes a request: the first without a stream, the next with the stream that it continues. It is sent where
+    the manager calls it, so that a refusal is the stream's failure."""
     question = {"role": "user", "content": prompt}
+    options: dict[str, Any] = {"model": model.name, "stream": True, **({"tools": tools} if tools else {})}
 
-    def ask(stream: StreamState | None = None) -> Any:
+    def ask(stream: StreamState | None = None) -> Callable[[], Any]:
         said = stream.messages if stream is not None else ()
-        more = {"tools": tools} if tools else {}
         if protocol == "chat":
-            messages = [question, *to_input(said, "openai_chat")]
-            options = {"include_usage": True}
-            return model.client.chat.completions.create(
-                model=model.name, messages=messages, stream=True, stream_options=options, **more
-            )
-        return model.client.responses.create(
-            model=model.name, input=[question, *to_input(said, "openai_responses")], stream=True, **more
-        )
+            options["messages"] = [question, *to_input(said, "openai_chat")]
+            return lambda: model.client.chat.completions.create(**options)
+        options["input"] = [question, *to_input(said, "openai_responses")]
+        return lambda: model.client.responses.create(**options)
 
     return ask
 
@@ -199,7 +196,7 @@ def _introduce(model: Model, protocol: str) -> None:
     print()
     _tell("sk.stream(ask, Demo(), then=ask).until_done()", indent="  ")
     print()
-    _tell(f"where ask() gives openai's own client.{call}.create(…, stream=True).")
+    _tell(f"where ask sends the request: openai's own client.{call}.create(…, stream=True).")
     print()
     _tell(f"The model: {model.told}")
 

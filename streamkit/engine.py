@@ -59,6 +59,7 @@ class Engine:
         self._open: dict[str, Message] = {}  # by the id that the decoder uses, which is the message's own …
         self._aliased: dict[str, Message] = {}  # … or is not, because that id was taken
         self._ids: set[str] = set()
+        self._lines: dict[str, int | None] = {}
         self._outcome: e.Run | None = None  # how the source says that its run ended, until the run is over
         self._run_over = False
         self._asked_for_action = False
@@ -137,6 +138,8 @@ class Engine:
             message.run_id = self.run.id
         if message.step_id is None and self.run_step is not None:
             message.step_id = self.run_step.id
+        if isinstance(message, ConsoleMessage):
+            message.active_line = self._lines.pop(given.id, None)
         self._ids.add(message.id)
         self.messages.append(message)
         (self._open if message.id == given.id else self._aliased)[given.id or message.id] = message
@@ -244,6 +247,8 @@ class Engine:
         yield from self._ran()
         if isinstance(message, ConsoleMessage):
             message.active_line = event.line
+        elif message is None:
+            self._lines[event.message_id] = event.line  # for the console message that may come
         snapshot = message if message is not None else event.snapshot
         yield e.ActiveLine(
             message.id if message else event.message_id,
@@ -379,7 +384,8 @@ class Engine:
             call._answer = Answer(f"tool call {key!r}", self.wake, awaitables=self.takes_awaitables)
         if call.metadata.get("custom") is not True and not isinstance(_json(call.content or "{}"), dict):
             fault = f"the arguments of tool call {key!r} are no JSON object; `arguments` is empty"
-            yield self._warn("bad-arguments", fault, cause)
+            if all(known.fault != fault for known in self.warnings):  # another engine may have told it
+                yield self._warn("bad-arguments", fault, cause)
         self.pending[key] = call
 
     def output(self, call: ToolCallMessage, value: object) -> Iterator[e.Event]:

@@ -56,13 +56,18 @@ class SseFramer(Framer):
             chunk = self._begin(chunk)
         if self._careful or _CR in chunk:
             chunk = self._normalise(chunk)
-        elif chunk.startswith(b"data: ") and chunk.find(b"\n") == len(chunk) - 2 and chunk.endswith(b"\n"):
-            if not self._pending:  # one block of one line: what a server that flushes each event sends
-                return [(b"", b"", chunk[6:-2])]
         if self._pending or not chunk.endswith(b"\n\n"):
             chunk = self._whole_blocks(chunk)
             if not chunk:
                 return []
+        # One block alone, `data` or `event` and `data`: what a server that flushes each event sends.
+        first = chunk.find(b"\n")
+        if first == len(chunk) - 2:
+            if chunk.startswith(b"data: "):
+                return [(b"", b"", chunk[6:-2])]
+        elif chunk.find(b"\n", first + 1) == len(chunk) - 2:
+            if chunk.startswith(b"event: ") and chunk.startswith(b"data: ", first + 1):
+                return [(b"", chunk[7:first], chunk[first + 7 : -2])]
         frames = _by_columns(chunk.split(b"\n"))
         return self._by_lines(chunk) if frames is None else frames
 
@@ -148,11 +153,15 @@ def _by_columns(lines: list[bytes]) -> list[tuple[bytes, bytes, bytes]] | None:
         frames = [(b"", b"", data[6:]) for data in lines[::2] if data.startswith(b"data: ")]
         return frames if len(frames) * 2 == count and not any(lines[1::2]) else None
     if not lines[2]:
-        frames = [
-            (b"", name[7:], data[6:])
-            for name, data in zip(lines[::3], lines[1::3], strict=False)
-            if data.startswith(b"data: ") and name.startswith(b"event: ")
-        ]
+        if len(told := set(lines[::3])) == 1 and (name := told.pop()).startswith(b"event: "):
+            name = name[7:]
+            frames = [(b"", name, data[6:]) for data in lines[1::3] if data.startswith(b"data: ")]
+        else:
+            frames = [
+                (b"", name[7:], data[6:])
+                for name, data in zip(lines[::3], lines[1::3], strict=False)
+                if data.startswith(b"data: ") and name.startswith(b"event: ")
+            ]
         return frames if len(frames) * 3 == count and not any(lines[2::3]) else None
     if not lines[3]:
         frames = [

@@ -479,6 +479,8 @@ def message_class(type: Any, format: Any = None, role: Any = None) -> type[Messa
     """The class of messages with this type, format and role; `Message` itself for what has no family."""
     if type == "code" and role == "computer":
         return Message  # a document to display, not code to run
+    if role is not None and role not in ("assistant", "computer", "user", "system"):
+        return Message
     if type == "message" and format is not None:
         return RefusalMessage if format == "refusal" else Message
     return _CLASSES.get(type, Message) if isinstance(type, str) else Message

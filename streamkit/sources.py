@@ -11,10 +11,12 @@ import contextlib
 import inspect
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import anyio
 import anyio.to_thread
 
 from .errors import SourceError, SourceTimeoutError, StreamkitError, UsageError
@@ -124,6 +126,14 @@ class AsyncSource:
 def _is_response(value: Any) -> bool:
     """An HTTP response of httpx, httpx2, or an SDK's wrapper of one."""
     return (hasattr(value, "iter_bytes") or hasattr(value, "aiter_bytes")) and hasattr(value, "status_code")
+
+
+def _response_in(value: Any) -> Any:
+    """The HTTP response that this is or holds, None if there is none."""
+    inner = getattr(value, "http_response", None)  # an SDK's wrapper of it
+    if inner is not None and _is_response(inner):
+        return inner
+    return value if _is_response(value) else None
 
 
 def _is_path(value: Any) -> bool:
@@ -257,15 +267,15 @@ def open_sync(value: Any) -> Source:
         if _is_async_stream(response):
             raise _wants_async(value)
         return _of_response(response)
-    if _is_response(value):
-        if _is_async_stream(value):
+    if (response := _response_in(value)) is not None:
+        if _is_async_stream(response):
             raise _wants_async(value)
-        return _of_response(value)
+        return _of_response(response)
     if _is_path(value):
         return _of_path(value)
     if isinstance(value, (bytes, bytearray)):
         return Source(iter([bytes(value)]), _nothing)
-    if isinstance(value, (str, Mapping)):
+    if isinstance(value, (str, Mapping, type)):
         raise _unknown(value)
     if hasattr(value, "__iter__"):
         return _of_iterable(value)
@@ -297,9 +307,12 @@ def _of_manager(manager: StreamManager) -> Source:
 def _of_response(response: Any) -> Source:
     if response.status_code >= 400:
         try:
-            raise _refused(response, response.read())
+            body = response.read()
+        except Exception as error:
+            _translate(error)
         finally:
             response.close()
+        raise _refused(response, body)
     return Source(iter(response.iter_bytes()), response.close, response=response)
 
 
@@ -311,8 +324,26 @@ def _of_path(path: Any) -> Source:
 
 
 def _of_iterable(value: Iterable[Any]) -> Source:
-    close = getattr(value, "close", None)
-    return Source(_batches(value), close if callable(close) else _nothing, live=inspect.isgenerator(value))
+    if isinstance(value, (list, tuple)):
+        return Source(_batches(value), _nothing)
+    items = iter(value)
+
+    def finish() -> None:
+        for thing in _distinct(items, value):
+            if callable(close := getattr(thing, "close", None)):
+                close()
+
+    return Source(_batches(items), finish, live=_is_live(value))
+
+
+def _is_live(value: Any) -> bool:
+    """Whether an iterable may be a producer that goes on only when it is pulled: whatever is not all there already."""
+    return not hasattr(value, "__len__")
+
+
+def _distinct(items: Any, value: Any) -> tuple[Any, ...]:
+    """What has to be closed: an iterator, and what it came from."""
+    return (items,) if items is value else (items, value)
 
 
 def _of_context(value: Any) -> Source:
@@ -358,11 +389,11 @@ async def open_async(value: Any) -> AsyncSource:
         return _of_async_manager(value)
     if inspect.isawaitable(value):
         return await open_async(await _await(value))
-    response = _sdk_response(value)
-    if response is None and _is_response(value):
-        response = value
+    response = _sdk_response(value) or _response_in(value)
     if response is not None and not _is_sync_stream(response) and hasattr(response, "aiter_bytes"):
         return await _of_async_response(response)
+    if isinstance(value, type):
+        raise _unknown(value)
     if hasattr(value, "__aiter__") and response is None:
         return _of_async_iterable(value)
     if hasattr(value, "__aenter__") and response is None and not hasattr(value, "__iter__"):
@@ -395,33 +426,41 @@ def _of_async_manager(manager: AsyncStreamManager) -> AsyncSource:
 async def _of_async_response(response: Any) -> AsyncSource:
     if response.status_code >= 400:
         try:
-            raise _refused(response, await response.aread())
+            body = await response.aread()
+        except Exception as error:
+            _translate(error)
         finally:
             await response.aclose()
+        raise _refused(response, body)
     chunks: AsyncIterator[bytes] = response.aiter_bytes()
     return AsyncSource(chunks.__anext__, partial(_close_all, chunks, response))
 
 
 async def _close_all(chunks: Any, response: Any) -> None:
     await response.aclose()
+    # The client's generators are nested, and not all close the next one. Reading on, to where the closed connection is
+    # read, ends each of them; else trio warns of those that the garbage collector finds.
+    with anyio.move_on_after(0), contextlib.suppress(Exception):
+        async for _ in chunks:
+            pass
     await chunks.aclose()
 
 
 def _of_async_iterable(value: Any) -> AsyncSource:
     items = aiter(value)
     take = items.__anext__
-    close = getattr(value, "aclose", None) or getattr(value, "close", None)
 
     async def pull() -> Batch | None:
         item = await take()
         return item if type(item) is bytes else _batch(item)
 
     async def finish() -> None:
-        result = close() if callable(close) else None
-        if inspect.isawaitable(result):
-            await result
+        for thing in _distinct(items, value):
+            close = getattr(thing, "aclose", None) or getattr(thing, "close", None)
+            if callable(close) and inspect.isawaitable(result := close()):
+                await result
 
-    return AsyncSource(pull, finish, live=inspect.isasyncgen(value))
+    return AsyncSource(pull, finish, live=_is_live(value))
 
 
 async def _of_async_context(value: Any) -> AsyncSource:
@@ -455,17 +494,23 @@ def _threaded(source: Source) -> AsyncSource:
     """A sync source, pulled in a worker thread. Closing interrupts a pull that waits; one that cannot be interrupted
     is left behind, and its thread closes the source when it comes back."""
     limiter = anyio.CapacityLimiter(1)
+    lock = threading.Lock()
     left = False
     pulling = False
 
     def work() -> Batch | None:
         nonlocal pulling
-        pulling = True
+        with lock:
+            if left:
+                return None
+            pulling = True
         try:
             return source.pull()
         finally:
-            pulling = False
-            if left:
+            with lock:
+                pulling = False
+                closes = left
+            if closes:
                 source.close()
 
     async def pull() -> Batch | None:
@@ -473,8 +518,9 @@ def _threaded(source: Source) -> AsyncSource:
 
     async def close() -> None:
         nonlocal left
-        if pulling:
-            left = True
+        with lock:
+            left = left or pulling
+        if left:
             source.interrupt()
         else:
             await anyio.to_thread.run_sync(source.close)

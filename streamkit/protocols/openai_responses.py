@@ -393,7 +393,7 @@ class Decoder(protocols.Decoder):
 
 
 def _error(value: Any) -> dict[str, Any]:
-    error = dict(value) if isinstance(value, Mapping) else {"message": json_text(value)}
+    error: dict[str, Any] = dict(mapping(value)) or {"message": json_text(value)}
     if not text(error.get("message")):
         error["message"] = text(error.get("code")) or text(error.get("type")) or "the response failed"
     return error

@@ -220,7 +220,8 @@ class Encoder(protocols.Encoder):
         if isinstance(message, AudioMessage) or message.metadata.get("audio_transcript"):
             return
         if (maker := self._maker(message)) is not None:
-            beside = {ConsoleMessage: "logs", ImageMessage: "plot"}.get(type(message), "output")
+            beside = "plot" if isinstance(message, ImageMessage) else "output"
+            beside = "logs" if isinstance(message, ConsoleMessage) else beside
             index = sum(kind == beside for kind, _ in maker.item.parts)
             self._tell(maker, message, beside, index)
             return

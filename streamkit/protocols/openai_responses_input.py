@@ -26,6 +26,7 @@ from ..messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
+from .openai_responses_wire import mapping
 
 __all__ = ["call_item", "to_input"]
 
@@ -124,7 +125,7 @@ def call_item(call: ToolCallMessage) -> dict[str, Any]:
         return {"type": "function_call", "call_id": call_id, "name": name, "arguments": call.content}
     value = parsed(call.content)
     item: dict[str, Any] = {"type": type, "id": call.group or call.id, "call_id": call_id}
-    item |= value if isinstance(value, dict) and set(value) == {"actions"} else {_ARGUMENTS[type]: value}
+    item |= mapping(value) if [*mapping(value)] == ["actions"] else {_ARGUMENTS[type]: value}
     if type == "computer_call":
         item["pending_safety_checks"] = call.metadata.get("pending_safety_checks", [])
     if type == "tool_search_call":

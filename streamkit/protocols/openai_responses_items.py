@@ -223,6 +223,8 @@ class Item:
                 fields["role"] = "computer"
             case "image":
                 fields["format"] = self._image_format(content)
+            case _:
+                pass
         return make(id, **fields)
 
     def _image_format(self, content: str | None) -> str:
@@ -291,13 +293,11 @@ class Item:
                 yield from self._consoles(wire, status)
             case "image_generation_call":
                 yield from self._image(wire, status)
-            case type if type in CALLS:
-                yield from self._call(wire, status)
-            case type if type in OUTPUTS:
-                output = wire.get(OUTPUTS[type])
-                yield from self.close("result", 0, json_text(output), status)
-            case _:
-                pass
+            case type:
+                if type in CALLS:
+                    yield from self._call(wire, status)
+                elif type in OUTPUTS:
+                    yield from self.close("result", 0, json_text(wire.get(OUTPUTS[type])), status)
 
     def _content(self, wire: Wire, status: Status) -> Iterator[Event]:
         for index, part in self._numbered(wire, "content", ("text", "refusal")):

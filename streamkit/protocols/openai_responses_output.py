@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ..events import Usage
@@ -20,6 +19,7 @@ from ..messages import (
 )
 from .openai_responses_input import call_item, parsed
 from .openai_responses_items import CALLS, OUTPUTS
+from .openai_responses_wire import mapping
 
 __all__ = [
     "EXTRAS",
@@ -148,8 +148,7 @@ def searched(type: str, message: Message) -> dict[str, Any]:
         case "web_search_call":
             return {"action": value} if isinstance(value, dict) else {"arguments": message.content}
         case "file_search_call":
-            queries = value.get("queries", []) if isinstance(value, dict) else [message.content]
-            return {"queries": queries}
+            return {"queries": mapping(value).get("queries", [message.content])}
         case "tool_search_call":
             return {"arguments": value, "execution": "server" if executed else "client"}
         case _:
@@ -178,8 +177,9 @@ def seal(wire: dict[str, Any], message: Message) -> None:
 
 def cited(annotation: Annotation) -> dict[str, Any]:
     """A citation as the API tells it."""
-    if isinstance(annotation.raw, Mapping) and annotation.raw.get("type") == annotation.type:
-        return dict(annotation.raw)
+    raw = mapping(annotation.raw)
+    if raw.get("type") == annotation.type:
+        return dict(raw)
     told = {
         "type": annotation.type,
         "url": annotation.url,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
 
@@ -41,12 +41,12 @@ def text(value: Any) -> str:
 
 def mapping(value: Any) -> Wire:
     """A wire value as an object; an empty one if it is none."""
-    return value if isinstance(value, Mapping) else {}
+    return cast("Wire", value) if isinstance(value, Mapping) else {}  # the keys of JSON are text
 
 
 def sequence(value: Any) -> Sequence[Any]:
     """A wire value as a list; an empty one if it is none."""
-    return value if isinstance(value, (list, tuple)) else ()
+    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()  # of anything
 
 
 def integer(value: Any) -> int | None:
@@ -61,10 +61,11 @@ def json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def annotation_of(wire: Any) -> Annotation | None:
+def annotation_of(value: Any) -> Annotation | None:
     """A citation as the API tells it, None if it is no object."""
-    if not isinstance(wire, Mapping):
+    if not isinstance(value, Mapping):
         return None
+    wire = mapping(value)
     end = integer(wire.get("end_index"))
     return Annotation(
         type=text(wire.get("type")) or "annotation",

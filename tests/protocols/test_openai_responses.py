@@ -141,7 +141,7 @@ def same_arguments(told: str, expected: str | None) -> bool:
         given, wanted = json.loads(told), json.loads(expected)
     except ValueError:
         return False
-    return given == wanted or given == {"queries": wanted}
+    return bool(given == wanted or given == {"queries": wanted})
 
 
 def call_group(story: Story, item: dict[str, Any]) -> tuple[list[Message], str]:
@@ -539,7 +539,7 @@ def test_a_refusal_is_no_text() -> None:
 
 def test_reasoning_has_a_message_for_each_part() -> None:
     """Summaries and text; what is encrypted is on the last."""
-    item = {"id": "rs", "type": "reasoning", "encrypted_content": "sealed"}
+    item: dict[str, Any] = {"id": "rs", "type": "reasoning", "encrypted_content": "sealed"}
     item |= {"summary": [{"text": "s0"}, {"text": "s1"}], "content": [{"text": "r0"}]}
     told = tell(
         e("reasoning_summary_text.delta", item_id="rs", summary_index=0, delta="s0"), done(item)
@@ -773,10 +773,18 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-ITEM_TYPES = sorted({item["type"] for item, *_ in CALLS}) + [
-    "message", "reasoning", "shell_call", "shell_call_output", "code_interpreter_call", "image_generation_call",
-    "mcp_approval_request", "function_call_output", "tool_search_output",
-]  # fmt: skip
+ITEM_TYPES = [
+    *sorted({item["type"] for item, *_ in CALLS}),
+    "code_interpreter_call",
+    "function_call_output",
+    "image_generation_call",
+    "mcp_approval_request",
+    "message",
+    "reasoning",
+    "shell_call",
+    "shell_call_output",
+    "tool_search_output",
+]
 IDS = st.sampled_from(["a", "b", "", "a.1"])
 SMALL = st.integers(-1, 2)
 PART = st.fixed_dictionaries(
@@ -801,10 +809,8 @@ ITEM = st.fixed_dictionaries(
         "action": st.fixed_dictionaries({"commands": JSON}) | JSON,
         "outputs": st.lists(st.fixed_dictionaries({"logs": JSON, "url": JSON})) | JSON,
         "output": st.lists(st.fixed_dictionaries({"stdout": JSON, "outcome": JSON})) | JSON,
-        **{
-            key: JSON
-            for key in "arguments input queries results result error encrypted_content environment code".split()
-        },
+        **dict.fromkeys(("arguments", "input", "queries", "results", "result", "error"), JSON),
+        **dict.fromkeys(("encrypted_content", "environment", "code"), JSON),
     },
 )
 EVENT = st.fixed_dictionaries(
@@ -822,7 +828,8 @@ EVENT = st.fixed_dictionaries(
         "annotation": JSON,
         "logprobs": JSON,
         "response": st.fixed_dictionaries({"output": st.lists(ITEM | JSON, max_size=3) | JSON, "usage": JSON}) | JSON,
-        **{key: JSON for key in "text code arguments input command refusal output error message object".split()},
+        **dict.fromkeys(("text", "code", "arguments", "input", "command", "refusal"), JSON),
+        **dict.fromkeys(("output", "error", "message", "object"), JSON),
     },
 )
 

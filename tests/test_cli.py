@@ -1,0 +1,564 @@
+"""The command line, run as a person runs it: as a process of its own, with no key in its environment."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import openai
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streamkit as sk
+from streamkit import cli, protocols
+from streamkit.demo import Demo
+from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
+
+ROOT = Path(__file__).resolve().parents[1]
+CLEAN = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "COLUMNS": "80"}
+FINAL_TEXT = (
+    "It rains in Oslo, at 14 degrees. Take an umbrella!\n"
+    "(Two responses were needed for this answer, and it was one stream.)"
+)
+
+
+def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`streamkit …` in a process of its own."""
+    command = [sys.executable, "-m", "streamkit", *map(str, arguments)]
+    return subprocess.run(
+        command, env=CLEAN | environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+    )
+
+
+def assert_one_line(text: str) -> None:
+    assert re.fullmatch(r"streamkit: [^\n]+\n", text), text
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A recording of one scripted Responses stream."""
+    path = tmp_path / "river.jsonl"
+    script = Reply(Reasoning("Short."), "Rivers remember\nmountains.", ToolCall("look_up", {"what": "river"}))
+    with (
+        ModelServer(script) as server,
+        openai.OpenAI(
+            base_url=server.url, api_key="none", http_client=openai.DefaultHttpxClient(trust_env=False)
+        ) as client,
+    ):
+        sk.stream(
+            lambda: client.responses.create(model="m", input="Rivers?", stream=True), sk.Recorder(path)
+        ).until_done()
+    return path
+
+
+def cut_off(path: Path) -> Path:
+    """What a crash would have left of the recording: no end, and half a line."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    texts = [number for number, line in enumerate(lines) if b"output_text.delta" in line]
+    path.write_bytes(b"".join(lines[: texts[2]]) + lines[texts[2]][:40])
+    return path
+
+
+# -- the command itself
+
+
+def test_without_a_command_it_tells_what_there_is() -> None:
+    """And that is no mistake."""
+    result = run()
+    assert result.returncode == 0
+    assert all(command in result.stdout for command in ("demo", "replay", "convert", "usage: streamkit"))
+    assert result.stdout == run("--help").stdout
+
+
+def test_it_tells_its_version() -> None:
+    """In one line."""
+    result = run("--version")
+    assert (result.returncode, result.stdout) == (0, f"streamkit {sk._version.__version__}\n")
+
+
+@pytest.mark.parametrize("command", ["demo", "replay", "convert"])
+def test_every_command_has_a_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It says what the command does, not only which options there are."""
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([command, "--help"])
+    assert stopped.value.code == 0
+    assert len(capsys.readouterr().out.split("\n\n")[1]) > 60
+
+
+def test_help_needs_no_client() -> None:
+    """The openai client is imported by the commands that use it alone."""
+    code = "import sys, streamkit.cli as cli; cli.main([]); assert 'openai' not in sys.modules, 'openai'"
+    result = subprocess.run([sys.executable, "-c", code], env=CLEAN, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+# -- the demo
+
+
+@pytest.mark.parametrize("protocol", ["responses", "chat"])
+def test_the_demo_shows_a_handler_and_what_it_is_told(protocol: str) -> None:
+    """Its source first, then one stream over two responses, then what there was."""
+    result = run("demo", "--protocol", protocol)
+    assert (result.returncode, result.stderr) == (0, "")
+    source, _, rest = result.stdout.partition("You: ")
+    assert all(line.strip() in source for line in inspect.getsource(Demo).splitlines())
+    assert "a scripted one" in source
+    assert "[reasoning] There is a tool that tells the weather; I will call it." in rest
+    assert '[tool_call] get_weather {"city": "Oslo"}' in rest
+    assert '[tool_output] {"city":"Oslo","sky":"rain","celsius":14}' in rest
+    assert f"[message] {FINAL_TEXT}" in rest
+    table = rest.partition("4 messages, completed:\n")[2].split("\n\n")[0].splitlines()
+    ids = (
+        ["rs_1_0", "fc_1_1", "fc_1_1.output", "msg_2_0"]
+        if protocol == "responses"
+        else ["message-1", "message-2", "message-2.output", "message-3"]
+    )
+    assert [row.split()[:4] for row in table[1:]] == [
+        [ids[0], "assistant", "reasoning", "completed"],
+        [ids[1], "assistant", "tool_call", "completed"],
+        [ids[2], "computer", "tool_output", "completed"],
+        [ids[3], "assistant", "message", "completed"],
+    ]
+    assert "on_reasoning_delta 15" in rest
+    assert "on_text_delta 32" in rest
+    assert "on_end 1\n" in rest
+    assert re.search(r"52 deltas, the first after \d\.\d{3} s; [\d,]+ deltas a second\.", rest)
+
+
+def test_the_demo_makes_no_pauses_where_nobody_watches() -> None:
+    """Fifty pauses of 0.02 s would show in the time that the stream took."""
+    rate = re.search(r"([\d,]+) deltas a second", run("demo").stdout)
+    assert rate
+    assert int(rate[1].replace(",", "")) > 60
+
+
+@pytest.mark.parametrize("how", ["base url", "key"])
+def test_the_demo_asks_a_real_model_where_one_is_named(how: str) -> None:
+    """With its name, our question and our tool; and says so."""
+    with ModelServer(Reply("Fog.")) as server:
+        options = ["--model", "big-one", "--prompt", "And in Rome?"]
+        if how == "key":
+            result = run("demo", *options, OPENAI_API_KEY="secret", OPENAI_BASE_URL=server.url)
+        else:
+            result = run("demo", *options, "--base-url", server.url)
+        (request,) = server.requests
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "a real one, big-one at" in result.stdout
+    assert "scripted one, served" not in result.stdout
+    assert "[message] Fog.\n" in result.stdout
+    assert request.body["model"] == "big-one"
+    assert request.body["input"] == [{"role": "user", "content": "And in Rome?"}]
+    assert request.body["tools"][0]["name"] == "get_weather"
+    assert request.headers["authorization"] == ("Bearer secret" if how == "key" else "Bearer none")
+
+
+def test_the_demo_can_do_without_the_tool() -> None:
+    """For models that take none."""
+    with ModelServer(Reply("Fog.")) as server:
+        assert run("demo", "--protocol", "chat", "--no-tool", "--base-url", server.url).returncode == 0
+        assert "tools" not in server.requests[0].body
+
+
+def test_a_model_may_call_the_tool_with_anything() -> None:
+    """Arguments that the tool does not have, of types that it does not want, or none that can be read."""
+    calls = [ToolCall("get_weather", {"city": [1], "when": "now", "self": 2}), ToolCall("get_weather", "{broken")]
+    with ModelServer([Reply(*calls), Reply("Well.")]) as server:
+        result = run("demo", "--base-url", server.url)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "[message] Well." in result.stdout
+
+
+def test_offline_asks_nobody_even_where_a_key_is_set() -> None:
+    """The key is not sent anywhere either."""
+    with ModelServer(Reply("I am real.")) as server:
+        result = run("demo", "--offline", OPENAI_API_KEY="secret", OPENAI_BASE_URL=server.url)
+        assert server.requests == []
+    assert result.returncode == 0
+    assert FINAL_TEXT in result.stdout
+
+
+def test_the_demo_works_behind_a_proxy() -> None:
+    """What the environment says of proxies does not concern this machine's loopback."""
+    nowhere = "http://127.0.0.1:9"
+    result = run("demo", HTTP_PROXY=nowhere, ALL_PROXY=nowhere, http_proxy=nowhere)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("reply", "told", "arrived"),
+    [
+        (Reply(status=401), "HTTP status 401: Incorrect API key provided.", ""),
+        (Reply(status=404), "--protocol chat", ""),
+        (Reply("Rivers remember mountains.", cut_after=2), "peer closed connection", "Rive"),
+        (Reply("Rivers remember mountains.", error_after=2), "The server had an error", "Rive"),
+    ],
+    ids=["refused", "no such model", "cut off", "failed"],
+)
+def test_what_fails_is_one_line(reply: Reply, told: str, arrived: str) -> None:
+    """No traceback; what had arrived is shown and summed up."""
+    with ModelServer(reply) as server:
+        result = run("demo", "--base-url", server.url)
+    assert result.returncode == 1
+    assert_one_line(result.stderr)
+    assert told in result.stderr
+    assert arrived in result.stdout
+    assert ("1 message, " in result.stdout) == bool(arrived)
+
+
+def test_a_server_that_is_not_there_is_one_line() -> None:
+    """It names the address."""
+    with ModelServer(Reply("")) as server:
+        address = server.url
+    result = run("demo", "--base-url", address)
+    assert result.returncode == 1
+    assert_one_line(result.stderr)
+    assert "Connection refused" in result.stderr
+    assert address in result.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals to a process are POSIX")
+def test_ctrl_c_ends_it_quietly() -> None:
+    """In the middle of a text: exit code 130, and nothing on stderr."""
+    with ModelServer(Reply("Rivers remember", never_ends=True)) as server:
+        command = [sys.executable, "-m", "streamkit", "demo", "--base-url", server.url]
+        with subprocess.Popen(
+            command, env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        ) as process:
+            assert process.stdout is not None
+            said = b""
+            while not said.endswith(b"remember"):
+                said += os.read(process.stdout.fileno(), 1)
+            process.send_signal(signal.SIGINT)
+            rest, errors = process.communicate(timeout=20)
+        assert (process.returncode, rest, errors) == (130, b"\n", b"")
+        assert server.wait_for_disconnect()
+
+
+# -- what a model says is text
+
+
+EVIL = "\x1b[31mred\x1b]0;title\x07 \x9b2J\x7f\r\nover\u202eturned\ttabbed"
+
+
+def assert_harmless(text: str) -> None:
+    bad = [c for c in text if unicodedata.category(c) == "Cc" and c not in "\n\t"] + re.findall("[\u202a-\u202e]", text)
+    assert not bad, bad
+
+
+@given(st.text())
+def test_printable_text_commands_no_terminal(text: str) -> None:
+    """Whatever it was; and nothing else of it changes."""
+    shown = cli.printable(text)
+    assert_harmless(shown)
+    assert cli.printable(shown) == shown
+    assert len(shown) == len(text)
+    assert all(a == b for a, b in zip(text, shown, strict=True) if a.isalnum() or a in "\n\t ")
+
+
+def test_printable_text_shows_what_was_there() -> None:
+    """A picture for each, so that nothing is hidden."""
+    assert cli.printable("a\x1b[1m\x07\r\nb\tc\x7f\x9b\u202e") == "a␛[1m␇␍\nb\tc␡��"
+
+
+def test_a_model_cannot_command_the_terminal() -> None:
+    """Not with its text, its reasoning, the name of what it calls, or a service's error."""
+    evil = Reply(Reasoning(EVIL), ToolCall("get\x1b[1m", {"city": EVIL}, call_id="\x1b[2m"), EVIL)
+    with ModelServer([evil, Reply(raw=b'{"error": {"message": "\\u001b[5mno"}}', status=400)]) as server:
+        result = run("demo", "--base-url", server.url)
+    assert result.returncode == 1
+    assert_harmless(result.stdout)
+    assert_harmless(result.stderr)
+    assert "␛[31mred" in result.stdout
+    assert "␛[5mno" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["replay"], *(["convert", "--to", to] for to in protocols.BUILT_IN)])
+def test_a_recording_cannot_command_the_terminal(command: list[str], tmp_path: Path) -> None:
+    """Wire bytes are JSON, which keeps some control characters as they are; not here."""
+    path = tmp_path / "evil.jsonl"
+    chunk = {"role": "assistant", "type": "message", "content": EVIL}
+    code = {"role": "assistant", "type": "code", "format": EVIL, "content": EVIL}
+    path.write_text("".join(json.dumps(item) + "\n" for item in (chunk, {**chunk, "end": True}, code)))
+    result = run(*command, path)
+    assert_harmless(result.stdout)
+    assert_harmless(result.stderr)
+    assert "31mred" in result.stdout
+
+
+def test_a_terminal_that_cannot_write_a_character_gets_its_number() -> None:
+    """In place of a failure."""
+    with ModelServer(Reply("14 °C")) as server:
+        result = run("demo", "--base-url", server.url, PYTHONUTF8="0", PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "14 \\xb0C" in result.stdout
+
+
+# -- replay
+
+
+def test_replay_shows_the_stream_again(recording: Path) -> None:
+    """Each message under its label, then the messages."""
+    result = run("replay", recording)
+    assert (result.returncode, result.stderr) == (0, "")
+    story, _, table = result.stdout.partition("\n3 messages, requires_action:\n")
+    assert story.splitlines() == [
+        "[reasoning summary] Short.",
+        "[message] Rivers remember",
+        "mountains.",
+        '[tool_call look_up] {"what": "river"}',
+    ]
+    assert [row.split()[0] for row in table.splitlines()[1:4]] == ["rs_1_0", "msg_1_1", "fc_1_2"]
+    assert "Rivers remember…" in table
+
+
+def with_times(path: Path, times: list[float]) -> Path:
+    """An Open Interpreter recording whose items came at these times."""
+    lines: list[object] = [{"streamkit": "recording", "version": 1, "created_at": 0}]
+    chunk = {"role": "assistant", "type": "message"}
+    lines += [{"time": at, "data": {**chunk, "content": f"at {at} "}} for at in times]
+    lines.append({"time": times[-1], "data": {**chunk, "end": True}})
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    return path
+
+
+def test_replay_keeps_the_times(tmp_path: Path) -> None:
+    """A second of recording takes one."""
+    began = time.monotonic()
+    result = run("replay", with_times(tmp_path / "slow.jsonl", [0.0, 1.0]))
+    assert time.monotonic() - began >= 1
+    assert "at 0.0 at 1.0" in result.stdout
+
+
+@pytest.mark.parametrize("speed", ["max", "1e9"])
+def test_replay_is_as_fast_as_it_is_told(speed: str, tmp_path: Path) -> None:
+    """Eleven days of recording."""
+    result = run("replay", with_times(tmp_path / "slow.jsonl", [0.0, 1e6]), "--speed", speed)
+    assert result.returncode == 0
+    assert "at 0.0 at 1000000.0" in result.stdout
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "nan", "fast"])
+def test_a_speed_is_above_zero(speed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else it is the caller's mistake."""
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["replay", "any", f"--speed={speed}"])
+    assert stopped.value.code == 2
+    assert "give a number above 0, or max" in capsys.readouterr().err
+
+
+def test_a_confirmation_is_replayed_as_it_was_decided(tmp_path: Path) -> None:
+    """Nobody is asked again, at any speed."""
+    path = tmp_path / "code.jsonl"
+    code = {"type": "code", "format": "python", "content": "print(1)"}
+    items: list[dict[str, object]] = [
+        {**code, "role": "assistant", "start": True, "end": True},
+        {"role": "computer", "type": "confirmation", "format": "execution", "content": code},
+        {"role": "computer", "type": "console", "format": "output", "content": "1\n", "start": True, "end": True},
+    ]
+    sk.stream(items, sk.Recorder(path), protocol="open_interpreter").until_done()
+    told = [run("replay", path, "--speed", speed).stdout for speed in ("1", "max")]
+    story = "[code python]\nprint(1)\n[confirmation] may this code run?\n[confirmation] approved\n[console output]\n1\n"
+    assert [text.partition("\n2 messages")[0] for text in told] == [story, story]
+
+
+def test_a_body_as_it_was_on_the_wire_can_be_replayed(recording: Path, tmp_path: Path) -> None:
+    """Server-Sent Events or JSON Lines."""
+    for framing in ("sse", "ndjson"):
+        body = tmp_path / f"body.{framing}"
+        assert run("convert", recording, "--to", "openai_chat", "--framing", framing, "-o", body).returncode == 0
+        result = run("replay", body)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert "Rivers remember\nmountains." in result.stdout
+
+
+def test_replay_of_a_broken_recording_shows_what_arrived(recording: Path) -> None:
+    """Then one line that says so."""
+    result = run("replay", cut_off(recording))
+    assert result.returncode == 1
+    assert "[message] River" in result.stdout
+    assert "2 messages, incomplete:" in result.stdout
+    assert_one_line(result.stderr)
+    assert "cut off" in result.stderr
+
+
+# -- convert
+
+
+def final_text(path: Path) -> str:
+    return sk.stream(path).get_final_text()
+
+
+@pytest.mark.parametrize("framing", ["sse", "ndjson"])
+@pytest.mark.parametrize("protocol", protocols.BUILT_IN)
+def test_a_converted_stream_says_the_same(protocol: str, framing: str, recording: Path, tmp_path: Path) -> None:
+    """In any protocol, framed either way, to a file or to stdout."""
+    out = tmp_path / "out"
+    result = run("convert", recording, "--to", protocol, "--framing", framing, "-o", out)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert final_text(out) == final_text(recording) == "Rivers remember\nmountains."
+    assert run("convert", recording, "--to", protocol, "--framing", framing).stdout == out.read_text()
+    again = run("replay", out, "--speed", "max")
+    assert again.returncode == 0
+    assert "[message] Rivers remember\nmountains.\n" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("protocol", "start", "end"),
+    [
+        ("openai_responses", "event: response.created\ndata: {", "}\n\n"),
+        ("openai_chat", "data: {", "data: [DONE]\n\n"),
+        ("open_interpreter", "data: {", "data: [DONE]\n\n"),
+        ("streamkit", "event: run_created\ndata: {", '{"type":"stream_end","status":"requires_action"}\n\n'),
+    ],
+)
+def test_wire_bytes_have_their_protocols_names_and_end(protocol: str, start: str, end: str, recording: Path) -> None:
+    """As that protocol's own servers send them."""
+    wire = run("convert", recording, "--to", protocol).stdout
+    assert wire.startswith(start)
+    assert wire.endswith(end)
+
+
+@pytest.mark.parametrize("protocol", protocols.BUILT_IN)
+def test_convert_of_a_broken_recording_writes_what_arrived(protocol: str, recording: Path, tmp_path: Path) -> None:
+    """And one line says that it was not all; there is no sentinel."""
+    out = tmp_path / "out"
+    result = run("convert", cut_off(recording), "--to", protocol, "-o", out)
+    assert result.returncode == 1
+    assert_one_line(result.stderr)
+    assert not out.read_bytes().endswith(b"data: [DONE]\n\n")
+    stream = sk.stream(out)
+    with contextlib.suppress(sk.StreamkitError):
+        stream.until_done()
+    assert "Rive" in "".join(m.content for m in stream.messages)
+    assert stream.status in ("incomplete", "failed")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"Dear diary, this is no stream.\n"], ids=["missing", "empty", "prose"])
+def test_what_is_no_stream_converts_to_nothing(content: bytes | None, tmp_path: Path) -> None:
+    """No file is made, and none is emptied."""
+    path, out = tmp_path / "in", tmp_path / "out"
+    if content is not None:
+        path.write_bytes(content)
+    result = run("convert", path, "--to", "openai_chat", "-o", out)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert_one_line(result.stderr)
+    assert not out.exists()
+    assert run("convert", path, "--to", "openai_chat").stdout == ""
+
+
+def test_a_file_is_not_converted_onto_itself(recording: Path) -> None:
+    """It would be gone before it is read."""
+    before = recording.read_bytes()
+    result = run("convert", recording, "--to", "streamkit", "-o", recording)
+    assert result.returncode == 2
+    assert_one_line(result.stderr)
+    assert recording.read_bytes() == before
+
+
+@pytest.mark.parametrize("options", [["convert", "--to", "morse"], ["replay", "--protocol", "morse"]])
+def test_an_unknown_protocol_is_the_callers_mistake(options: list[str], recording: Path) -> None:
+    """The line lists those there are."""
+    result = run(*options, recording)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert_one_line(result.stderr)
+    assert all(name in result.stderr for name in ("'morse'", *protocols.BUILT_IN))
+
+
+@pytest.mark.skipif(shutil.which("head") is None, reason="head is not installed")
+def test_a_reader_that_leaves_ends_it_quietly(tmp_path: Path) -> None:
+    """As `streamkit convert … | head` does."""
+    path = with_times(tmp_path / "long.jsonl", [0.0] * 20_000)
+    line = f"'{sys.executable}' -m streamkit convert '{path}' --to openai_chat | head -n 1; exit ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", line], env=CLEAN, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (141, "")
+    assert result.stdout.startswith("data: {")
+
+
+# -- on a terminal
+
+
+Terminal = Callable[[str, int, int], Callable[[], str]]
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    """Runs a command line in a terminal of a size; gives a function that reads its screen, scrolled-off lines too."""
+    program = shutil.which("tmux")
+    if program is None:
+        pytest.skip("tmux is not installed")
+    socket = str(tmp_path / "tmux")
+
+    def tmux(*arguments: str) -> str:
+        command = [str(program), "-u", "-f", "/dev/null", "-S", socket, *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    environment = {key: value for key, value in CLEAN.items() if key != "COLUMNS"} | {"LC_ALL": "C.UTF-8"}
+
+    def start(line: str, columns: int, rows: int) -> Callable[[], str]:
+        keep = f"{line}; echo exit code $?; exec sleep 600"
+        tmux("new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(ROOT), keep)
+        return lambda: tmux("capture-pane", "-p", "-S", "-")
+
+    yield start
+    tmux("kill-server")
+
+
+def watch(screen: Callable[[], str], until: str) -> list[str]:
+    """What was to be seen, moment by moment, until a text appeared."""
+    seen = [screen()]
+    deadline = time.monotonic() + 30
+    while until not in seen[-1]:
+        assert time.monotonic() < deadline, seen[-1]
+        time.sleep(0.03)  # the screen can only be looked at again
+        if (now := screen()) != seen[-1]:
+            seen.append(now)
+    return seen
+
+
+def test_a_person_sees_the_text_arrive(terminal: Terminal) -> None:
+    """On a terminal of 80 columns: bit by bit, no line broken, and at last the messages."""
+    seen = watch(terminal(f"{sys.executable} -m streamkit demo", 80, 24), "exit code")
+    growing = [found[1] for screen in seen if (found := re.search(r"^\[message\] (.+)$", screen, re.MULTILINE))]
+    assert len(set(growing)) > 2
+    assert all("It rains in Oslo, at 14 degrees. Take an umbrella!".startswith(text) for text in growing)
+    last = seen[-1].splitlines()
+    assert "  class Demo(EventHandler):" in last
+    assert "The model: a scripted one, served on this machine: no key, no network. With" in last
+    table = last[last.index("4 messages, completed:") :]
+    assert table[1] == "  id             role       type         status     content"
+    assert table[4] == '  fc_1_1.output  computer   tool_output  completed  {"city":"Oslo","sky":"rain"…'
+    assert "exit code 0" in last
+    shown = [line for line in inspect.getsource(Demo).splitlines() if line]
+    assert all(f"  {line}" in last for line in shown)
+    assert FINAL_TEXT.splitlines()[1] in last
+
+
+def test_a_narrow_terminal_is_enough(terminal: Terminal) -> None:
+    """On 40 columns each message's summary takes lines of its own, and source lines go on deeper."""
+    last = watch(terminal(f"{sys.executable} -m streamkit demo --fast", 40, 24), "exit code")[-1].splitlines()
+    table = last[last.index("4 messages, completed:") :]
+    assert table[1:3] == ["  rs_1_0 assistant reasoning completed", "    There is a tool that tells the weat…"]
+    assert "      def on_message_created(self," in last
+    assert "          message: Message) -> None:" in last
+
+
+def test_ctrl_c_leaves_a_tidy_terminal(terminal: Terminal, tmp_path: Path) -> None:
+    """The next line begins at its start."""
+    path = with_times(tmp_path / "slow.jsonl", [0.0, 600.0])
+    line = f"trap : INT; {sys.executable} -m streamkit replay {path}"
+    screen = terminal(line, 80, 24)
+    watch(screen, "at 0.0")
+    subprocess.run([str(shutil.which("tmux")), "-S", str(tmp_path / "tmux"), "send-keys", "C-c"], env=CLEAN, check=True)
+    assert watch(screen, "exit code")[-1].split("\n")[:2] == ["[message] at 0.0 ^C", "exit code 130"]

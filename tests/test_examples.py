@@ -1,0 +1,116 @@
+"""Every example runs without a key, and shows what its docstring promises."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamkit.testing import ModelServer, Reply
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
+CLEAN = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+
+# What is on stdout, in this order, for the answers on stdin.
+SHOWN = {
+    "01_subclass_a_handler": ("", ["Short and true.\n---\nRivers remember mountains.\n(2 messages, completed)\n"]),
+    "02_iterate_text_deltas": ("", ["One, two, three, four, five.\n", "text_created 1, text_delta 8, text_done 1"]),
+    "03_until_done_in_a_script": (
+        "",
+        [
+            "text: Canberra.\n",
+            "message: reasoning completed 'Not Sydney.'\n",
+            "message: message completed 'Canberra, since 1913.'\n",
+            "run: completed in ",
+            "text: Canberra is the capital … (incomplete)\n",
+        ],
+    ),
+    "04_async": (
+        "",
+        [
+            'call: get_weather {"city": "Oslo"}\n',
+            'call: get_weather {"city": "Rome"}\n',
+            "output: rain\n",
+            "output: sun\n",
+            "It rains in Oslo, and the sun shines in Rome.\n(5 messages, completed)\n",
+        ],
+    ),
+    "05_several_observers": (
+        "",
+        [
+            "Tea wakes gently, coffee knocks twice, and water keeps the two of them alive.\n",
+            " updates for 22 deltas: ",
+            "77]\n",
+            "recorded: Tea wakes gently, coffee knocks twice, and water keeps the two of them alive.\n",
+        ],
+    ),
+    "06_open_interpreter_loop": (
+        "y\n",
+        [
+            "[message] Let me calculate that.\n",
+            "[code] print(round(34 / 24, 3))\n",
+            "Run this code? [y/N] ",
+            "[console] 1.417\n",
+            "[message] 34/24 is about 1.417.\n(4 messages; approved)\n",
+        ],
+    ),
+    "07_compatible_server": ("", ["(They want a number.)\nForty-two.\n10 tokens in, 8 out\n"]),
+}
+
+
+def run(path: Path, answers: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """An example, in a process of its own."""
+    command = [sys.executable, str(path)]
+    return subprocess.run(
+        command, env=CLEAN | environment, input=answers, capture_output=True, text=True, timeout=60, cwd=ROOT
+    )
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs_without_a_key(path: Path) -> None:
+    """And shows what it is an example of."""
+    answers, shown = SHOWN[path.stem]
+    result = run(path, answers)
+    assert result.returncode == 0, result.stderr
+    pattern = ".*?".join(map(re.escape, shown))
+    assert re.search(pattern, result.stdout, re.DOTALL), result.stdout
+    assert "Traceback" not in result.stderr
+    assert bool(result.stderr) == (path.stem == "03_until_done_in_a_script")  # which shows a failure
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_says_how_it_runs(path: Path) -> None:
+    """The command, and who answers with a key and without."""
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    assert f"python examples/{path.name}" in text
+    assert "Without OPENAI_API_KEY" in text
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in EXAMPLES if "open_interpreter" not in path.stem], ids=lambda path: path.stem
+)
+def test_an_example_asks_the_real_api_with_a_key(path: Path) -> None:
+    """With that key, at the address that the client finds, and for the model that OPENAI_MODEL names."""
+    with ModelServer(Reply("I am the other one.")) as server:
+        result = run(path, OPENAI_API_KEY="secret", OPENAI_BASE_URL=server.url, OPENAI_MODEL="big-one")
+        requests = server.requests
+    assert result.returncode == 0, result.stderr
+    assert "I am the other one." in result.stdout
+    assert {request.headers["authorization"] for request in requests} == {"Bearer secret"}
+    assert {request.body["model"] for request in requests} == {"big-one"}
+
+
+@pytest.mark.parametrize("answers", ["n\n", ""], ids=["no", "nobody there"])
+def test_code_does_not_run_without_a_yes(answers: str) -> None:
+    """The generator waits at the confirmation, and is left there."""
+    result = run(ROOT / "examples" / "06_open_interpreter_loop.py", answers)
+    assert result.returncode == 0, result.stderr
+    assert "Run this code?" in result.stdout
+    assert "1.417" not in result.stdout
+    assert result.stdout.endswith("(2 messages; declined)\n")
