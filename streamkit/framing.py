@@ -1,12 +1,14 @@
 """Bytes to frames and back: Server-Sent Events (WHATWG HTML, section 9.2) and newline-delimited JSON.
 
 However the bytes are cut, the frames are the same. Blocks as every provider sends them (`id:`, `event:`, one
-`data:`, LF) are taken by columns, a chunk at a time; any other block is read line by line, by the letter, to the same
+`data:`, LF) take one regular expression a chunk; any other block is read line by line, by the letter, to the same
 result. Nothing is parsed here: a frame's data stays bytes.
 """
 
 from __future__ import annotations
 
+import re
+from itertools import repeat
 from typing import NamedTuple
 
 __all__ = ["Frame", "Framer", "NdjsonFramer", "SseFramer", "framer_for", "sse_frame"]
@@ -34,6 +36,9 @@ class Framer:
 
 _BOM = b"\xef\xbb\xbf"
 _CR = 13
+_NONE = repeat(b"")
+_NAMED = re.compile(rb"event: (.*)\ndata: (.*)\n\n").findall
+_NUMBERED = re.compile(rb"id: ([^\n\0]*)\nevent: (.*)\ndata: (.*)\n\n").findall
 
 
 class SseFramer(Framer):
@@ -48,6 +53,8 @@ class SseFramer(Framer):
         self._begun = False
         self._careful = False  # a carriage return was seen: lines may end in three ways
         self._after_cr = False
+        self._line = b""  # the event line of the newest chunk, and what finds the data after such lines
+        self._find = _NAMED
 
     def feed(self, chunk: bytes) -> list[tuple[bytes, bytes, bytes]]:
         if not chunk:
@@ -62,14 +69,40 @@ class SseFramer(Framer):
                 return []
         # One block alone, `data` or `event` and `data`: what a server that flushes each event sends.
         first = chunk.find(b"\n")
-        if first == len(chunk) - 2:
-            if chunk.startswith(b"data: "):
-                return [(b"", b"", chunk[6:-2])]
-        elif chunk.find(b"\n", first + 1) == len(chunk) - 2:
-            if chunk.startswith(b"event: ") and chunk.startswith(b"data: ", first + 1):
-                return [(b"", chunk[7:first], chunk[first + 7 : -2])]
-        frames = _by_columns(chunk.split(b"\n"))
-        return self._by_lines(chunk) if frames is None else frames
+        last = len(chunk) - 2
+        if first == last and chunk.startswith(b"data: "):
+            return [(b"", b"", chunk[6:last])]
+        if first < 64 and chunk.find(b"\n", first + 1) == last:
+            line = chunk[: first + 7]
+            if line.startswith(b"event: ") and line.endswith(b"\ndata: "):
+                return [(b"", chunk[7:first], chunk[first + 7 : last])]
+        return self._regular(chunk) or self._by_lines(chunk)
+
+    def _regular(self, chunk: bytes) -> list[tuple[bytes, bytes, bytes]] | None:
+        """The frames of blocks that all have the same fields in the same order; None if they have not.
+
+        What the expressions find is all there is if the lengths of their matches add up to the chunk's.
+        """
+        if chunk.startswith(b"data: "):
+            lines = chunk.split(b"\n")
+            frames = [(b"", b"", line[6:]) for line in lines[::2] if line.startswith(b"data: ")]
+            return frames if len(frames) * 2 + 1 == len(lines) and not any(lines[1::2]) else None
+        if chunk.startswith(b"event: "):
+            line = chunk[: chunk.find(b"\n")]
+            if line != self._line:
+                self._line = line
+                self._find = re.compile(re.escape(line) + rb"\ndata: (.*)\n\n").findall
+            data = self._find(chunk)
+            if sum(map(len, data)) + (len(line) + 9) * len(data) == len(chunk):
+                return list(zip(_NONE, repeat(line[7:]), data, strict=False))
+            named = _NAMED(chunk)
+            size = sum(len(name) + len(data) + 16 for name, data in named)
+            return [(b"", name, data) for name, data in named] if size == len(chunk) else None
+        if chunk.startswith(b"id: "):
+            numbered: list[tuple[bytes, bytes, bytes]] = _NUMBERED(chunk)
+            size = sum(len(id) + len(name) + len(data) + 21 for id, name, data in numbered)
+            return numbered if size == len(chunk) else None
+        return None
 
     def _whole_blocks(self, chunk: bytes) -> bytes:
         """What was pending and this chunk, up to the last blank line; what comes after it is pending."""
@@ -140,37 +173,6 @@ class SseFramer(Framer):
                 case _:
                     pass  # a comment, `retry`, or a field that the specification says to ignore
         return frames
-
-
-def _by_columns(lines: list[bytes]) -> list[tuple[bytes, bytes, bytes]] | None:
-    """The frames of blocks that all have the same fields in the same order, each once; None if they have not.
-
-    The three shapes that servers send: `data`, `event` and `data`, `id` and `event` and `data`.
-    """
-    lines.pop()  # what follows the last line feed
-    count = len(lines)
-    if not lines[1]:
-        frames = [(b"", b"", data[6:]) for data in lines[::2] if data.startswith(b"data: ")]
-        return frames if len(frames) * 2 == count and not any(lines[1::2]) else None
-    if not lines[2]:
-        if len(told := set(lines[::3])) == 1 and (name := told.pop()).startswith(b"event: "):
-            name = name[7:]
-            frames = [(b"", name, data[6:]) for data in lines[1::3] if data.startswith(b"data: ")]
-        else:
-            frames = [
-                (b"", name[7:], data[6:])
-                for name, data in zip(lines[::3], lines[1::3], strict=False)
-                if data.startswith(b"data: ") and name.startswith(b"event: ")
-            ]
-        return frames if len(frames) * 3 == count and not any(lines[2::3]) else None
-    if not lines[3]:
-        frames = [
-            (id[4:], name[7:], data[6:])
-            for id, name, data in zip(lines[::4], lines[1::4], lines[2::4], strict=False)
-            if data.startswith(b"data: ") and name.startswith(b"event: ") and id.startswith(b"id: ") and 0 not in id
-        ]
-        return frames if len(frames) * 4 == count and not any(lines[3::4]) else None
-    return None
 
 
 class NdjsonFramer(Framer):

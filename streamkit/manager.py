@@ -323,7 +323,7 @@ class StreamManager(_Manager):
                             raise _Stopped
                 if self._closing and not self._ended:
                     raise _Stopped
-                if engine.pending:
+                if engine.pending or self._declined:
                     pulling = False
         except _Stopped:
             self._fail(_Stopped())
@@ -714,7 +714,7 @@ class AsyncStreamManager(_Manager):
                             raise _Stopped
                 if self._closing and not self._ended:
                     raise _Stopped
-                if engine.pending:
+                if engine.pending or self._declined:
                     pulling = False
         except _Stopped:
             await self._fail(_Stopped())

@@ -17,7 +17,7 @@ from . import errors, protocols
 from .answers import Answer, Confirmation
 from .engine import Engine
 from .errors import IncompleteStreamError, ProtocolError, RunFailedError, SourceTimeoutError, StreamkitError, UsageError
-from .events import Event, Run, RunDone, RunStatus, RunStep, StreamEnd, StreamException, StreamTimeout, StreamWarning
+from .events import ConfirmationDone, Event, Run, RunDone, RunStatus, RunStep, StreamEnd, StreamException, StreamTimeout, StreamWarning
 from .events import Usage
 from .framing import Framer, framer_for
 from .handlers import Handler, plan
@@ -359,10 +359,14 @@ class StreamState:
 
     def _decide(self, asked: Confirmation, approved: bool, more: str | None = None) -> Iterator[Event]:
         if not approved and self._gated:
-            self._declined = True
-            self._engine.decline()
+            self._decline()
         edited, reason = (more, None) if approved else (None, more)
         return self._engine.settle(asked, approved, edited=edited, reason=reason)
+
+    def _decline(self) -> None:
+        """Nothing more is pulled: that would let run what was declined."""
+        self._declined = True
+        self._engine.decline()
 
     def _waiting(self, *, at_end: bool) -> list[Answer]:
         """The answers to wait for before going on. Confirmations that nobody deferred are declined here."""
@@ -389,6 +393,8 @@ class StreamState:
         if self._current is not None and self._current.position is not None:
             self._position = self._current.position
         self._current = event
+        if type(event) is ConfirmationDone and event.confirmation.status == "declined" and self._gated:
+            self._decline()  # also when nobody could answer, because it was malformed
 
     # -- endings
 

@@ -338,3 +338,43 @@ def ask(client: Any, **options: Any) -> Callable[[], Any]:
 def ask_responses(client: Any, **options: Any) -> Callable[[], Any]:
     """A Responses request that is not sent yet."""
     return lambda: client.responses.create(**{"model": "m", "input": "Hello", "stream": True, **options})
+
+
+def interpreter(*, confirmation: Any = None, ran: list[str] | None = None) -> list[Any]:
+    """What a code-running agent yields. It runs its code when it is asked for what follows the confirmation."""
+    code = {"role": "assistant", "type": "code", "format": "python"}
+    console = {"role": "computer", "type": "console"}
+    message = {"role": "assistant", "type": "message"}
+    asked = {"type": "code", "format": "python", "content": "34/24"} if confirmation is None else confirmation
+    return [
+        {**code, "start": True},
+        {**code, "content": "34/"},
+        {**code, "content": "24"},
+        {**code, "end": True},
+        {"role": "computer", "type": "confirmation", "format": "execution", "content": asked},
+        {**console, "start": True},
+        {**console, "format": "active_line", "content": 1},
+        {**console, "format": "output", "content": "1.41"},
+        {**console, "format": "active_line", "content": None},
+        {**console, "end": True},
+        {**message, "start": True},
+        {**message, "content": "About 1.4."},
+        {**message, "end": True},
+    ]
+
+
+ASKED = 5  # how many items of `interpreter` there are up to its question; one more, and the code has run
+
+
+def calls(*named: str, finish: str = "tool_calls") -> list[dict[str, Any]]:
+    """Chat Completions chunks that call these tools, each with the arguments {"n": its place}."""
+    chunks = chat(finish=None)
+    for place, name in enumerate(named):
+        function = {"name": name, "arguments": f'{{"n": {place}}}'}
+        call = {"index": place, "id": f"call_{place}", "type": "function", "function": function}
+        chunks.append(_with_delta(chunks[0], {"tool_calls": [call]}))
+    return [*chunks, _with_delta(chunks[0], {}, finish)]
+
+
+def _with_delta(chunk: dict[str, Any], delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+    return {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}

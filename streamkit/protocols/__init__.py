@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, count
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import msgspec
 
@@ -20,13 +20,23 @@ from ..errors import UsageError
 from ..events import Event, StreamWarning
 from ..messages import Message
 
-__all__ = ["BUILT_IN", "Decoder", "Encoder", "find", "names", "recognise", "to_input"]
+__all__ = ["BUILT_IN", "Decoder", "Encoder", "find", "is_list", "is_object", "names", "recognise", "to_input"]
 
 BUILT_IN = ("openai_responses", "openai_chat", "open_interpreter", "streamkit")
 
 ENTRY_POINTS = "streamkit.protocols"
 
 _parse = msgspec.json.Decoder().decode
+
+
+def is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a wire value is an object. Its keys are text: JSON has no others."""
+    return isinstance(value, Mapping)
+
+
+def is_list(value: Any) -> TypeGuard[list[Any]]:
+    """Whether a wire value is a list."""
+    return isinstance(value, list)
 
 
 class Decoder:
@@ -73,19 +83,20 @@ class Decoder:
 
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
         """The events of one frame, each with its source and the frame's id as its cursor."""
+        events: list[Event]
         if data.startswith(b"[DONE"):
             events = list(self.sentinel(data))
         elif not data.strip():
             events = []  # `data:` alone: a keepalive
         else:
             try:
-                item = _parse(data)
+                item: Any = _parse(data)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 events = [self.warn("not-json", f"its data is not JSON and was skipped: {error}", _text(name))]
             else:
-                if self.named and not (isinstance(item, dict) and "event" in item and "data" in item):
+                if self.named and not (is_object(item) and "event" in item and "data" in item):
                     item = {"event": _text(name), "data": item}
-                elif name == b"error" and isinstance(item, dict) and "error" not in item and "type" not in item:
+                elif name == b"error" and is_object(item) and "error" not in item and "type" not in item:
                     item = {"error": item}
                 events = self._guarded(item)
         self.index += 1
@@ -116,7 +127,7 @@ class Decoder:
         return StreamWarning(code, fault, index=self.index, kind=kind if isinstance(kind, str) and kind else None)
 
     def _guarded(self, item: Any) -> list[Event]:
-        if not isinstance(item, Mapping):
+        if not is_object(item):
             return [self.warn("not-an-object", f"it is a JSON {type(item).__name__}, not an object, and was skipped")]
         try:
             return list(self.feed(item))
@@ -179,7 +190,7 @@ def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
     for name in chain(BUILT_IN, filter(lambda other: other not in BUILT_IN, _other_names())):
         decoder: type[Decoder] = find(name).Decoder
         wrapped = {"event": event_name, "data": item} if decoder.named and event_name else item
-        if isinstance(wrapped, Mapping) and decoder.recognises(wrapped):
+        if is_object(wrapped) and decoder.recognises(wrapped):
             return decoder
     return None
 

@@ -11,20 +11,52 @@ choice where there are several, and under `choices` what they say of one choice 
 """
 
 from __future__ import annotations
-HEAD
-class Decoder(protocols.Decoder):
-    """Chat Completions chunks of any server; see the module for when they are complete.
 
-    Tool calls are told apart by index, where there is none by id; what has neither goes on with the last one. Where
-    an index comes again with another id and a name, it is another call (some servers number every call 0).
-    """
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from .. import events as e
+from .. import protocols
+from ..events import TextDelta
+from . import is_list, is_object
+from .openai_chat_choice import Choice
+from .openai_chat_encoder import Encoder
+from .openai_chat_input import to_input
+from .openai_chat_wire import (
+    ENDS,
+    KEPT,
+    KEPT_SOMETIMES,
+    OBJECTS,
+    RAW,
+    BareCall,
+    BareDelta,
+    as_error,
+    count,
+    decode_bare,
+    error_of,
+    has_more,
+    index_of,
+    list_of,
+    mapping,
+    name_of,
+    only_deltas,
+    string,
+    time_of,
+)
+
+__all__ = ["Decoder", "Encoder", "to_input"]
+
+
+class Decoder(protocols.Decoder):
+    """Chat Completions chunks of any server; see the module for when they are complete."""
 
     name = "openai_chat"
-    index: int
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, Choice] = {}
         self._begun = False
         self._ended = False
         self._group: str | None = None
@@ -46,54 +78,32 @@ class Decoder(protocols.Decoder):
     def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[e.Event]:
         events: list[e.Event] = []
         choices = self._choices
-        rest = iter(frames)
-        for id, name, data in rest:
+        start = self.index
+        beyond = 0  # the events so far, less the frames that told them: a bare piece is one of each
+        for id, name, data in frames:
             try:
-                choice = decode_bare(data).choices[0]
-                delta = choice.delta
-                state = choices[choice.index]
+                bare = decode_bare(data).choices[0]
+                delta = bare.delta
+                choice = choices[bare.index]
                 value = delta.content
                 plain = delta.tool_calls is None and delta.reasoning is None and delta.reasoning_content is None
-                if plain and value and state.text is not None:
-                    event: e.Event | None = _TextDelta(state.text, value, source=data)
+                if plain and value and choice.text is not None:
+                    event: e.Event | None = TextDelta(choice.text, value, source=data)
                 else:
-                    event = self._bare_event(state, delta, data)
+                    event = _bare_event(choice, delta, data)
             except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
                 event = None
             if event is None:
-                before = self.index
-                self.index = before + len(frames) - length_hint(rest) - 1
-                events += self.feed_frame(id, name, data)
-                self.index = before
+                self.index = start + len(events) - beyond
+                told = self.feed_frame(id, name, data)
+                events += told
+                beyond += len(told) - 1
                 continue
             if id:
                 event.position = id.decode("utf-8", "replace")
             events.append(event)
-        self.index += len(frames)
+        self.index = start + len(frames)
         return events
-
-    def _bare_event(self, state: _Choice, delta: BareDelta, data: bytes) -> e.Event | None:
-        """The event of a delta that is not text alone, None if there is more to it than one piece."""
-        if delta.tool_calls is not None:
-            call = state.by_index.get(delta.tool_calls[0].index)
-            return None if call is None else self._bare_call(state, call, delta, delta.tool_calls[0], data)
-        if reasoning := delta.reasoning_content or delta.reasoning:
-            if state.reasoning is None or delta.content:
-                return None
-            return e.ReasoningDelta(state.reasoning, reasoning, source=data)
-        if delta.content and state.text is not None:
-            return _TextDelta(state.text, delta.content, source=data)
-        return None
-
-    def _bare_call(
-        self, state: _Choice, call: _Call, delta: BareDelta, piece: BareCall, data: bytes
-    ) -> e.Event | None:
-        """The event of a piece of an open call's arguments, None if there is more to it."""
-        plain = not (state.thinking or delta.content or delta.reasoning_content or delta.reasoning)
-        if not plain or call.id is None or not piece.function.arguments or (piece.id and piece.id != call.call_id):
-            return None
-        state.last = call
-        return e.ToolCallDelta(call.id, piece.function.arguments, source=data)
 
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[e.Event]:
         if name != b"error":
@@ -118,8 +128,7 @@ class Decoder(protocols.Decoder):
             yield from self._end()
             return
         for choice in [*self._choices.values()]:
-            yield from self._tell_whole(choice)
-            yield from self._close(choice, "incomplete")
+            yield from choice.end("incomplete")
         if metadata := self._run_metadata():
             yield e.RunCreated(e.Run(metadata=metadata))  # it adds to the run that was begun
         yield from self._drain()
@@ -195,8 +204,7 @@ class Decoder(protocols.Decoder):
             return
         self._ended = self.complete = True
         for choice in [*self._choices.values()]:
-            yield from self._tell_whole(choice)
-            yield from self._close(choice, "completed" if error is None else "failed")
+            yield from choice.end("completed" if error is None else "failed")
         reason = self._choices[min(self._choices)].finish_reason if self._choices else None
         status = ENDS.get(reason or "", "completed") if error is None else "failed"
         if status == "failed" and error is None:
@@ -223,3 +231,40 @@ class Decoder(protocols.Decoder):
     def _drain(self) -> list[e.Event]:
         faults, self._faults = self._faults, []
         return faults
+
+    def _choice(self, position: int, given: Any, item: Mapping[str, Any]) -> Iterator[e.Event]:
+        if not is_object(given):
+            self._fault("bad-choice", "one of its choices is no object; it was skipped")
+            return
+        index = index_of(given.get("index"), self._fault)
+        if index is None:
+            index = position
+        choice = self._choices.get(index)
+        if choice is None:
+            choice = self._choices[index] = Choice(index, self._group, self.new_id, self._fault)
+        yield from choice.feed(given, item)
+
+
+def _bare_event(choice: Choice, delta: BareDelta, data: bytes) -> e.Event | None:
+    """The event of a delta that is not text alone, None if there is more to it than one piece."""
+    if delta.tool_calls is not None:
+        return _bare_call(choice, delta, delta.tool_calls[0], data)
+    if reasoning := delta.reasoning_content or delta.reasoning:
+        if choice.reasoning is None or delta.content:
+            return None
+        return e.ReasoningDelta(choice.reasoning, reasoning, source=data)
+    if delta.content and choice.text is not None:
+        return TextDelta(choice.text, delta.content, source=data)
+    return None
+
+
+def _bare_call(choice: Choice, delta: BareDelta, piece: BareCall, data: bytes) -> e.Event | None:
+    """The event of a piece of an open call's arguments, None if there is more to it."""
+    call = choice.calls.by_index.get(piece.index)
+    plain = not (choice.thinking or delta.content or delta.reasoning_content or delta.reasoning)
+    if call is None or call.id is None or not plain:
+        return None
+    if not piece.function.arguments or (piece.id and piece.id != call.call_id):
+        return None
+    choice.calls.last = call
+    return e.ToolCallDelta(call.id, piece.function.arguments, source=data)

@@ -1,9 +1,154 @@
-HEAD
+"""One choice of a Chat Completions answer tells of its messages; `openai_chat` says which these are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .. import events as e
+from .. import messages as m
+from ..messages import Message
+from . import is_list, is_object
+from .openai_chat_calls import Call, Calls
+from .openai_chat_wire import (
+    ENDS,
+    KNOWN_OF_CHOICE,
+    REASONING,
+    annotation_of,
+    arguments_of,
+    index_of,
+    joined,
+    json_text,
+    list_of,
+    mapping,
+    only_deltas,
+    string,
+)
+
+__all__ = ["Choice"]
+
+_KINDS: dict[str, type[Message]] = {
+    "reasoning": m.ReasoningMessage,
+    "redacted": m.ReasoningMessage,
+    "text": m.TextMessage,
+    "transcript": m.TextMessage,
+    "refusal": m.RefusalMessage,
+    "audio": m.AudioMessage,
+}
+_ROLES = ("assistant", "user", "system")
+_WHOLE = ("chat.completion", "chat.completion.done")
+# What a whole message has that deltas may have brought already, by the kind that they brought.
+_ARRIVES = {
+    **dict.fromkeys((*REASONING, "reasoning_details"), "reasoning"),
+    "content": "text",
+    "refusal": "refusal",
+    "audio": "audio",
+    "images": "images",
+    "function_call": "calls",
+}
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}").fullmatch
+_DATA_URL = re.compile(r"data:image/(png|jpeg);base64,(.*)", re.DOTALL).fullmatch
+
+
+class Choice:
+    """One choice, from its first delta to its finish_reason.
+
+    Attributes:
+        finish_reason: the provider's, None until it is told.
+        finished: whether it was told.
+        extra: what the chunks say of this choice that no event is for.
+        calls: the tool calls that are open.
+        text: the id of the open text, None where a bare piece of text would change more than it: for the fast path.
+        reasoning: the id of the open reasoning, None as above.
+        thinking: whether reasoning is open, so that any other piece ends it.
+    """
+
+    __slots__ = (
+        "_arrived",
+        "_count",
+        "_fault",
+        "_final",
+        "_group",
+        "_metadata",
+        "_new_id",
+        "_open",
+        "_role",
+        "_whole",
+        "calls",
+        "extra",
+        "finish_reason",
+        "finished",
+        "index",
+        "reasoning",
+        "text",
+        "thinking",
+    )
+
+    def __init__(
+        self, index: int, group: str | None, new_id: Callable[[], str], fault: Callable[[str, str], None]
+    ) -> None:
+        self.index = index
+        self.finish_reason: str | None = None
+        self.finished = False
+        self.extra: dict[str, Any] = {}
+        self.calls = Calls()
+        self.text: str | None = None
+        self.reasoning: str | None = None
+        self.thinking = False
+        self._group = group
+        self._new_id = new_id
+        self._fault = fault
+        self._role = ""
+        self._open: dict[str, str] = {}  # the ids of the open messages, by kind
+        self._arrived: set[str] = set()
+        self._metadata: dict[str, dict[str, Any]] = {}  # what the done messages will have, by kind
+        self._final: dict[str, str] = {}
+        self._whole: Mapping[str, Any] | None = None
+        self._count = 0  # the messages begun
+
+    def feed(self, given: Mapping[str, Any], item: Mapping[str, Any]) -> Iterator[e.Event]:
+        """What a chunk says of this choice; `item` is the chunk."""
+        delta, message = given.get("delta"), given.get("message")
+        whole = item.get("object") in _WHOLE
+        told: list[e.Event] = []
+        if is_object(delta):
+            told += self._delta(delta, mapping(given.get("logprobs")), item)
+            yield from told
+        elif delta is not None:
+            self._fault("bad-delta", "a choice's `delta` is no object; it was skipped")
+        if is_object(message) and (whole or not is_object(delta)):
+            self._whole = message
+        bare = only_deltas(told)
+        for key in given:
+            if key not in KNOWN_OF_CHOICE and given[key] and (key == "content_filter_results" or not bare):
+                self.extra[key] = given[key]
+        reason = given.get("finish_reason")
+        if reason is not None and not isinstance(reason, str):
+            self._fault("bad-finish-reason", "a finish_reason is no string; it was skipped")
+            reason = None
+        if reason or (whole and self._whole):
+            self.finish_reason = reason or self.finish_reason
+            self.finished = True
+            yield from self._tell_whole(mapping(given.get("logprobs")), item)
+            yield from self._close(ENDS.get(self.finish_reason or "", "completed"))
+        self._settle()
+
+    def end(self, status: m.Status) -> Iterator[e.Event]:
+        """The answer is over: what stays untold and open of this choice."""
+        yield from self._tell_whole({}, {})
+        yield from self._close(status)
+
+    def _settle(self) -> None:
+        self.thinking = "reasoning" in self._open or "redacted" in self._open
+        self.text = None if self.thinking else self._open.get("text")
+        self.reasoning = self._open.get("reasoning")
+
     def _delta(
         self, delta: Mapping[str, Any], logprobs: Mapping[str, Any], item: Mapping[str, Any]
     ) -> Iterator[e.Event]:
-        if not self.role and delta.get("role") in _ROLES:
-            self.role = delta["role"]
+        if not self._role and delta.get("role") in _ROLES:
+            self._role = delta["role"]
         yield from self._reasoning(delta)
         yield from self._logged("text", self._content(delta.get("content"), item), logprobs, item)
         refusal = self._text(delta.get("refusal"), "refusal")
@@ -16,8 +161,8 @@ HEAD
         if (calls := delta.get("tool_calls")) is not None:
             yield from self._tool_calls(calls)
         for annotation in list_of(delta.get("annotations")) or ():
-            if "text" in self.open and is_object(annotation):
-                yield e.AnnotationAdded(self.open["text"], annotation_of(annotation))
+            if "text" in self._open and is_object(annotation):
+                yield e.AnnotationAdded(self._open["text"], annotation_of(annotation))
             else:
                 yield e.RawEvent("annotations", item)
 
@@ -27,68 +172,66 @@ HEAD
             return
         if kind not in ("reasoning", "redacted"):
             yield from self._stop_thinking()
-        if kind not in self.open:
-            yield self._open(kind)
-        yield _KINDS[kind].delta_event(self.open[kind], value)
+        if kind not in self._open:
+            yield self._begin(kind)
+        yield _KINDS[kind].delta_event(self._open[kind], value)
 
-    def _open(self, kind: str) -> e.Event:
-        self.open[kind] = id = self.new_id()
-        self.arrived.add("reasoning" if kind == "redacted" else kind)
+    def _begin(self, kind: str) -> e.Event:
+        self._open[kind] = id = self._new_id()
+        self._arrived.add("reasoning" if kind == "redacted" else kind)
         known: dict[str, Any] = {"format": "redacted"} if kind == "redacted" else {}
         if kind == "transcript":
-            known["metadata"] = self.metadata.setdefault(kind, {"audio_transcript": True}).copy()
+            known["metadata"] = self._metadata.setdefault(kind, {"audio_transcript": True}).copy()
         return e.MessageCreated(_KINDS[kind](id, **self._place(), **known))
 
     def _place(self) -> dict[str, Any]:
         """What every message of a choice has."""
-        self.role = self.role or "assistant"
-        self.opened += 1
-        return {"role": self.role, "group": self._group, "index": self.opened - 1, "choice": self.index}
+        self._role = self._role or "assistant"
+        self._count += 1
+        return {"role": self._role, "group": self._group, "index": self._count - 1, "choice": self.index}
 
     def _stop(self, kind: str, status: m.Status) -> Iterator[e.Event]:
-        if kind in self.open:
-            metadata = self.metadata.pop(kind, None)
-            final = self.final.pop(kind, "" if kind == "redacted" else None)
-            yield e.MessageDone(_KINDS[kind](self.open.pop(kind), content=final, status=status, metadata=metadata))
+        if kind in self._open:
+            metadata = self._metadata.pop(kind, None)
+            final = self._final.pop(kind, "" if kind == "redacted" else None)
+            yield e.MessageDone(_KINDS[kind](self._open.pop(kind), content=final, status=status, metadata=metadata))
 
     def _stop_thinking(self) -> Iterator[e.Event]:
         yield from self._stop("reasoning", "completed")
         yield from self._stop("redacted", "completed")
 
     def _close(self, status: m.Status) -> Iterator[e.Event]:
-        for kind in [*self.open]:
+        for kind in [*self._open]:
             yield from self._stop(kind, status)
-        for call in self.calls:
+        for call in self.calls.begun:
             if call.id is None and (call.held or call.call_id):
                 self._fault("no-tool-name", f"tool call {call.call_id!r} never got a name")
-                yield from self._open_call(call)
+                yield from self._begin_call(call)
             if call.id is not None:
                 known: dict[str, Any] = {"name": call.name or None, "call_id": call.call_id or None}
                 yield e.MessageDone(m.ToolCallMessage(call.id, status=status, **known))
-        self.calls, self.by_index, self.by_id = [], {}, {}
-        self.last = self.function = None
-        self.metadata.clear()
+        self.calls.clear()
+        self._metadata.clear()
 
-    def _tell_whole(
-        self, logprobs: Mapping[str, Any] | None = None, item: Mapping[str, Any] | None = None
-    ) -> Iterator[e.Event]:
+    def _tell_whole(self, logprobs: Mapping[str, Any], item: Mapping[str, Any]) -> Iterator[e.Event]:
         """A whole message: what has not arrived of it is told, what has is compared when it is done."""
-        message, self.whole = self.whole, None
+        message, self._whole = self._whole, None
         if message is None:
             return
-        rest = {key: value for key, value in message.items() if _ARRIVES.get(key) not in self.arrived}
+        rest = {key: value for key, value in message.items() if _ARRIVES.get(key) not in self._arrived}
         calls = message.get("tool_calls")
-        if is_list(calls) and "calls" in self.arrived:
-            rest["tool_calls"] = [call for call in calls if string(mapping(call).get("id")) not in ("", *self.by_id)]
-            if not self.calls:
+        if is_list(calls) and "calls" in self._arrived:
+            known_ids = ("", *self.calls.by_id)
+            rest["tool_calls"] = [call for call in calls if string(mapping(call).get("id")) not in known_ids]
+            if not self.calls.begun:
                 del rest["tool_calls"]  # they were done with the finish_reason before
-        if "text" in self.arrived and "text" not in self.open:
+        if "text" in self._arrived and "text" not in self._open:
             rest.pop("annotations", None)
-        known = [*self.open]
-        yield from self._delta(rest, logprobs or {}, item or {})
+        known = [*self._open]
+        yield from self._delta(rest, logprobs, item)
         for key in ("content", "refusal"):
             if _ARRIVES[key] in known and (final := string(message.get(key))):
-                self.final[_ARRIVES[key]] = final
+                self._final[_ARRIVES[key]] = final
 
     # -- the parts of a delta
 
@@ -113,11 +256,11 @@ HEAD
         for detail in details:
             if not detail.get("signature") and not detail.get("data"):
                 continue
-            if "reasoning" not in self.open and "redacted" not in self.open:
-                yield self._open("redacted")
+            if "reasoning" not in self._open and "redacted" not in self._open:
+                yield self._begin("redacted")
             kept = {key: detail[key] for key in detail if key not in ("text", "summary")}
-            kind = "reasoning" if "reasoning" in self.open else "redacted"
-            self.metadata.setdefault(kind, {}).setdefault("reasoning_details", []).append(kept)
+            kind = "reasoning" if "reasoning" in self._open else "redacted"
+            self._metadata.setdefault(kind, {}).setdefault("reasoning_details", []).append(kept)
 
     def _content(self, content: Any, item: Mapping[str, Any]) -> Iterator[e.Event]:
         if is_object(content):
@@ -140,7 +283,6 @@ HEAD
 
     def _logged(
         self,
-        state: _Choice,
         kind: str,
         events: Iterator[e.Event],
         logprobs: Mapping[str, Any],
@@ -155,7 +297,7 @@ HEAD
                 told = True
             yield event
         if tokens:
-            self.metadata.setdefault(kind, {}).setdefault("logprobs", []).extend(tokens)
+            self._metadata.setdefault(kind, {}).setdefault("logprobs", []).extend(tokens)
             if not told:
                 yield e.RawEvent("logprobs", item)
 
@@ -167,7 +309,7 @@ HEAD
         known = {"audio_id": audio.get("id"), "expires_at": audio.get("expires_at")}
         for kind in ("audio", "transcript"):
             start: dict[str, Any] = {"audio_transcript": True} if kind == "transcript" else {}
-            self.metadata.setdefault(kind, start).update({k: v for k, v in known.items() if v is not None})
+            self._metadata.setdefault(kind, start).update({k: v for k, v in known.items() if v is not None})
         yield from self._grow("transcript", self._text(audio.get("transcript"), "transcript"))
         data = string(audio.get("data"))
         if not _BASE64(data):
@@ -182,9 +324,9 @@ HEAD
             yield e.RawEvent("images", item)
             return
         yield from self._stop_thinking()
-        self.arrived.add("images")
+        self._arrived.add("images")
         format, content = (f"base64.{found[1]}", found[2]) if (found := _DATA_URL(url)) else ("url", url)
-        yield e.MessageDone(m.ImageMessage(self.new_id(), format=format, content=content, **self._place()))
+        yield e.MessageDone(m.ImageMessage(self._new_id(), format=format, content=content, **self._place()))
 
     # -- tool calls
 
@@ -201,10 +343,8 @@ HEAD
                 function = piece
             name, call_id = string(function.get("name")), string(piece.get("id"))
             arguments = arguments_of(function.get("arguments", function.get("input")))
-            call = self._call(self._index(piece.get("index")), call_id, name, arguments, position)
+            call = self.calls.find(index_of(piece.get("index"), self._fault), call_id, name, arguments, position)
             call.custom = call.custom or custom
-            if call_id and not call.call_id:
-                self.by_id[call_id] = call
             yield from self._piece(call, call_id, name, arguments)
 
     def _function(self, given: Any) -> Iterator[e.Event]:
@@ -212,34 +352,10 @@ HEAD
         if not is_object(given):
             self._fault("bad-tool-calls", "its `function_call` is no object; it was skipped")
             return
-        if self.function is None:
-            self.function = _Call()
-            self.calls.append(self.function)
         arguments = arguments_of(given.get("arguments"))
-        yield from self._piece(self.function, "", string(given.get("name")), arguments)
+        yield from self._piece(self.calls.find_legacy(), "", string(given.get("name")), arguments)
 
-    def _call(self, index: int | None, call_id: str, name: str, arguments: str, position: int) -> _Call:
-        """The call that a piece belongs to; a new one where it begins one."""
-        last = self.last
-        if index is not None:
-            call = self.by_index.get(index)
-            if call is not None and call_id and call.call_id and call_id != call.call_id:
-                call = self.by_id.get(call_id) or (None if name else call)
-        elif call_id:
-            call = self.by_id.get(call_id)
-        elif name and last is not None and last.name and (position or name != last.name or last.whole):
-            call = None
-        else:
-            call = last
-        if call is None:
-            call = _Call(whole=index is None and not call_id and arguments.endswith("}") and is_whole(arguments))
-            self.calls.append(call)
-            if index is not None:
-                self.by_index[index] = call
-        self.last = call
-        return call
-
-    def _piece(self, call: _Call, call_id: str, name: str, arguments: str) -> Iterator[e.Event]:
+    def _piece(self, call: Call, call_id: str, name: str, arguments: str) -> Iterator[e.Event]:
         """Id and name count once: some servers repeat them. Arguments wait for the name."""
         call.call_id = call.call_id or call_id
         call.name = call.name or name
@@ -252,11 +368,11 @@ HEAD
             call.held.append(arguments)
         if call.name:
             yield from self._stop_thinking()
-            yield from self._open_call(call)
+            yield from self._begin_call(call)
 
-    def _open_call(self, call: _Call) -> Iterator[e.Event]:
-        call.id = self.new_id()
-        self.arrived.add("calls")
+    def _begin_call(self, call: Call) -> Iterator[e.Event]:
+        call.id = self._new_id()
+        self._arrived.add("calls")
         known: dict[str, Any] = {"name": call.name or None, "call_id": call.call_id or None}
         custom = {"custom": True} if call.custom else None
         yield e.ToolCallCreated(m.ToolCallMessage(call.id, metadata=custom, **known, **self._place()))

@@ -5,7 +5,7 @@ What is not of the type that it should have reads as absent; nothing here raises
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,34 @@ from .. import events as e
 from .. import messages as m
 from . import is_list, is_object
 
-__all__ = []
+__all__ = [
+    "ENDS",
+    "KEPT",
+    "KEPT_SOMETIMES",
+    "KNOWN_OF_CHOICE",
+    "OBJECTS",
+    "RAW",
+    "REASONING",
+    "BareCall",
+    "BareDelta",
+    "annotation_of",
+    "arguments_of",
+    "as_error",
+    "count",
+    "decode_bare",
+    "error_of",
+    "has_more",
+    "index_of",
+    "is_whole",
+    "joined",
+    "json_text",
+    "list_of",
+    "mapping",
+    "name_of",
+    "only_deltas",
+    "string",
+    "time_of",
+]
 
 # What a finish_reason says of the answer; any other ends it well. The first two are OpenAI's.
 ENDS: dict[str, m.Status] = {
@@ -36,7 +63,7 @@ RAW = ("moderation", "prompt_filter_results")  # told whole as well: no event is
 _KNOWN = frozenset(
     (*KEPT, *KEPT_SOMETIMES, *RAW, "id", "object", "created", "model", "choices", "usage", "error", "obfuscation")
 )
-_KNOWN_OF_CHOICE = frozenset(("index", "delta", "message", "finish_reason", "logprobs", "usage", "error"))
+KNOWN_OF_CHOICE = frozenset(("index", "delta", "message", "finish_reason", "logprobs", "usage", "error"))
 _KNOWN_OF_DELTA = frozenset(
     ("role", "content", "refusal", "tool_calls", "function_call", "audio", "images", "annotations", "index")
 ).union((*REASONING, "reasoning_details"))
@@ -47,13 +74,13 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 # -- the fast path's view of a chunk: one choice with one piece of an open message, and nothing else
 
 
-class BareFunction(msgspec.Struct, gc=False):
+class _BareFunction(msgspec.Struct, gc=False):
     arguments: str
 
 
 class BareCall(msgspec.Struct, gc=False):
     index: int
-    function: BareFunction
+    function: _BareFunction
     id: str | None = None
     custom: None = None
 
@@ -71,7 +98,7 @@ class BareDelta(msgspec.Struct, gc=False):
     images: None = None
 
 
-class BareChoice(msgspec.Struct, gc=False):
+class _BareChoice(msgspec.Struct, gc=False):
     delta: BareDelta
     index: int = 0
     finish_reason: None = None
@@ -82,8 +109,8 @@ class BareChoice(msgspec.Struct, gc=False):
     content_filter_results: None = None
 
 
-class BareChunk(msgspec.Struct, gc=False):
-    choices: tuple[BareChoice]
+class _BareChunk(msgspec.Struct, gc=False):
+    choices: tuple[_BareChoice]
     usage: None = None
     error: None = None
     citations: None = None
@@ -93,17 +120,24 @@ class BareChunk(msgspec.Struct, gc=False):
     moderation: None = None
 
 
-decode_bare = msgspec.json.Decoder(BareChunk).decode
+decode_bare = msgspec.json.Decoder(_BareChunk).decode
 
 
 # -- reading values of any type
 
 
-def only_deltas(told: list[e.Event]) -> bool:
-    """Whether an item told pieces of open messages and no more, as the fast path's items do."""
-    return bool(told) and all(isinstance(event, e.Delta) and event.metadata is None for event in told)
-
-
+def index_of(value: Any, fault: Callable[[str, str], None]) -> int | None:
+    """An index; None where there is none that can be used. `fault` is told what is odd about it."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+        fault("bad-index", f"the index {value!r} is a string; read as a number")
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LIMIT:
+        return value
+    if value is not None:
+        fault("bad-index", "an index is no number that counts; it was taken as missing")
+    return None
 
 
 def string(value: Any) -> str:
@@ -213,3 +247,8 @@ def has_more(item: Mapping[str, Any]) -> bool:
 
 def name_of(item: Mapping[str, Any]) -> str:
     return string(item.get("type")) or string(item.get("object")) or "chat.completion.chunk"
+
+
+def only_deltas(told: list[e.Event]) -> bool:
+    """Whether an item told pieces of open messages and no more, as the fast path's items do."""
+    return bool(told) and all(isinstance(event, e.Delta) and event.metadata is None for event in told)

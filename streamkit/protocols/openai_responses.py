@@ -88,27 +88,23 @@ class Decoder(protocols.Decoder):
 
     def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
         events: list[Event] = []
-        append = events.append
         growing = self._growing
-        index = self.index
-        for frame in frames:
-            id, _, data = frame
+        rest = iter(frames)
+        for id, name, data in rest:
             try:
                 grown = decode_grown(data)
                 kind, part, place, message_id, make = growing[grown.item_id]
+                if type(grown) is kind and grown.index == part and grown.output_index == place and not id:
+                    events.append(make(message_id, grown.delta, position=grown.sequence_number, source=data))
+                    continue
             except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
                 pass
-            else:
-                if type(grown) is kind and grown.index == part and grown.output_index == place:
-                    position = id.decode("utf-8", "replace") if id else grown.sequence_number
-                    append(make(message_id, grown.delta, position=position, source=data))
-                    index += 1
-                    continue
-            self.index = index
-            events += self.feed_frame(*frame)
+            before = self.index
+            self.index = before + len(frames) - rest.__length_hint__() - 1
+            events += self.feed_frame(id, name, data)
+            self.index = before
             growing = self._growing
-            index = self.index
-        self.index = index
+        self.index += len(frames)
         return events
 
     # -- the tolerant path

@@ -53,7 +53,7 @@ class Decoder(protocols.Decoder):
                 self.index += 1
                 events.append(msgspec.structs.replace(item))
             else:
-                position = item.get("cursor") if isinstance(item, Mapping) else None
+                position = item.get("cursor") if protocols.is_object(item) else None
                 told = super().feed_items([item])
                 for event in told:
                     event.position = position

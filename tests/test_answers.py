@@ -1,0 +1,748 @@
+"""What waits for an answer: confirmations, which gate what runs, and tool calls, which `then=` goes on from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import streamkit as sk
+from streamkit.testing import ModelServer, Reply, ToolCall
+
+from .faces import (
+    ASKED,
+    AsyncTold,
+    Face,
+    Source,
+    SyncTold,
+    async_faces,
+    body,
+    calls,
+    chat,
+    every_face,
+    interpreter,
+    sync_face,
+)
+
+
+async def raised_by(awaitable: Any) -> BaseException:
+    with pytest.raises(BaseException) as caught:
+        await awaitable
+    return caught.value
+
+
+def did_run(source: Source) -> bool:
+    return source.went > ASKED
+
+
+# -- confirmations
+
+
+@every_face
+@body
+async def test_an_approved_confirmation_lets_it_run(face: Face) -> None:
+    """Each handler is told the outcome, before what ran."""
+    source = Source(interpreter())
+    told = face.told(on_confirmation=lambda _, asked: asked.approve())
+    other = SyncTold()
+    stream = face.stream(face.generator(source), told, other)
+    messages = await stream.get_final_messages()
+    assert did_run(source)
+    assert [(m.type, m.content) for m in messages] == [("code", "34/24"), ("console", "1.41"), ("message", "About 1.4.")]
+    for one in (told, other):
+        one.check_brackets()
+        hooks = one.hooks
+        assert hooks.index("on_confirmation") < hooks.index("on_confirmation_done") < hooks.index("on_console_created")
+        assert [asked.status for asked in one.of("on_confirmation_done")] == ["approved"]
+    (asked,) = stream.confirmations
+    assert asked.subject is messages[0]
+    assert not asked.waiting
+    assert not stream.pending
+
+
+@every_face
+@pytest.mark.parametrize("kind", ["declined", "undecided", "no handler"])
+@body
+async def test_what_is_not_approved_does_not_run(face: Face, kind: str) -> None:
+    """The run ends there, well; the producer is closed before `on_end`."""
+    source, closed = Source(interpreter()), []
+    told = face.told(on_end=lambda _: closed.append(source.closed))
+    if kind == "declined":
+        told.does["on_confirmation"] = lambda _, asked: asked.decline("too risky")
+    stream = face.stream(face.generator(source), *([] if kind == "no handler" else [told]))
+    messages = await stream.get_final_messages()
+    assert not did_run(source)
+    assert source.closed
+    assert [(m.type, m.content, m.status) for m in messages] == [("code", "34/24", "completed")]
+    (asked,) = stream.confirmations
+    assert asked.status == "declined"
+    assert asked.reason == ("too risky" if kind == "declined" else "not answered")
+    assert (await stream.get_final_run()).finish_reason == "declined"
+    if kind != "no handler":
+        told.check_brackets()
+        assert closed == [True]
+        assert told.hooks.count("on_confirmation_done") == 1
+
+
+@every_face
+@body
+async def test_a_hook_that_raises_declines(face: Face) -> None:
+    """Nothing runs, and the error propagates."""
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a hook's")
+
+    source, other = Source(interpreter()), face.told()
+    stream = face.stream(face.generator(source), face.told(on_confirmation=fail), other)
+    assert isinstance(await raised_by(stream.until_done()), RuntimeError)
+    assert not did_run(source)
+    assert [asked.status for asked in other.of("on_confirmation_done")] == ["declined"]
+    other.check_brackets()
+
+
+@every_face
+@body
+async def test_an_error_after_an_approval_declines(face: Face) -> None:
+    """A later handler's error keeps approved code from running: the outcome is told as it is."""
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a hook's")
+
+    source, first = Source(interpreter()), face.told(on_confirmation=lambda _, asked: asked.approve())
+    stream = face.stream(face.generator(source), first, face.told(on_confirmation=fail))
+    assert isinstance(await raised_by(stream.until_done()), RuntimeError)
+    assert not did_run(source)
+    assert [asked.status for asked in first.of("on_confirmation_done")] == ["declined"]
+
+
+@every_face
+@body
+async def test_the_second_answer_is_refused(face: Face) -> None:
+    """The first one wins."""
+    seen: list[Exception] = []
+
+    def twice(_: Any, asked: sk.Confirmation) -> None:
+        asked.approve()
+        for again in (asked.approve, asked.decline, asked.defer):
+            with pytest.raises(sk.UsageError, match="answered already") as caught:
+                again()
+            seen.append(caught.value)
+
+    source = Source(interpreter())
+    await face.stream(face.generator(source), face.told(on_confirmation=twice)).until_done()
+    assert len(seen) == 3
+    assert did_run(source)
+
+
+@every_face
+@pytest.mark.parametrize("yes", [True, False])
+@pytest.mark.parametrize("way", ["until_done", "iterate", "with"])
+@body
+async def test_a_deferred_confirmation_is_answered_from_another_thread(face: Face, yes: bool, way: str) -> None:
+    """Found in `stream.pending`; meanwhile nothing is pulled."""
+    import threading
+
+    source, deferred = Source(interpreter()), threading.Event()
+
+    def defer(told: Any, asked: sk.Confirmation) -> None:
+        asked.defer()
+        deferred.set()
+
+    stream = face.stream(face.generator(source), face.told(on_confirmation=defer))
+
+    def answer() -> None:
+        assert deferred.wait(5)
+        assert not did_run(source)
+        (asked,) = stream.pending.values()
+        assert asked.waiting
+        asked.approve() if yes else asked.decline()
+
+    async with face.beside(answer):
+        if way == "until_done":
+            await stream.until_done()
+        elif way == "iterate":
+            async for _ in stream:
+                pass
+        else:
+            async with stream:
+                async for _ in stream:
+                    pass
+    assert did_run(source) is yes
+
+
+@async_faces
+@pytest.mark.parametrize("way", ["until_done", "iterate"])
+@body
+async def test_a_deferred_confirmation_is_answered_from_another_task(face: Face, way: str) -> None:
+    """The event loop goes on while the stream waits."""
+    source, deferred = Source(interpreter()), anyio.Event()
+
+    def defer(told: Any, asked: sk.Confirmation) -> None:
+        asked.defer(timeout=15)
+        deferred.set()
+
+    stream = face.stream(face.generator(source), AsyncTold(on_confirmation=defer))
+
+    async def answer() -> None:
+        await deferred.wait()
+        (asked,) = stream.pending.values()
+        asked.approve()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(answer)
+        if way == "until_done":
+            await stream.until_done()
+        else:
+            async for _ in stream:
+                pass
+    assert did_run(source)
+
+
+@every_face
+@body
+async def test_a_deferral_that_runs_out_declines(face: Face) -> None:
+    """And takes no answer any more."""
+    source = Source(interpreter())
+    told = face.told(on_confirmation=lambda _, asked: asked.defer(timeout=0.02))
+    stream = face.stream(face.generator(source), told)
+    await stream.until_done()
+    assert not did_run(source)
+    (asked,) = stream.confirmations
+    assert (asked.status, asked.reason) == ("declined", "not answered")
+    with pytest.raises(sk.UsageError):
+        asked.approve()
+
+
+@every_face
+@pytest.mark.parametrize("way", ["until_done", "iterate"])
+@body
+async def test_cancelling_while_an_answer_is_awaited_declines(face: Face, way: str) -> None:
+    """From another thread; nothing is raised."""
+    import threading
+
+    source, deferred = Source(interpreter()), threading.Event()
+
+    def defer(told: Any, asked: sk.Confirmation) -> None:
+        asked.defer()
+        deferred.set()
+
+    told = face.told(on_confirmation=defer)
+    stream = face.stream(face.generator(source), told)
+
+    def stop() -> None:
+        assert deferred.wait(5)
+        stream.cancel()
+
+    async with face.beside(stop):
+        if way == "until_done":
+            await stream.until_done()
+        else:
+            async for _ in stream:
+                pass
+    assert not did_run(source)
+    assert source.closed
+    told.check_brackets()
+    assert [asked.status for asked in told.of("on_confirmation_done")] == ["declined"]
+    (asked,) = stream.confirmations
+    with pytest.raises(sk.UsageError):
+        asked.approve()
+
+
+@every_face
+@body
+async def test_closing_at_a_confirmation_declines(face: Face) -> None:
+    """A loop may stop there."""
+    source = Source(interpreter())
+    async with face.stream(face.generator(source)) as stream:
+        async for event in stream:
+            if event.type == "confirmation_created":
+                event.confirmation.defer()
+                break
+    assert not did_run(source)
+    assert source.closed
+    assert [asked.status for asked in stream.confirmations] == ["declined"]
+
+
+@every_face
+@body
+async def test_a_loop_may_answer(face: Face) -> None:
+    """The event's confirmation is the same object."""
+    source = Source(interpreter())
+    async for event in face.stream(face.generator(source)):
+        if event.type == "confirmation_created":
+            event.confirmation.approve()
+    assert did_run(source)
+
+
+@every_face
+@body
+async def test_a_passive_source_cannot_be_answered(face: Face) -> None:
+    """A list is what has happened already: approving it is the caller's error; not answering is none."""
+    stream = face.stream(interpreter(), face.told(on_confirmation=lambda _, asked: asked.approve()))
+    error = await raised_by(stream.until_done())
+    assert isinstance(error, sk.UsageError)
+    assert "passive" in str(error)
+    told = face.told()
+    stream = face.stream(interpreter(), told)
+    assert len(await stream.get_final_messages()) == 3
+    assert [asked.status for asked in told.of("on_confirmation_done")] == ["approved"]
+    assert not told.of("on_confirmation")[0].waiting
+
+
+@every_face
+@body
+async def test_a_producer_behind_any_iterator_is_gated(face: Face) -> None:
+    """What is not all there already may run when it is pulled."""
+    source = Source(interpreter())
+    await face.stream(map(dict, source.generate())).until_done()
+    assert not did_run(source)
+
+
+@every_face
+@body
+async def test_an_edit_that_the_producer_cannot_take_is_refused(face: Face) -> None:
+    """It is no approval of the original either."""
+    source = Source(interpreter())
+    stream = face.stream(face.generator(source), face.told(on_confirmation=lambda _, asked: asked.approve("34/25")))
+    error = await raised_by(stream.until_done())
+    assert isinstance(error, sk.UsageError)
+    assert not did_run(source)
+
+
+@every_face
+@pytest.mark.parametrize("content", ["python", {"type": "code"}, 7, []])
+@body
+async def test_a_malformed_confirmation_is_never_an_approval(face: Face, content: Any) -> None:
+    """Nothing runs, and it takes no answer."""
+    source, told = Source(interpreter(confirmation=content)), face.told()
+    stream = face.stream(face.generator(source), told)
+    await stream.until_done()
+    assert not did_run(source)
+    assert source.closed
+    assert all(asked.status == "declined" for asked in stream.confirmations)
+    told.check_brackets()
+
+
+@every_face
+@body
+async def test_a_stream_over_another_stream_answers_it(face: Face) -> None:
+    """It is the inner one that waits."""
+    source = Source(interpreter())
+    inner = face.stream(face.generator(source))
+    inner = getattr(inner, "manager", inner)
+    told = face.told(on_confirmation=lambda _, asked: asked.approve())
+    messages = await face.stream(inner, told).get_final_messages()
+    assert did_run(source)
+    assert [m.type for m in messages] == ["code", "console", "message"]
+    assert [asked.status for asked in told.of("on_confirmation_done")] == ["approved"]
+
+
+# -- tool calls
+
+
+def go_on(*sources: Any) -> Any:
+    """A `then` that gives these sources, and then None."""
+    left = list(sources)
+    return lambda stream: left.pop(0) if left else None
+
+
+@every_face
+@body
+async def test_a_tool_call_that_is_answered_goes_on_with_the_next_source(face: Face) -> None:
+    """One run, two steps, one end; the output is a message of the stream."""
+    told = face.told(on_tool_call_done=lambda _, call: call.respond({"rain": call.arguments["n"]}))
+    stream = face.stream(calls("weather"), told, then=go_on(chat("Dry.")))
+    assert await stream.get_final_text() == "Dry."
+    told.check_brackets()
+    assert told.hooks.count("on_run_created") == 1
+    assert len(told.of("on_run_step_done")) == 2
+    assert "on_run_requires_action" not in told.hooks
+    call, output, text = stream.messages
+    assert (call.type, output.type, text.type) == ("tool_call", "tool_output", "message")
+    assert (output.call_id, output.content, output.name) == ("call_0", '{"rain":0}', "weather")
+    assert call.step_id == output.step_id != text.step_id
+    assert stream.status == "completed"
+    assert not stream.pending
+
+
+@every_face
+@pytest.mark.parametrize("protocol", ["openai_chat", "openai_responses"])
+@body
+async def test_two_rounds_with_the_real_client(face: Face, protocol: str) -> None:
+    """`to_input` gives the next request what was said, called and put out."""
+    script = [Reply(ToolCall("weather", {"city": "Oslo"}), ToolCall("weather", {"city": "Rome"})), Reply("It rains.")]
+    with ModelServer(script) as server:
+        async with face.client(server) as client:
+
+            def request(stream: Any = None) -> Any:
+                said = sk.to_input(stream.messages if stream else [], protocol)
+                asked = [{"role": "user", "content": "Weather?"}, *said]
+                if protocol == "openai_chat":
+                    return client.chat.completions.create(model="m", messages=asked, stream=True)
+                return client.responses.create(model="m", input=asked, stream=True)
+
+            told = face.told(on_tool_call_done=lambda _, call: call.respond(f"rain in {call.arguments['city']}"))
+            stream = face.stream(request, told, then=request)
+            assert await stream.get_final_text() == "It rains."
+            told.check_brackets()
+            assert len(await stream.get_final_run_steps()) == 2
+            assert told.hooks.count("on_run_created") == told.hooks.count("on_end") == 1
+            assert [m.content for m in stream.messages if m.type == "tool_output"] == ["rain in Oslo", "rain in Rome"]
+            again = server.requests[1].body["messages" if protocol == "openai_chat" else "input"]
+            outputs = [m.get("content", m.get("output")) for m in again if "call_id" in m or "tool_call_id" in m]
+            assert "rain in Oslo" in outputs
+            assert "rain in Rome" in outputs
+            assert len(server.requests) == 2
+
+
+@every_face
+@body
+async def test_unanswered_calls_end_the_stream_as_requires_action(face: Face) -> None:
+    """`then` is not asked; nothing is raised; the handlers are told."""
+    asked: list[int] = []
+    told = face.told()
+    stream = face.stream(calls("one", "two"), told, then=lambda stream: asked.append(1))
+    await stream.until_done()
+    assert asked == []
+    assert stream.status == "requires_action"
+    assert (await stream.get_final_run()).status == "requires_action"
+    assert told.hooks.count("on_run_requires_action") == 1
+    assert set(stream.pending) == {"call_0", "call_1"}
+    told.check_brackets()
+    with pytest.raises(sk.UsageError):
+        stream.pending["call_0"].respond("late")
+
+
+@every_face
+@body
+async def test_a_call_is_answered_where_the_run_requires_action(face: Face) -> None:
+    """The last moment for it."""
+
+    def respond(told: Any, run: sk.Run) -> None:
+        for call in told.stream.pending.values():
+            call.respond("done")
+
+    told = face.told(on_run_requires_action=respond)
+    stream = face.stream(calls("one", "two"), told, then=go_on(chat("Well.")))
+    assert await stream.get_final_text() == "Well."
+    assert stream.status == "completed"
+    assert told.hooks.count("on_tool_output_done") == 2
+
+
+@every_face
+@pytest.mark.parametrize("answered", [0, 1])
+@body
+async def test_all_calls_must_be_answered_to_go_on(face: Face, answered: int) -> None:
+    """One of two is not enough."""
+
+    def some(_: Any, call: Any) -> None:
+        if call.arguments["n"] == answered:
+            call.respond("done")
+
+    asked: list[int] = []
+    stream = face.stream(calls("one", "two"), face.told(on_tool_call_done=some), then=lambda stream: asked.append(1))
+    await stream.until_done()
+    assert stream.status == "requires_action"
+    assert asked == []
+    assert [m.content for m in stream.messages if m.type == "tool_output"] == ["done"]
+
+
+@every_face
+@body
+async def test_then_may_give_nothing(face: Face) -> None:
+    """The stream ends as completed: all was answered."""
+    stream = face.stream(
+        calls("one"), face.told(on_tool_call_done=lambda _, call: call.respond("ok")), then=lambda _: None
+    )
+    await stream.until_done()
+    assert stream.status == "completed"
+
+
+@async_faces
+@body
+async def test_then_may_be_async(face: Face) -> None:
+    """A coroutine function that gives a source."""
+
+    async def then(stream: Any) -> Any:
+        await anyio.lowlevel.checkpoint()
+        return chat("Well.")
+
+    told = AsyncTold(on_tool_call_done=lambda _, call: call.respond("ok"))
+    assert await face.stream(calls("one"), told, then=then).get_final_text() == "Well."
+
+
+@every_face
+@body
+async def test_an_error_in_then_is_the_streams_error(face: Face) -> None:
+    """It is raised itself, after everything was closed."""
+
+    def then(stream: Any) -> Any:
+        raise RuntimeError("then")
+
+    told = face.told(on_tool_call_done=lambda _, call: call.respond("ok"))
+    stream = face.stream(calls("one"), told, then=then)
+    error = await raised_by(stream.until_done())
+    assert isinstance(error, RuntimeError)
+    told.check_brackets()
+    assert told.of("on_exception") == [error]
+
+
+@every_face
+@body
+async def test_without_then_a_call_takes_no_answer(face: Face) -> None:
+    """`waiting` says so; `respond` raises, and names the reason."""
+    seen: list[bool] = []
+
+    def respond(_: Any, call: Any) -> None:
+        seen.append(call.waiting)
+        with pytest.raises(sk.UsageError, match="then="):
+            call.respond("x")
+
+    stream = face.stream(calls("one"), face.told(on_tool_call_done=respond))
+    await stream.until_done()
+    assert seen == [False]
+    assert stream.status == "requires_action"
+
+
+@every_face
+@body
+async def test_a_call_is_answered_once(face: Face) -> None:
+    """The second answer raises."""
+
+    def twice(_: Any, call: Any) -> None:
+        assert call.waiting
+        call.respond("first")
+        assert not call.waiting
+        with pytest.raises(sk.UsageError, match="answered already"):
+            call.respond("second")
+
+    stream = face.stream(calls("one"), face.told(on_tool_call_done=twice), then=go_on(chat("ok")))
+    await stream.until_done()
+    assert [m.content for m in stream.messages if m.type == "tool_output"] == ["first"]
+
+
+@every_face
+@pytest.mark.parametrize("way", ["until_done", "iterate"])
+@body
+async def test_a_deferred_call_is_answered_from_another_thread(face: Face, way: str) -> None:
+    """By its call id; the stream waits for it."""
+    import threading
+
+    deferred = threading.Event()
+
+    def defer(_: Any, call: Any) -> None:
+        call.defer(timeout=15)
+
+    told = face.told(on_tool_call_done=defer, on_run_requires_action=lambda *_: deferred.set())
+    stream = face.stream(calls("one"), told, then=go_on(chat("Well.")))
+
+    def answer() -> None:
+        assert deferred.wait(5)
+        stream.pending["call_0"].respond(["from", "afar"])
+
+    async with face.beside(answer):
+        if way == "iterate":
+            async for _ in stream:
+                pass
+        assert await stream.get_final_text() == "Well."
+    assert [m.content for m in stream.messages if m.type == "tool_output"] == ['["from","afar"]']
+
+
+@every_face
+@body
+async def test_a_deferred_call_that_nobody_answers_in_time_is_left_open(face: Face) -> None:
+    """The run requires action."""
+    told = face.told(on_tool_call_done=lambda _, call: call.defer(timeout=0.02))
+    stream = face.stream(calls("one"), told, then=go_on(chat("never")))
+    await stream.until_done()
+    assert stream.status == "requires_action"
+    assert "on_run_requires_action" in told.hooks
+
+
+@sync_face
+@body
+async def test_a_sync_stream_refuses_an_awaitable_as_an_answer(face: Face) -> None:
+    """It names the call, and the way out."""
+
+    async def output() -> str:
+        return "x"
+
+    stream = face.stream(calls("one"), face.told(on_tool_call_done=lambda _, c: c.respond(output())), then=go_on())
+    error = await raised_by(stream.until_done())
+    assert isinstance(error, sk.UsageError)
+    assert "astream" in str(error)
+
+
+@async_faces
+@pytest.mark.parametrize("way", ["until_done", "with"])
+@body
+async def test_an_awaitable_runs_beside_the_stream(face: Face, way: str) -> None:
+    """The source gives its end only when the work has begun, and the work ends only after the source's end."""
+    began, over = anyio.Event(), anyio.Event()
+
+    async def work() -> str:
+        began.set()
+        await over.wait()
+        return "worked"
+
+    async def items() -> AsyncIterator[Any]:
+        *first, last = calls("one", "two")
+        for item in first:
+            yield item
+        yield {**last, "choices": [{**last["choices"][0], "finish_reason": "tool_calls"}]}
+        await began.wait()
+        over.set()
+
+    def respond(_: Any, call: Any) -> None:
+        call.respond(work() if call.name == "one" else "at once")
+
+    stream = face.stream(items(), AsyncTold(on_tool_call_done=respond), then=go_on(chat("Well.")))
+    if way == "with":
+        async with stream:
+            async for _ in stream:
+                pass
+    assert await stream.get_final_text() == "Well."
+    assert sorted(m.content for m in stream.messages if m.type == "tool_output") == ["at once", "worked"]
+
+
+@async_faces
+@pytest.mark.parametrize("way", ["until_done", "with", "iterate"])
+@body
+async def test_awaitables_run_beside_each_other(face: Face, way: str) -> None:
+    """Each waits for the other."""
+    events = {"one": anyio.Event(), "two": anyio.Event()}
+
+    async def work(name: str, other: str) -> str:
+        events[name].set()
+        await events[other].wait()
+        return name
+
+    def respond(_: Any, call: Any) -> None:
+        call.respond(work(call.name, "two" if call.name == "one" else "one"))
+
+    stream = face.stream(calls("one", "two"), AsyncTold(on_tool_call_done=respond), then=go_on(chat("Well.")))
+    if way == "with":
+        async with stream:
+            async for _ in stream:
+                pass
+    elif way == "iterate":
+        async for _ in stream:
+            pass
+    assert await stream.get_final_text() == "Well."
+    outputs = {m.call_id: m.content for m in stream.messages if m.type == "tool_output"}
+    assert outputs == {"call_0": "one", "call_1": "two"}
+
+
+@async_faces
+@pytest.mark.parametrize("way", ["until_done", "with", "iterate"])
+@body
+async def test_an_awaitable_that_raises_ends_the_stream_with_its_error(face: Face, way: str) -> None:
+    """The error itself, not a group."""
+
+    async def work() -> str:
+        await anyio.lowlevel.checkpoint()
+        raise LookupError("no such city")
+
+    told = AsyncTold(on_tool_call_done=lambda _, call: call.respond(work()))
+    stream = face.stream(calls("one"), told, then=go_on(chat("never")))
+
+    async def run() -> None:
+        if way == "with":
+            async with stream:
+                async for _ in stream:
+                    pass
+        elif way == "iterate":
+            async for _ in stream:
+                pass
+        else:
+            await stream.until_done()
+
+    error = await raised_by(run())
+    assert type(error) is LookupError
+    told.check_brackets()
+    assert told.of("on_exception") == [error]
+    assert await raised_by(stream.until_done()) is error
+
+
+@async_faces
+@pytest.mark.parametrize("way", ["until_done", "with", "iterate"])
+@body
+async def test_cancel_ends_a_wait_for_an_awaitable(face: Face, way: str) -> None:
+    """The work is cancelled, and is over when the stream is."""
+    over: list[str] = []
+
+    async def work(told: Any) -> str:
+        try:
+            told.stream.cancel()
+            await anyio.sleep_forever()
+        finally:
+            over.append("cancelled")
+        return "never"
+
+    told = AsyncTold()
+    told.does["on_tool_call_done"] = lambda told, call: call.respond(work(told))
+    stream = face.stream(calls("one"), told, then=go_on(chat("never")))
+    if way == "with":
+        async with stream:
+            async for _ in stream:
+                pass
+    elif way == "iterate":
+        async for _ in stream:
+            pass
+    await stream.until_done()
+    assert over == ["cancelled"]
+    assert stream.status == "cancelled"
+    told.check_brackets()
+
+
+@async_faces
+@body
+async def test_an_awaitable_of_a_stream_that_is_closed_first_never_runs(face: Face) -> None:
+    """And nobody is warned of a coroutine that was never awaited."""
+    ran: list[int] = []
+
+    async def work() -> str:
+        ran.append(1)
+        return "x"
+
+    stream = face.stream(calls("one"), AsyncTold(on_tool_call_done=lambda _, c: c.respond(work())), then=go_on())
+    async for event in stream:
+        if event.type == "tool_call_done":
+            break
+    await stream.close()
+    assert ran == []
+
+
+@async_faces
+@body
+async def test_one_calls_deadline_does_not_end_anothers_work(face: Face) -> None:
+    """The first is left open, the second is answered."""
+
+    async def work() -> str:
+        await anyio.sleep(0.1)
+        return "worked"
+
+    def respond(_: Any, call: Any) -> None:
+        call.respond(work()) if call.name == "one" else call.defer(timeout=0.01)
+
+    stream = face.stream(calls("one", "two"), AsyncTold(on_tool_call_done=respond), then=go_on(chat("never")))
+    async for _ in stream:
+        pass
+    assert [m.content for m in stream.messages if m.type == "tool_output"] == ["worked"]
+    assert stream.status == "requires_action"
+
+
+@every_face
+@body
+async def test_a_failed_second_source_fails_the_run(face: Face) -> None:
+    """Law 9 holds for every source of a run."""
+    told = face.told(on_tool_call_done=lambda _, call: call.respond("ok"))
+    stream = face.stream(calls("one"), told, then=go_on(face.generator(Source(chat("We", finish=None)))))
+    error = await raised_by(stream.until_done())
+    assert isinstance(error, sk.IncompleteStreamError)
+    assert [m.content for m in stream.messages] == ['{"n": 0}', "ok", "We"]
+    told.check_brackets()
+    assert told.hooks.count("on_run_done") == 1
