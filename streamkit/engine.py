@@ -68,26 +68,29 @@ class Engine:
 
     # -- the common step, and the others
 
+    def grow(self, event: e.Event) -> bool:
+        """The common step: a piece for an open message is taken in, and the event is told as it is. False for any
+        other event, which `step` is for."""
+        message = self._open.get(event.message_id)
+        if message is None or type(event) is not message.delta_event or event.replace:  # type: ignore[attr-defined]
+            return False
+        tail = message._tail
+        tail.append(event.value)  # type: ignore[attr-defined]
+        if len(tail) >= _FOLD:
+            message._fold()
+        event.snapshot = message  # type: ignore[attr-defined]
+        return True
+
     def complete(self, events: Iterable[e.Event]) -> Iterator[e.Event]:
         """The story that these events tell, each told only when the one before was handled."""
-        find = self._open.get
-        message: Message | None = None
-        last: object = None  # the id that found it: most deltas come for the same message, with the same str
         for event in events:
-            if event.message_id is not last:
-                last = event.message_id
-                message = find(last)  # type: ignore[arg-type]
-            if message is not None and type(event) is message.delta_event and not event.replace:  # type: ignore[attr-defined]
-                message._tail.append(event.value)  # type: ignore[attr-defined]
-                event.snapshot = message  # type: ignore[attr-defined]
+            if self.grow(event):
                 yield event
             else:
-                last = message = None
-                yield from self._step(event)
-        if message is not None and len(message._tail) >= _FOLD:
-            message._fold()
+                yield from self.step(event)
 
-    def _step(self, event: e.Event) -> Iterator[e.Event]:
+    def step(self, event: e.Event) -> Iterator[e.Event]:
+        """What any event tells, with all that it needs before and after it."""
         match event:
             case e.Delta():
                 yield from self._delta(event)

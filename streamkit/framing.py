@@ -35,7 +35,7 @@ class Framer:
 
 
 _BOM = b"\xef\xbb\xbf"
-_CR = 13
+_CR, _LF = 13, 10
 _NONE = repeat(b"")
 _NAMED = re.compile(rb"event: (.*)\ndata: (.*)\n\n").findall
 _NUMBERED = re.compile(rb"id: ([^\n\0]*)\nevent: (.*)\ndata: (.*)\n\n").findall
@@ -51,31 +51,33 @@ class SseFramer(Framer):
     def __init__(self) -> None:
         self._pending: list[bytes] = []
         self._begun = False
-        self._careful = False  # a carriage return was seen: lines may end in three ways
+        self._plain = True  # no carriage return was seen; after one, lines may end in three ways
+        self._quick = False  # plain, and begun
         self._after_cr = False
-        self._line = b""  # the event line of the newest chunk, and what finds the data after such lines
-        self._find = _NAMED
+        self._line = self._name = b""  # the event line of the newest chunk, and its name
+        self._head = b"data: "  # how a block begins that has this line
+        self._find = _NAMED  # finds the data after such lines
 
     def feed(self, chunk: bytes) -> list[tuple[bytes, bytes, bytes]]:
-        if not chunk:
-            return []
+        # One block alone, headed as the one before it: what a server that flushes each event sends.
+        head, end = self._head, len(chunk) - 2
+        if (
+            chunk.startswith(head)
+            and chunk.find(b"\n", len(head)) == end
+            and chunk[-1] == _LF
+            and self._quick
+            and not self._pending
+            and _CR not in chunk
+        ):
+            return [(b"", self._name, chunk[len(head) : end])]
         if not self._begun:
             chunk = self._begin(chunk)
-        if self._careful or _CR in chunk:
+        if not self._plain or _CR in chunk:
             chunk = self._normalise(chunk)
         if self._pending or not chunk.endswith(b"\n\n"):
             chunk = self._whole_blocks(chunk)
             if not chunk:
                 return []
-        # One block alone, `data` or `event` and `data`: what a server that flushes each event sends.
-        first = chunk.find(b"\n")
-        last = len(chunk) - 2
-        if first == last and chunk.startswith(b"data: "):
-            return [(b"", b"", chunk[6:last])]
-        if first < 64 and chunk.find(b"\n", first + 1) == last:
-            line = chunk[: first + 7]
-            if line.startswith(b"event: ") and line.endswith(b"\ndata: "):
-                return [(b"", chunk[7:first], chunk[first + 7 : last])]
         return self._regular(chunk) or self._by_lines(chunk)
 
     def _regular(self, chunk: bytes) -> list[tuple[bytes, bytes, bytes]] | None:
@@ -90,11 +92,11 @@ class SseFramer(Framer):
         if chunk.startswith(b"event: "):
             line = chunk[: chunk.find(b"\n")]
             if line != self._line:
-                self._line = line
+                self._line, self._name, self._head = line, line[7:], line + b"\ndata: "
                 self._find = re.compile(re.escape(line) + rb"\ndata: (.*)\n\n").findall
             data = self._find(chunk)
             if sum(map(len, data)) + (len(line) + 9) * len(data) == len(chunk):
-                return list(zip(_NONE, repeat(line[7:]), data, strict=False))
+                return list(zip(_NONE, repeat(self._name), data, strict=False))
             named = _NAMED(chunk)
             size = sum(len(name) + len(data) + 16 for name, data in named)
             return [(b"", name, data) for name, data in named] if size == len(chunk) else None
@@ -136,11 +138,12 @@ class SseFramer(Framer):
             self._pending.append(chunk)
             return b""
         self._begun = True
+        self._quick = self._plain
         return chunk.removeprefix(_BOM)
 
     def _normalise(self, chunk: bytes) -> bytes:
         """CRLF and CR to LF, with the two halves of a CRLF in different chunks taken as one."""
-        self._careful = True
+        self._plain = self._quick = False
         if self._after_cr and chunk[:1] == b"\n":
             chunk = chunk[1:]
             self._after_cr = False

@@ -64,10 +64,14 @@ class _Manager(StreamState):
         self._source_given = source
         self._closing = False
         self._unseen = False  # nobody iterates: events need not be handed out
-        self._others = {kind: calls for kind, calls in self._plan.items() if not issubclass(kind, Delta)}
 
     def _woken(self) -> None:
         raise NotImplementedError
+
+    def _check(self) -> None:
+        """Go no further once `close` or `cancel` was called; what is told after the end is told."""
+        if self._closing and not self._ended:
+            raise _Stopped
 
     def _delta_plan(self) -> list[tuple[type[Event], tuple[Call, ...]]]:
         return [(kind, calls) for kind, calls in self._plan.items() if issubclass(kind, Delta)]
@@ -259,8 +263,9 @@ class StreamManager(_Manager):
         return [a for a in answers if a.timeout is not None and self._deadlines[id(a)] <= now]
 
     def _run(self) -> Iterator[Event]:
-        deltas = self._deltas
+        calls = self._deltas
         engine = self._engine
+        grow = engine.grow
         step: Any
         answer: Any = None
         pulling = False
@@ -284,47 +289,50 @@ class StreamManager(_Manager):
                     if answer is None:
                         pulling = False
                         continue
-                    step = self._feed(answer)
+                    for seen in self._decode(answer):
+                        if grow(seen):
+                            self._current = seen
+                            snapshot = seen.snapshot  # type: ignore[attr-defined]
+                            for call in calls[type(seen)]:
+                                if (result := call(seen, snapshot)) is not None:
+                                    self._refuse_awaitable(call, result)
+                                if self._closing:
+                                    raise _Stopped
+                            if not self._unseen:
+                                yield seen
+                                if self._closing:
+                                    raise _Stopped
+                            continue
+                        for event in engine.step(seen):
+                            self._tell(event)
+                            self._check()
+                            if not self._unseen:
+                                yield event
+                                self._check()
+                    self._check()
+                    pulling = not (engine.pending or self._declined)
+                    continue
+                try:
+                    step = story.send(answer)
+                except StopIteration:
+                    break
+                answer = None
+                if step is PULL:
+                    pulling = True
+                elif step is NEXT:
+                    answer = self._next()
+                elif step is CLOSE:
+                    self._source.close()  # type: ignore[union-attr]
+                elif type(step) is Wait:
+                    answer = self._wait(step.answers)
                 else:
-                    try:
-                        step = story.send(answer)
-                    except StopIteration:
-                        break
-                    answer = None
-                    if step is PULL:
-                        pulling = True
-                        continue
-                    if step is NEXT:
-                        answer = self._next()
-                        continue
-                    if step is CLOSE:
-                        self._source.close()  # type: ignore[union-attr]
-                        continue
-                    if type(step) is Wait:
-                        answer = self._wait(step.answers)
-                        step = ()
-                for event in step:
-                    calls = deltas.get(type(event))
-                    if calls is None:
+                    for event in step:
                         self._tell(event)
-                        if self._closing and not self._ended:
-                            raise _Stopped
-                    else:
-                        self._current = event
-                        snapshot = event.snapshot
-                        for call in calls:
-                            if (result := call(event, snapshot)) is not None:
-                                self._refuse_awaitable(call, result)
-                            if self._closing:
-                                raise _Stopped
-                    if not self._unseen:
-                        yield event
-                        if self._closing and not self._ended:
-                            raise _Stopped
-                if self._closing and not self._ended:
-                    raise _Stopped
-                if engine.pending or self._declined:
-                    pulling = False
+                        self._check()
+                        if not self._unseen:
+                            yield event
+                            self._check()
+                self._check()
         except _Stopped:
             self._fail(_Stopped())
         except BaseException as error:
@@ -334,12 +342,14 @@ class StreamManager(_Manager):
             self._mark("end")
 
     def _tell(self, event: Event) -> None:
-        """Tell all handlers of an event that is no delta. One that raises does not keep it from the others."""
+        """Tell all handlers of an event. One that raises does not keep it from the others."""
         self._note(event)
         if isinstance(event, Created):
             self._mark("first")
-        calls = self._others[type(event)]
+        calls = self._plan[type(event)]
         for position, call in enumerate(calls):
+            if self._closing and isinstance(event, Delta):
+                return
             try:
                 self._invoke(call, event)
             except BaseException as error:
@@ -647,8 +657,9 @@ class AsyncStreamManager(_Manager):
             answer.resolve(None, error)
 
     async def _run(self) -> AsyncIterator[Event]:
-        deltas = self._deltas
+        calls = self._deltas
         engine = self._engine
+        grow = engine.grow
         step: Any
         answer: Any = None
         pulling = False
@@ -665,57 +676,64 @@ class AsyncStreamManager(_Manager):
                         answer = await self._interruptible(self._source.pull)  # type: ignore[union-attr]
                     except StreamkitError:
                         if self._closing:
-                            raise _Stopped from None
+                            raise _Stopped from None  # our own cancel broke the pull
                         raise
                     if self._closing:
                         raise _Stopped
                     if answer is None:
                         pulling = False
                         continue
-                    step = self._feed(answer)
+                    for seen in self._decode(answer):
+                        if grow(seen):
+                            self._current = seen
+                            snapshot = seen.snapshot  # type: ignore[attr-defined]
+                            for call, awaited in calls[type(seen)]:
+                                result = call(seen, snapshot)
+                                if result is not None and (awaited or inspect.isawaitable(result)):
+                                    await result
+                                if self._closing:
+                                    raise _Stopped
+                            if not self._unseen:
+                                self._running = False
+                                yield seen
+                                self._running = True
+                                if self._closing:
+                                    raise _Stopped
+                            continue
+                        for event in engine.step(seen):
+                            await self._tell(event)
+                            self._check()
+                            if not self._unseen:
+                                self._running = False
+                                yield event
+                                self._running = True
+                                self._check()
+                    self._check()
+                    pulling = not (engine.pending or self._declined)
+                    continue
+                try:
+                    step = story.send(answer)
+                except StopIteration:
+                    break
+                answer = None
+                if step is PULL:
+                    pulling = True
+                elif step is NEXT:
+                    answer = await self._next()
+                elif step is CLOSE:
+                    await self._source.close()  # type: ignore[union-attr]
+                elif type(step) is Wait:
+                    answer = await self._wait(step.answers)
                 else:
-                    try:
-                        step = story.send(answer)
-                    except StopIteration:
-                        break
-                    answer = None
-                    if step is PULL:
-                        pulling = True
-                        continue
-                    if step is NEXT:
-                        answer = await self._next()
-                        continue
-                    if step is CLOSE:
-                        await self._source.close()  # type: ignore[union-attr]
-                        continue
-                    if type(step) is Wait:
-                        answer = await self._wait(step.answers)
-                        step = ()
-                for event in step:
-                    calls = deltas.get(type(event))
-                    if calls is None:
+                    for event in step:
                         await self._tell(event)
-                        if self._closing and not self._ended:
-                            raise _Stopped
-                    else:
-                        self._current = event
-                        snapshot = event.snapshot
-                        for call, awaited in calls:
-                            result = call(event, snapshot)
-                            if result is not None and (awaited or inspect.isawaitable(result)):
-                                await result
-                            if self._closing:
-                                raise _Stopped
-                    if not self._unseen:
-                        self._running = False
-                        yield event
-                        self._running = True
-                        if self._closing and not self._ended:
-                            raise _Stopped
-                if self._closing and not self._ended:
-                    raise _Stopped
-                if engine.pending or self._declined:
-                    pulling = False
+                        self._check()
+                        if not self._unseen:
+                            self._running = False
+                            yield event
+                            self._running = True
+                            self._check()
+                self._check()
         except _Stopped:
             await self._fail(_Stopped())
         except BaseException as error:
@@ -731,8 +749,10 @@ class AsyncStreamManager(_Manager):
         self._note(event)
         if isinstance(event, Created):
             self._mark("first")
-        calls = self._others[type(event)]
+        calls = self._plan[type(event)]
         for position, call in enumerate(calls):
+            if self._closing and isinstance(event, Delta):
+                return
             try:
                 await self._invoke(call, event)
             except BaseException as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from .errors import SourceError, SourceTimeoutError, StreamkitError, UsageError
 from .events import Event
@@ -204,8 +206,6 @@ def _item(value: Any) -> Any:
     match value:
         case bytes() | bytearray() | memoryview():
             return bytes(value)
-        case str():
-            return value.encode()
         case Mapping() | Event():
             return value
     for name in ("to_dict", "model_dump"):
@@ -214,24 +214,56 @@ def _item(value: Any) -> Any:
     return value  # the decoder says that it is no object
 
 
-def _batch(value: Any) -> Batch:
-    if type(value) is bytes:
-        return value
-    item = _item(value)
-    return item if isinstance(item, bytes) else [item]
+class _Items:
+    """The items of one iterable. Text comes in pieces, or in lines, which may have lost their ends."""
+
+    def __init__(self) -> None:
+        self._lines: bool | None = None  # whether lines have lost their ends, once that is known
+        self._begun = False
+
+    def item(self, value: Any) -> Any:
+        return self._text(value) if isinstance(value, str) else _item(value)
+
+    def batch(self, value: Any) -> Batch:
+        if type(value) is bytes:
+            return value
+        item = self.item(value)
+        return item if isinstance(item, bytes) else [item]
+
+    def _text(self, text: str) -> bytes:
+        data = text.encode("utf-8", "surrogatepass")
+        if self._lines is None:
+            begun, self._begun = self._begun, True
+            if "\n" in text or (begun and not _LINE(text)):
+                self._lines = False
+            elif begun or _is_object(data):
+                self._lines = True
+                data = b"\n" + data if begun else data
+        return data + b"\n" if self._lines else data
+
+
+_LINE = re.compile(r"\Z|:|\{|(data|event|id|retry|error)\b").match
+
+
+def _is_object(data: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(data), dict)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
 
 
 def _batches(values: Iterable[Any]) -> Iterator[Batch]:
     """One batch an item, or few large ones where all items are there already."""
+    items = _Items()
     if not isinstance(values, (list, tuple)):
-        yield from map(_batch, values)
+        yield from map(items.batch, values)
         return
     if all(type(value) is bytes for value in values):
         yield from values
         return
     together: list[Any] = []
     for value in values:
-        item = _item(value)
+        item = items.item(value)
         if isinstance(item, bytes):
             if together:
                 yield together
@@ -449,10 +481,11 @@ async def _close_all(chunks: Any, response: Any) -> None:
 def _of_async_iterable(value: Any) -> AsyncSource:
     items = aiter(value)
     take = items.__anext__
+    batch = _Items().batch
 
     async def pull() -> Batch | None:
         item = await take()
-        return item if type(item) is bytes else _batch(item)
+        return item if type(item) is bytes else batch(item)
 
     async def finish() -> None:
         for thing in _distinct(items, value):

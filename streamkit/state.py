@@ -17,7 +17,18 @@ from . import errors, protocols
 from .answers import Answer, Confirmation
 from .engine import Engine
 from .errors import IncompleteStreamError, ProtocolError, RunFailedError, SourceTimeoutError, StreamkitError, UsageError
-from .events import ConfirmationDone, Event, Run, RunDone, RunStatus, RunStep, StreamEnd, StreamException, StreamTimeout, StreamWarning
+from .events import (
+    ConfirmationDone,
+    Event,
+    Run,
+    RunDone,
+    RunStatus,
+    RunStep,
+    StreamEnd,
+    StreamException,
+    StreamTimeout,
+    StreamWarning,
+)
 from .events import Usage
 from .framing import Framer, framer_for
 from .handlers import Handler, plan
@@ -210,42 +221,42 @@ class StreamState:
             yield engine.next_source()
         yield chain(engine.end(), self._last())
 
-    def _feed(self, batch: Any) -> Iterator[Event]:
-        """The events of a batch of the source: bytes, or a list of frames or of items."""
+    def _decode(self, batch: Any) -> Sequence[Event]:
+        """What the decoder says of a batch of the source: bytes, or a list of frames or of items."""
         decoder = self._decoder
         if type(batch) is bytes:
             framer = self._framer
             if framer is None:
-                return self._feed_first(batch)
+                return self._decode_first(batch)
             frames = framer.feed(batch)
             if decoder is not None and not self._receivers:
-                return self._engine.complete(decoder.feed_frames(frames))
-            return self._feed_frames(frames)
+                return decoder.feed_frames(frames)
+            return self._decode_frames(frames)
         if batch and type(batch[0]) is tuple:
-            return self._feed_frames(batch)
+            return self._decode_frames(batch)
         for receive in self._receivers:
             receive(batch)
         if decoder is None:
             return self._recognise(batch, parsed=True)
-        return self._engine.complete(decoder.feed_items(batch))
+        return decoder.feed_items(batch)
 
-    def _feed_first(self, chunk: bytes) -> Iterator[Event]:
+    def _decode_first(self, chunk: bytes) -> Sequence[Event]:
         """Hold the first bytes until they tell how they are framed."""
         self._start += chunk
         self._framer = framer_for(self._start)
         if self._framer is None:
-            return iter(())
+            return ()
         start, self._start = self._start, b""
-        return self._feed_frames(self._framer.feed(start))
+        return self._decode_frames(self._framer.feed(start))
 
-    def _feed_frames(self, frames: list[tuple[bytes, bytes, bytes]]) -> Iterator[Event]:
+    def _decode_frames(self, frames: list[tuple[bytes, bytes, bytes]]) -> Sequence[Event]:
         for receive in self._receivers:
             receive(frames)
         if self._decoder is None:
             return self._recognise(frames, parsed=False)
-        return self._engine.complete(self._decoder.feed_frames(frames))
+        return self._decoder.feed_frames(frames)
 
-    def _recognise(self, batch: Sequence[Any], *, parsed: bool) -> Iterator[Event]:
+    def _recognise(self, batch: Sequence[Any], *, parsed: bool) -> Sequence[Event]:
         """Hold items until one has a shape of its own, then decode them all."""
         self._held += batch
         kind = self._protocol
@@ -255,11 +266,11 @@ class StreamState:
         if kind is None:
             if len(self._held) > _UNRECOGNISED_LIMIT:
                 raise self._unrecognised()
-            return iter(())
+            return ()
         self._decoder = decoder = kind(self._engine.new_id)
         self._allow_answers()
         held, self._held = self._held, []
-        return self._engine.complete(decoder.feed_items(held) if parsed else decoder.feed_frames(held))
+        return decoder.feed_items(held) if parsed else decoder.feed_frames(held)
 
     def _protocol_of(self, item: Any, *, parsed: bool) -> type[Decoder] | None:
         if isinstance(item, Event):
@@ -288,7 +299,7 @@ class StreamState:
             rest = self._framer.finish()
             whole = [frame for frame in rest if _is_whole(frame[2])]
             cut = len(whole) != len(rest)
-            yield from self._feed_frames(whole)
+            yield from self._engine.complete(self._decode_frames(whole))
         elif self._start.strip():
             cut = True
         decoder = self._decoder

@@ -429,7 +429,7 @@ class Decoder(protocols.Decoder):
 
     def _fail(self, fault: Any, item: Mapping[str, Any]) -> None:
         self._close_all("failed")
-        error: dict[str, Any] = dict(fault) if isinstance(fault, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
+        error: dict[str, Any] = dict(fault) if protocols.is_object(fault) else {}
         if not isinstance(error.get("message"), str):
             error["message"] = fault if isinstance(fault, str) else "" if fault is None else as_text(fault)
         self._told.append(RunDone(Run(status="failed", error=error, raw=dict(item))))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from .. import messages as m
 from ..events import Delta, MessageDelta
+from . import is_object
 
 __all__ = [
     "CONSOLE",
@@ -234,12 +235,11 @@ def subject_of(content: Any, id: str) -> tuple[m.Message, str | None]:
     Both forms are read, `format` with `content` and `language` with `code`. Where they differ nobody can tell what
     would run.
     """
-    if not isinstance(content, Mapping):
+    if not is_object(content):
         return m.CodeMessage(id, content=content if isinstance(content, str) else ""), "its content is no object"
-    asked: Mapping[str, Any] = content  # pyright: ignore[reportUnknownVariableType]
-    type = asked.get("type")
-    sources = [asked[key] for key in ("content", "code") if asked.get(key) is not None]
-    languages = [asked[key] for key in ("format", "language") if asked.get(key) not in (None, "")]
+    type = content.get("type")
+    sources = [content[key] for key in ("content", "code") if content.get(key) is not None]
+    languages = [content[key] for key in ("format", "language") if content.get(key) not in (None, "")]
     source = next((value for value in sources if isinstance(value, str)), "")
     language = next((value for value in languages if isinstance(value, str)), None)
     fault = None
@@ -252,7 +252,7 @@ def subject_of(content: Any, id: str) -> tuple[m.Message, str | None]:
     elif type not in (None, "code", "tool_call"):
         fault = f"it asks about {shortened(type)}, not about code"
     if type == "tool_call":
-        name, call_id = word(asked, "name"), word(asked, "call_id")
+        name, call_id = word(content, "name"), word(content, "call_id")
         return m.ToolCallMessage(id, name=name, call_id=call_id, content=source), fault
     return m.CodeMessage(id, format=language, content=source), fault
 

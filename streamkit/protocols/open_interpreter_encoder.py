@@ -92,7 +92,7 @@ class Encoder(protocols.Encoder):
             case RawEvent(name=name) if name in TRANSIENT:
                 yield from self._stop_running()
                 data: Any = event.data
-                if isinstance(data, dict):
+                if protocols.is_object(data):
                     yield {**data}
             case RunDone(run=run):
                 yield from self._stop_running()

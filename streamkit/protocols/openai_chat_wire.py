@@ -229,7 +229,7 @@ def as_error(data: bytes) -> bytes:
         given = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         given = data.decode("utf-8", "replace")
-    if isinstance(given, dict) and ("error" in given or "choices" in given):
+    if is_object(given) and ("error" in given or "choices" in given):
         return data
     return _encode({"error": given or "an error event without data"})
 
