@@ -17,7 +17,7 @@ import msgspec
 from . import events as e
 from .answers import Answer, Confirmation
 from .errors import ProtocolError
-from .messages import _FOLD, ConsoleMessage, Message, Status, TextMessage, ToolCallMessage, ToolOutputMessage
+from .messages import FOLD, ConsoleMessage, Message, Status, TextMessage, ToolCallMessage, ToolOutputMessage
 
 __all__ = ["Engine"]
 
@@ -58,6 +58,7 @@ class Engine:
         self.failure: e.StreamException | None = None  # what another stream, read as canonical events, failed with
         self._open: dict[str, Message] = {}  # by the id that the decoder uses, which is the message's own …
         self._aliased: dict[str, Message] = {}  # … or is not, because that id was taken
+        self.find_open: Callable[[Any], Message | None] = self._open.get
         self._ids: set[str] = set()
         self._lines: dict[str, int | None] = {}
         self._outcome: e.Run | None = None  # how the source says that its run ended, until the run is over
@@ -71,15 +72,18 @@ class Engine:
     def grow(self, event: e.Event) -> bool:
         """The common step: a piece for an open message is taken in, and the event is told as it is. False for any
         other event, which `step` is for."""
-        message = self._open.get(event.message_id)
+        message = self.find_open(event.message_id)
         if message is None or type(event) is not message.delta_event or event.replace:  # type: ignore[attr-defined]
             return False
-        tail = message._tail
-        tail.append(event.value)  # type: ignore[attr-defined]
-        if len(tail) >= _FOLD:
-            message._fold()
+        message._tail.append(event.value)  # type: ignore[attr-defined]
         event.snapshot = message  # type: ignore[attr-defined]
         return True
+
+    def fold(self) -> None:
+        """Join the loose pieces of messages that have many: what is held stays near the text's own size."""
+        for message in self._open.values():
+            if len(message._tail) >= FOLD:
+                message._fold()
 
     def complete(self, events: Iterable[e.Event]) -> Iterator[e.Event]:
         """The story that these events tell, each told only when the one before was handled."""
@@ -88,6 +92,7 @@ class Engine:
                 yield event
             else:
                 yield from self.step(event)
+        self.fold()
 
     def step(self, event: e.Event) -> Iterator[e.Event]:
         """What any event tells, with all that it needs before and after it."""
@@ -294,9 +299,9 @@ class Engine:
                 yield from self._end_step(given, event)
             case e.Usage():
                 yield from self._open_step(event)
-                self.usage = event
+                self.usage = msgspec.structs.replace(event, source=None)  # its source may be the whole response
                 if self.run is not None:
-                    self.run.usage = event
+                    self.run.usage = self.usage
                 yield event
             case _:
                 pass

@@ -1,14 +1,12 @@
 """Bytes to frames and back: Server-Sent Events (WHATWG HTML, section 9.2) and newline-delimited JSON.
 
 However the bytes are cut, the frames are the same. Blocks as every provider sends them (`id:`, `event:`, one
-`data:`, LF) take one regular expression a chunk; any other block is read line by line, by the letter, to the same
+`data:`, LF) are taken by columns, a chunk at a time; any other block is read line by line, by the letter, to the same
 result. Nothing is parsed here: a frame's data stays bytes.
 """
 
 from __future__ import annotations
 
-import re
-from itertools import repeat
 from typing import NamedTuple
 
 __all__ = ["Frame", "Framer", "NdjsonFramer", "SseFramer", "framer_for", "sse_frame"]
@@ -36,9 +34,6 @@ class Framer:
 
 _BOM = b"\xef\xbb\xbf"
 _CR, _LF = 13, 10
-_NONE = repeat(b"")
-_NAMED = re.compile(rb"event: (.*)\ndata: (.*)\n\n").findall
-_NUMBERED = re.compile(rb"id: ([^\n\0]*)\nevent: (.*)\ndata: (.*)\n\n").findall
 
 
 class SseFramer(Framer):
@@ -49,24 +44,25 @@ class SseFramer(Framer):
     """
 
     def __init__(self) -> None:
-        self._pending: list[bytes] = []
+        self._lines: list[bytes] = []  # of the block that is not over yet
+        self._partial: list[bytes] = []  # pieces of the line that is not over yet
         self._begun = False
         self._plain = True  # no carriage return was seen; after one, lines may end in three ways
-        self._quick = False  # plain, and begun
         self._after_cr = False
-        self._line = self._name = b""  # the event line of the newest chunk, and its name
-        self._head = b"data: "  # how a block begins that has this line
-        self._find = _NAMED  # finds the data after such lines
+        self._head = b"data: "  # how the newest blocks begin, up to their data; b"" where it is not to be used
+        self._name = b""
 
     def feed(self, chunk: bytes) -> list[tuple[bytes, bytes, bytes]]:
         # One block alone, headed as the one before it: what a server that flushes each event sends.
         head, end = self._head, len(chunk) - 2
         if (
-            chunk.startswith(head)
+            not self._partial
+            and chunk.startswith(head)
             and chunk.find(b"\n", len(head)) == end
             and chunk[-1] == _LF
-            and self._quick
-            and not self._pending
+            and self._plain
+            and self._begun
+            and not self._lines
             and _CR not in chunk
         ):
             return [(b"", self._name, chunk[len(head) : end])]
@@ -74,76 +70,85 @@ class SseFramer(Framer):
             chunk = self._begin(chunk)
         if not self._plain or _CR in chunk:
             chunk = self._normalise(chunk)
-        if self._pending or not chunk.endswith(b"\n\n"):
-            chunk = self._whole_blocks(chunk)
-            if not chunk:
+        lines = chunk.split(b"\n")
+        if self._partial:
+            self._partial.append(lines[0])
+            if len(lines) == 1:
                 return []
-        return self._regular(chunk) or self._by_lines(chunk)
+            lines[0] = b"".join(self._partial)
+            self._partial.clear()
+        if rest := lines.pop():
+            self._partial.append(rest)
+        if b"" not in lines:  # no block ends here
+            self._lines += lines
+            return []
+        if self._lines:
+            lines = self._lines + lines
+        return self._regular(lines) or self._by_lines(lines)
 
-    def _regular(self, chunk: bytes) -> list[tuple[bytes, bytes, bytes]] | None:
-        """The frames of blocks that all have the same fields in the same order; None if they have not.
+    def _regular(self, lines: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
+        """The frames of blocks that all have the same fields in the same order, one line each; none if they have not.
 
-        What the expressions find is all there is if the lengths of their matches add up to the chunk's.
+        Taken by columns: the lines of a field are every second, third or fourth.
         """
-        if chunk.startswith(b"data: "):
-            lines = chunk.split(b"\n")
-            frames = [(b"", b"", line[6:]) for line in lines[::2] if line.startswith(b"data: ")]
-            return frames if len(frames) * 2 + 1 == len(lines) and not any(lines[1::2]) else None
-        if chunk.startswith(b"event: "):
-            line = chunk[: chunk.find(b"\n")]
-            if line != self._line:
-                self._line, self._name, self._head = line, line[7:], line + b"\ndata: "
-                self._find = re.compile(re.escape(line) + rb"\ndata: (.*)\n\n").findall
-            data = self._find(chunk)
-            if sum(map(len, data)) + (len(line) + 9) * len(data) == len(chunk):
-                return list(zip(_NONE, repeat(self._name), data, strict=False))
-            named = _NAMED(chunk)
-            size = sum(len(name) + len(data) + 16 for name, data in named)
-            return [(b"", name, data) for name, data in named] if size == len(chunk) else None
-        if chunk.startswith(b"id: "):
-            numbered: list[tuple[bytes, bytes, bytes]] = _NUMBERED(chunk)
-            size = sum(len(id) + len(name) + len(data) + 21 for id, name, data in numbered)
-            return numbered if size == len(chunk) else None
-        return None
+        count = len(lines)
+        if count < 2:
+            return []
+        first = lines[0]
+        if first.startswith(b"data: "):
+            period = 2
+            frames = [(b"", b"", data[6:]) for data in lines[: count - 1 : 2] if data.startswith(b"data: ")]
+        elif first.startswith(b"event: "):
+            period = 3
+            frames = self._named(first, lines[::3], lines[1::3])
+        elif first.startswith(b"id: "):
+            period = 4
+            frames = [
+                (id[4:], name[7:], data[6:])
+                for id, name, data in zip(lines[::4], lines[1::4], lines[2::4], strict=False)
+                if data.startswith(b"data: ") and name.startswith(b"event: ") and id.startswith(b"id: ") and 0 not in id
+            ]
+        else:
+            return []
+        whole = count // period
+        if len(frames) > whole:
+            del frames[whole:]  # its blank line is still to come
+        size = whole * period
+        if len(frames) < whole or any(lines[period - 1 : size : period]) or b"" in lines[size:]:
+            return []
+        self._lines = lines[size:]
+        return frames
 
-    def _whole_blocks(self, chunk: bytes) -> bytes:
-        """What was pending and this chunk, up to the last blank line; what comes after it is pending."""
-        pending = self._pending
-        end = chunk.rfind(b"\n\n")
-        if end < 0:
-            # The blank line may lie across the cut.
-            if not (chunk[:1] == b"\n" and pending and pending[-1].endswith(b"\n")):
-                if chunk:
-                    pending.append(chunk)
-                return b""
-            end = -1
-        rest = chunk[end + 2 :]
-        pending.append(chunk[: end + 2])
-        whole = b"".join(pending)
-        pending.clear()
-        if rest:
-            pending.append(rest)
-        return whole
+    def _named(self, first: bytes, names: list[bytes], data: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
+        if names.count(first) == len(names):  # as the deltas of one message are
+            name = first[7:]
+            if name != self._name:
+                self._name, self._head = name, first + b"\ndata: "
+            return [(b"", name, line[6:]) for line in data if line.startswith(b"data: ")]
+        return [
+            (b"", name[7:], line[6:])
+            for name, line in zip(names, data, strict=False)
+            if line.startswith(b"data: ") and name.startswith(b"event: ")
+        ]
 
     def finish(self) -> list[tuple[bytes, bytes, bytes]]:
-        rest = b"".join(self._pending)
-        self._pending.clear()
-        return self._by_lines(rest + b"\n\n") if rest.strip(b"\n") else []
+        lines = [*self._lines, b"".join(self._partial), b""]
+        self._partial.clear()
+        return self._by_lines(lines)
 
     def _begin(self, chunk: bytes) -> bytes:
-        """Drop a byte order mark, which may come in pieces, and blank lines before the first block."""
-        chunk = b"".join((*self._pending, chunk))
-        self._pending.clear()
+        """Drop a byte order mark, which may come in pieces."""
+        chunk = b"".join((*self._partial, chunk))
+        self._partial.clear()
         if len(chunk) < 3 and _BOM.startswith(chunk):
-            self._pending.append(chunk)
+            self._partial.append(chunk)
             return b""
         self._begun = True
-        self._quick = self._plain
         return chunk.removeprefix(_BOM)
 
     def _normalise(self, chunk: bytes) -> bytes:
         """CRLF and CR to LF, with the two halves of a CRLF in different chunks taken as one."""
-        self._plain = self._quick = False
+        self._plain = False
         if self._after_cr and chunk[:1] == b"\n":
             chunk = chunk[1:]
             self._after_cr = False
@@ -151,22 +156,25 @@ class SseFramer(Framer):
             self._after_cr = chunk[-1] == _CR
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _by_lines(self, text: bytes) -> list[tuple[bytes, bytes, bytes]]:
+    def _by_lines(self, lines: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
+        """The frames of whole lines, by the letter. The lines after the last blank one are kept."""
         frames: list[tuple[bytes, bytes, bytes]] = []
         id = name = b""
-        data: list[bytes] | None = None
-        for line in text.split(b"\n"):
+        data: list[bytes] = []
+        begin = 0  # where the block begins that is being read
+        for number, line in enumerate(lines):
             if not line:
-                if data is not None:
-                    frames.append(Frame(id, name, b"\n".join(data)))
+                if data:
+                    frames.append((id, name, b"\n".join(data)))
                 id = name = b""
-                data = None
+                data = []
+                begin = number + 1
                 continue
             field, _, value = line.partition(b":")
             value = value.removeprefix(b" ")
             match field.strip(b" "):  # some servers indent their fields
                 case b"data":
-                    data = [value] if data is None else [*data, value]
+                    data.append(value)
                 case b"event":
                     name = value
                 case b"id":
@@ -175,6 +183,7 @@ class SseFramer(Framer):
                     name, data = b"error", [value]
                 case _:
                     pass  # a comment, `retry`, or a field that the specification says to ignore
+        self._lines = lines[begin:]
         return frames
 
 

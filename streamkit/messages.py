@@ -40,7 +40,7 @@ __all__ = [
 
 Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
 
-_FOLD = 512  # loose pieces kept before they are joined: bounds what a piece costs over its own characters
+FOLD = 512  # loose pieces kept before they are joined: bounds what a piece costs over its own characters
 
 
 class Annotation(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -12,9 +12,10 @@ ends as the stream did, with `IncompleteStreamError`.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator, Sequence
-from os import PathLike
+from collections.abc import Generator, Iterator, Sequence
+from os import SEEK_END, PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,11 +25,13 @@ from . import codec
 from .errors import SourceError, SourceTimeoutError, UsageError
 from .events import Event, StreamEnd, StreamException
 from .handlers import Handler
+from .sources import Source
 from .state import StreamState
 
 __all__ = ["Recorder", "read_recording", "replay"]
 
-_MARK = b'{"streamkit":"recording"'
+_is_marked = re.compile(rb'\s*\{\s*"streamkit"\s*:\s*"recording"').match
+_MARK = 40  # bytes that the mark is found in
 _CHUNK = 1 << 16
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -52,7 +55,7 @@ class Recorder(Handler):
         super().bind(stream)
         if self._path.exists() and self._path.stat().st_size:
             with self._path.open("rb") as file:
-                if not file.read(len(_MARK)).startswith(_MARK):
+                if not _is_marked(file.read(_MARK)):
                     self.unbind(stream)
                     raise UsageError(f"{self._path} exists and is no recording; it was left as it is")
 
@@ -80,6 +83,8 @@ class Recorder(Handler):
     def _begin(self) -> None:
         self._file = self._path.open("ab")
         self._began = time.monotonic()
+        if self._file.tell() and not _ends_its_line(self._path):
+            self._file.write(b"\n")  # after the line that a crash cut off
         if self._file.tell() == 0:
             self._write([{"streamkit": "recording", "version": 1, "created_at": time.time()}])
 
@@ -89,6 +94,12 @@ class Recorder(Handler):
         assert self._file is not None
         self._file.write(b"".join(_encode(line) + b"\n" for line in lines))
         self._file.flush()
+
+
+def _ends_its_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, SEEK_END)
+        return file.read(1) == b"\n"
 
 
 def _line(item: Any, now: float) -> dict[str, Any]:
@@ -106,7 +117,7 @@ def _line(item: Any, now: float) -> dict[str, Any]:
     return line
 
 
-def read_recording(path: str | PathLike[str]) -> Iterator[Any]:
+def read_recording(path: str | PathLike[str]) -> Generator[Any, None, None]:
     """The batches of a recording, or of a file with an SSE or NDJSON body as it was on the wire.
 
     Raises:
@@ -115,7 +126,7 @@ def read_recording(path: str | PathLike[str]) -> Iterator[Any]:
     return _batches(path, speed=None)
 
 
-def replay(path: str | PathLike[str], *, speed: float = 1.0) -> Iterator[Any]:
+def replay(path: str | PathLike[str], *, speed: float = 1.0) -> Source:
     """A recording as a source, each item at its time, `speed` times as fast as it was recorded.
 
     Raises:
@@ -123,17 +134,19 @@ def replay(path: str | PathLike[str], *, speed: float = 1.0) -> Iterator[Any]:
     """
     if not speed > 0:
         raise UsageError(f"a replay's speed cannot be {speed!r}; 1 is as it was, 2 is twice as fast")
-    return _batches(path, speed=speed)
+    batches = _batches(path, speed=speed)
+    return Source(batches, batches.close)
 
 
-def _batches(path: str | PathLike[str], *, speed: float | None) -> Iterator[Any]:
+def _batches(path: str | PathLike[str], *, speed: float | None) -> Generator[Any, None, None]:
     try:
         file = Path(path).open("rb")  # noqa: SIM115  # closed below, with the generator
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}") from error
     with file:
-        start = file.read(len(_MARK))
-        if start == _MARK:
+        start = file.read(_MARK)
+        if _is_marked(start):
+            file.seek(0)
             file.readline()
             yield from _items(file, speed)
             return
@@ -142,30 +155,43 @@ def _batches(path: str | PathLike[str], *, speed: float | None) -> Iterator[Any]
             yield chunk
 
 
+class _Line(msgspec.Struct):
+    """A line as it is read. What an item says stays JSON text."""
+
+    time: float = 0.0
+    name: str = ""
+    id: str = ""
+    data: msgspec.Raw = msgspec.Raw()
+    text: str | None = None
+    error: str | None = None
+    message: str = ""
+    details: dict[str, Any] = {}
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
 def _items(file: BinaryIO, speed: float | None) -> Iterator[Any]:
     began = time.monotonic()
     for text in file:
         try:
-            line = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            return  # the line that a crash cut off
-        if speed is not None and (wait := line.get("time", 0.0) / speed - (time.monotonic() - began)) > 0:
+            line = _decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue  # a line that a crash cut off, or that is none of ours
+        if speed is not None and (wait := line.time / speed - (time.monotonic() - began)) > 0:
             time.sleep(wait)
-        if "error" in line:
+        if line.error is not None:
             _fail(line)
-        elif "data" in line or "text" in line:
-            yield _frames(line)
+        elif line.text is not None or line.data:
+            data = line.text.encode() if line.text is not None else bytes(line.data)
+            yield [(line.id.encode(), line.name.encode(), data)]
 
 
-def _frames(line: dict[str, Any]) -> Any:
-    data = line["text"].encode() if "text" in line else msgspec.json.encode(line["data"])
-    return [(line.get("id", "").encode(), line.get("name", "").encode(), data)]
-
-
-def _fail(line: dict[str, Any]) -> None:
+def _fail(line: _Line) -> None:
     """A failure of the transport comes again; what the protocol says of its failure, the items say."""
-    if line["error"] in ("SourceError", "SourceTimeoutError"):
-        kind = SourceTimeoutError if line["error"] == "SourceTimeoutError" else SourceError
-        error = kind(line.get("message", ""))
-        error.status_code = (line.get("details") or {}).get("status_code")
+    if line.error in ("SourceError", "SourceTimeoutError"):
+        kind = SourceTimeoutError if line.error == "SourceTimeoutError" else SourceError
+        error = kind(line.message)
+        status = line.details.get("status_code")
+        error.status_code = status if isinstance(status, int) else None
         raise error

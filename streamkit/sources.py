@@ -37,8 +37,8 @@ _KNOWN = (
 Batch = Any  # bytes, or a list of items
 
 
-class Source:
-    """Batches, pulled by one thread at a time.
+class Source(Iterator[Batch]):
+    """Batches, pulled by one thread at a time; an iterator of them, too.
 
     Attributes:
         protocol: the protocol's name, where the source itself knows it.
@@ -75,6 +75,12 @@ class Source:
             return next(self._batches, None)
         except Exception as error:
             _translate(error)
+
+    def __next__(self) -> Batch:
+        batch = self.pull()
+        if batch is None:
+            raise StopIteration
+        return batch
 
     def interrupt(self) -> None:
         """Make a pull that waits in another thread end soon, where the source allows it."""

@@ -396,7 +396,7 @@ def _error(value: Any) -> dict[str, Any]:
 
 
 def _run(response: Mapping[str, Any], status: RunStatus) -> Run:
-    """The response as a run."""
+    """The response as a run. Its `raw` is without the output, which is in the messages, and may be long."""
     reason = text(mapping(response.get("incomplete_details")).get("reason"))
     error = response.get("error")
     return Run(
@@ -407,7 +407,7 @@ def _run(response: Mapping[str, Any], status: RunStatus) -> Run:
         finish_reason=reason or None,
         created_at=_time(response.get("created_at")),
         completed_at=_time(response.get("completed_at")),
-        raw=response or None,
+        raw={key: value for key, value in response.items() if key != "output"} or None,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple, cast
 import msgspec
 
 from ..messages import Annotation
+from . import is_object
 
 __all__ = [
     "GROWN",
@@ -41,7 +42,7 @@ def text(value: Any) -> str:
 
 def mapping(value: Any) -> Wire:
     """A wire value as an object; an empty one if it is none."""
-    return cast("Wire", value) if isinstance(value, Mapping) else {}  # the keys of JSON are text
+    return value if is_object(value) else {}
 
 
 def sequence(value: Any) -> Sequence[Any]:
@@ -61,11 +62,10 @@ def json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def annotation_of(value: Any) -> Annotation | None:
+def annotation_of(wire: Any) -> Annotation | None:
     """A citation as the API tells it, None if it is no object."""
-    if not isinstance(value, Mapping):
+    if not is_object(wire):
         return None
-    wire = mapping(value)
     end = integer(wire.get("end_index"))
     return Annotation(
         type=text(wire.get("type")) or "annotation",

@@ -1,0 +1,421 @@
+"""Handlers: who is told what, in which order, and what a handler may be."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import streamkit as sk
+from streamkit.handlers import HOOKS
+
+from .faces import AsyncTold, Face, Source, SyncTold, async_faces, body, calls, chat, every_face, interpreter, sync_face
+
+
+async def raised_by(awaitable: Any) -> BaseException:
+    with pytest.raises(BaseException) as caught:
+        await awaitable
+    return caught.value
+
+
+@every_face
+@body
+async def test_the_hooks_of_a_text_nest_as_brackets(face: Face) -> None:
+    """In the order that the design gives."""
+    told = face.told()
+    await face.stream(chat("Hel", "lo"), told).until_done()
+    delta = ["on_text_delta", "on_message_delta"]
+    assert told.hooks == [
+        *("on_run_created", "on_run_step_created"),
+        *("on_message_created", "on_text_created", *delta, *delta, "on_text_done", "on_message_done"),
+        *("on_run_step_done", "on_run_done", "on_end"),
+    ]
+
+
+@every_face
+@body
+async def test_on_event_comes_before_the_other_hooks_of_its_event(face: Face) -> None:
+    """And once for every event."""
+    told = face.told()
+    types = [event.type async for event in face.stream(chat("Hi"), told)]
+    assert [event.type for event in told.of("on_event")] == types
+    names = [name for name, _ in told.told]
+    for index, name in enumerate(names):
+        if name in ("on_text_delta", "on_message_created", "on_end", "on_text_done"):
+            assert names[index - 1] == "on_event"
+
+
+@every_face
+@body
+async def test_handlers_are_told_in_their_order(face: Face) -> None:
+    """Each of them all hooks of an event before the next handler is."""
+    order: list[str] = []
+
+    def noting(name: str) -> dict[str, Any]:
+        return {hook: lambda *_, hook=hook: order.append(f"{name} {hook}") for hook in ("on_text_delta", "on_message_delta")}
+
+    stream = face.stream(chat("a", "b"), face.told(**noting("first")), SyncTold(**noting("second")))
+    await stream.until_done()
+    once = [f"{name} {hook}" for name in ("first", "second") for hook in ("on_text_delta", "on_message_delta")]
+    assert order == once * 2
+
+
+@every_face
+@body
+async def test_a_loop_sees_an_event_after_the_handlers(face: Face) -> None:
+    """And the state in between is the same."""
+    told = face.told()
+    async for event in face.stream(chat("Hel", "lo"), told):
+        assert told.of("on_event")[-1] is event
+        if isinstance(event, sk.TextDelta):
+            assert told.of("on_text_delta")[-1] is event
+
+
+@every_face
+@body
+async def test_a_hook_sees_the_stream(face: Face) -> None:
+    """Its `stream` is the manager's state, live."""
+    seen: list[tuple[str, str, str]] = []
+
+    def look(told: Any, *_: Any) -> None:
+        state = told.stream
+        seen.append((state.current_event.type, state.current_message_snapshot.content, state.status))
+
+    await face.stream(chat("Hel", "lo"), face.told(on_text_delta=look)).until_done()
+    assert seen == [("text_delta", "Hel", "in_progress"), ("text_delta", "Hello", "in_progress")]
+
+
+def test_a_handler_on_no_stream_says_so() -> None:
+    """`stream` raises."""
+    with pytest.raises(sk.UsageError, match="no stream yet"):
+        sk.EventHandler().stream  # noqa: B018
+
+
+@async_faces
+@body
+async def test_a_sync_handler_works_on_an_async_stream(face: Face) -> None:
+    """Beside an async one, in order."""
+    first, second = SyncTold(), AsyncTold()
+    assert await face.stream(chat("Hi"), first, second).get_final_text() == "Hi"
+    assert first.hooks == second.hooks
+
+
+@async_faces
+@body
+async def test_a_plain_handler_may_have_some_async_hooks_on_an_async_stream(face: Face) -> None:
+    """Also where only the result shows that it has to be awaited."""
+    awaited: list[str] = []
+
+    async def note(text: str) -> None:
+        await anyio.lowlevel.checkpoint()
+        awaited.append(text)
+
+    def decorated(function: Any) -> Any:
+        @functools.wraps(function)
+        def call(*arguments: Any) -> Any:
+            return function(*arguments)
+
+        return call
+
+    class Mixed(sk.EventHandler):
+        async def on_text_created(self, message: sk.TextMessage) -> None:  # type: ignore[override]
+            await note("created")
+
+        @decorated
+        async def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:  # type: ignore[override]
+            await note(delta.value)
+
+        def on_text_done(self, message: sk.TextMessage) -> Any:
+            return note("done")
+
+    await face.stream(chat("Hel", "lo"), Mixed()).until_done()
+    assert awaited == ["created", "Hel", "lo", "done"]
+
+
+@async_faces
+@body
+async def test_an_async_handler_may_have_plain_hooks(face: Face) -> None:
+    """Whatever they give back."""
+
+    class Counting(sk.AsyncEventHandler):
+        count = 0
+
+        def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> Any:
+            self.count += 1
+            return self.count
+
+        async def on_text_done(self, message: sk.TextMessage) -> None:
+            await super().on_text_done(message)
+            self.count += 10
+
+    counting = Counting()
+    await face.stream(chat("Hel", "lo"), counting).until_done()
+    assert counting.count == 12
+
+
+@pytest.mark.parametrize("hook", ["on_text_delta", "on_end", "on_event"])
+def test_an_async_hook_on_a_sync_stream_is_refused_before_any_request(hook: str) -> None:
+    """At construction; the error names the hook. The handler is free afterwards."""
+
+    async def asynchronous(self: Any, *arguments: Any) -> None:
+        pass
+
+    kind = type("Asynchronous", (sk.EventHandler,), {hook: asynchronous})
+    asked: list[int] = []
+    other = sk.EventHandler()
+    with pytest.raises(sk.UsageError, match=rf"Asynchronous\.{hook} is async.*astream"):
+        sk.stream(lambda: asked.append(1), other, kind())
+    assert asked == []
+    sk.stream([], other).close()
+
+
+def test_async_handlers_of_every_kind_are_refused_on_a_sync_stream() -> None:
+    """Hooks that are attributes of one object, `handle`, and what `Throttled` wraps."""
+
+    async def hook(*arguments: Any) -> None:
+        pass
+
+    handler = sk.EventHandler()
+    handler.on_text_delta = hook  # type: ignore[method-assign,assignment]
+
+    class Root(sk.Handler):
+        async def handle(self, event: sk.Event) -> None:
+            pass
+
+    class Whole(sk.EventHandler):
+        async def handle(self, event: sk.Event) -> None:
+            pass
+
+    for refused in (handler, AsyncTold(), sk.AsyncEventHandler(), Root(), Whole(), sk.Throttled(AsyncTold(), 1)):
+        with pytest.raises(sk.UsageError, match="async"):
+            sk.stream([], refused)
+
+
+@sync_face
+@body
+async def test_a_hook_that_turns_out_to_be_async_is_not_silently_not_run(face: Face) -> None:
+    """What gives an awaitable on a sync stream ends it."""
+
+    async def note() -> None:
+        pass
+
+    class Hidden(sk.EventHandler):
+        def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> Any:
+            return note()
+
+    error = await raised_by(face.stream(chat("Hi"), Hidden()).until_done())
+    assert isinstance(error, sk.UsageError)
+    assert "on_text_delta" in str(error)
+
+
+def test_a_near_miss_of_a_hooks_name_warns() -> None:
+    """It names the hook that was meant; other names do not."""
+    for miss, meant in (("on_text_deltas", "on_text_delta"), ("on_tool_calls_done", "on_tool_call_done")):
+        with pytest.warns(UserWarning, match=f"{miss} is no hook.*{meant}"):
+            type("Misspelt", (sk.EventHandler,), {miss: lambda self: None})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        type("Own", (sk.EventHandler,), {"on_fire": lambda self: None, "render": lambda self: None})
+
+
+def test_what_is_no_handler_is_refused() -> None:
+    """A class in place of an object, a function, None."""
+    for wrong in (sk.EventHandler, print, None, "handler"):
+        with pytest.raises(sk.UsageError, match="no handler"):
+            sk.stream([], wrong)  # type: ignore[arg-type]
+
+
+@every_face
+@body
+async def test_a_forgotten_super_init_is_harmless(face: Face) -> None:
+    """A handler may also have attributes of any name, and be empty and false."""
+
+    class Own(sk.EventHandler):
+        def __init__(self) -> None:
+            self.calls: list[str] = []
+            self.messages = self.events = self.hooks = 0
+
+        def __len__(self) -> int:
+            return 0
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+        def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+            self.calls.append(delta.value)
+
+    own, other = Own(), Own()
+    await face.stream(chat("Hel", "lo"), own, other).until_done()
+    assert own.calls == other.calls == ["Hel", "lo"]
+
+
+@every_face
+@body
+async def test_hooks_may_be_attributes_of_one_object(face: Face) -> None:
+    """Set on the handler itself."""
+    texts: list[str] = []
+    handler = sk.EventHandler()
+    handler.on_text_delta = lambda delta, snapshot: texts.append(delta.value)  # type: ignore[method-assign,assignment,misc]
+    await face.stream(chat("Hel", "lo"), handler).until_done()
+    assert texts == ["Hel", "lo"]
+
+
+@every_face
+@body
+async def test_a_handler_may_be_used_again_after_the_end(face: Face) -> None:
+    """However that stream ended."""
+    told = face.told()
+    await face.stream(chat("a"), told).until_done()
+    await raised_by(face.stream(chat("b", finish=None), told).until_done())
+    async with face.stream(chat("c"), told):
+        pass
+    stream = face.stream(chat("d"), told)
+    await stream.until_done()
+    assert told.stream.messages == stream.messages
+    assert told.hooks.count("on_end") == 4
+
+
+@every_face
+@body
+async def test_a_handler_serves_one_live_stream_at_a_time(face: Face) -> None:
+    """The second is refused at construction; the first goes on, and the second's other handlers are free."""
+    told, other = face.told(), face.told()
+    async with face.stream(chat("Hel", "lo"), told) as stream:
+        async for _ in stream:
+            break
+        with pytest.raises(sk.UsageError, match="live stream already"):
+            face.stream(chat("x"), other, told)
+        with pytest.raises(sk.UsageError, match="live stream already"):
+            face.stream(chat("x"), sk.Throttled(told, 1))
+        with pytest.raises(sk.UsageError, match="twice"):
+            face.stream(chat("x"), other, other)
+        assert await stream.get_final_text() == "Hello"
+    await face.stream(chat("x"), other).until_done()
+
+
+@every_face
+@body
+async def test_the_root_is_told_every_event(face: Face) -> None:
+    """`Handler.handle`, which may be async on an async stream."""
+    types: list[str] = []
+
+    class Plain(sk.Handler):
+        def handle(self, event: sk.Event) -> Any:
+            types.append(event.type)
+            return len(types)
+
+    class Asynchronous(sk.Handler):
+        async def handle(self, event: sk.Event) -> None:
+            await anyio.lowlevel.checkpoint()
+            types.append(event.type)
+
+    given = [event.type async for event in face.stream(chat("Hel", "lo"), Asynchronous() if face.is_async else Plain())]
+    assert types == given
+    assert types[-1] == "stream_end"
+
+
+@every_face
+@body
+async def test_a_handler_may_pass_events_on_to_another(face: Face) -> None:
+    """`handle` of an event handler calls its hooks."""
+    inner = face.told()
+
+    class Outer(sk.Handler):
+        def handle(self, event: sk.Event) -> Any:
+            return inner.handle(event)
+
+    direct = face.told()
+    await face.stream(chat("Hel", "lo"), Outer(), direct).until_done()
+    assert inner.hooks == direct.hooks
+
+
+def test_every_hook_is_declared_with_its_docstring() -> None:
+    """The handlers have exactly the hooks of the events."""
+    declared = {name for name in vars(sk.Hooks) if name.startswith("on_")}
+    assert declared == set(HOOKS)
+    assert all(getattr(sk.Hooks, name).__doc__ for name in HOOKS)
+
+
+# -- Throttled
+
+
+@every_face
+@body
+async def test_throttled_joins_deltas_and_loses_none(face: Face) -> None:
+    """The first is told at once, the rest before the message is done."""
+    told = face.told()
+    await face.stream(chat("a", "b", "c", "d"), sk.Throttled(told, 3600)).until_done()
+    assert [delta.value for delta in told.of("on_text_delta")] == ["a", "bcd"]
+    told.check_brackets()
+    names = told.hooks
+    assert names.index("on_text_done") > max(i for i, name in enumerate(names) if name == "on_text_delta")
+
+
+@every_face
+@body
+async def test_throttled_without_an_interval_tells_everything(face: Face) -> None:
+    """As without it."""
+    plain, throttled = face.told(), face.told()
+    await face.stream(chat("a", "b", "c"), plain, sk.Throttled(throttled, 0)).until_done()
+    assert plain.hooks == throttled.hooks
+
+
+@every_face
+@body
+async def test_throttled_tells_the_last_piece_of_a_stream_that_fails(face: Face) -> None:
+    """Before its done hook."""
+    told = face.told()
+    stream = face.stream(chat("a", "b", "c", finish=None), sk.Throttled(told, 3600))
+    await raised_by(stream.until_done())
+    assert "".join(delta.value for delta in told.of("on_text_delta")) == "abc"
+    told.check_brackets()
+
+
+@every_face
+@body
+async def test_throttled_keeps_what_parallel_calls_say_apart(face: Face) -> None:
+    """Each message has its own interval."""
+    told = face.told()
+    await face.stream(calls("one", "two"), sk.Throttled(told, 3600)).until_done()
+    assert {delta.message_id: delta.value for delta in told.of("on_tool_call_delta")}.keys() == {
+        message.id for message in told.of("on_tool_call_done")
+    }
+
+
+@every_face
+@body
+async def test_an_error_behind_throttled_ends_the_stream(face: Face) -> None:
+    """As any hook's."""
+
+    def fail(*_: Any) -> None:
+        raise LookupError("inner")
+
+    inner, other = face.told(on_text_delta=fail), face.told()
+    error = await raised_by(face.stream(chat("a", "b"), sk.Throttled(inner, 3600), other).until_done())
+    assert isinstance(error, LookupError)
+    other.check_brackets()
+    assert inner.hooks.count("on_end") == 1
+
+
+@every_face
+@body
+async def test_throttled_hands_on_its_stream(face: Face) -> None:
+    """The inner handler has `stream`, and may answer."""
+    source = Source(interpreter())
+    told = face.told(on_confirmation=lambda told, asked: told.stream.pending[asked.id].approve())
+    await face.stream(face.generator(source), sk.Throttled(told, 3600)).until_done()
+    assert told.of("on_console_output")
+
+
+def test_no_thread_is_left_behind() -> None:
+    """A sync stream begins none."""
+    before = set(threading.enumerate())
+    sk.stream(iter(chat("Hi")), SyncTold()).until_done()
+    assert set(threading.enumerate()) == before

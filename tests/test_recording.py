@@ -1,0 +1,264 @@
+"""Recordings: what a stream's own items were, to be told again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streamkit as sk
+from streamkit import codec
+from streamkit.testing import ModelServer, Reply, ServiceError, ToolCall
+
+from .faces import ASKED, Face, Source, SyncTold, ask, ask_responses, body, calls, chat, every_face, interpreter
+
+
+async def raised_by(awaitable: Any) -> BaseException:
+    with pytest.raises(BaseException) as caught:
+        await awaitable
+    return caught.value
+
+
+async def story(stream: Any) -> list[dict[str, Any]]:
+    """Every event, with its snapshot's content; it ends where the stream fails."""
+    lines: list[dict[str, Any]] = []
+    try:
+        async for event in stream:
+            line = codec.event_to_dict(event)
+            if (snapshot := getattr(event, "snapshot", None)) is not None:
+                line["so far"] = snapshot.content
+            lines.append(line)
+    except sk.StreamkitError as error:
+        lines.append({"error": type(error).__name__, "message": str(error)})
+    return lines
+
+
+def handler_story(told: Any) -> list[str]:
+    return [name for name, _ in told.told]
+
+
+REPLIES = {
+    "text": Reply("Hello there"),
+    "calls": Reply("Well.", ToolCall("a", {"x": 1}), ToolCall("b", {"y": "é\u2028"})),
+    "cut": Reply("Hello there", cut_after=2),
+    "error": Reply("Hello there", error_after=2, error=ServiceError("Too much.", code="overloaded")),
+}
+
+
+@every_face
+@pytest.mark.parametrize("request_of", [ask, ask_responses])
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
+@body
+async def test_a_recording_of_a_real_stream_tells_the_same_story(
+    face: Face, reply: Reply, request_of: Any, tmp_path: Path
+) -> None:
+    """Failures included."""
+    path = tmp_path / "recording"
+    with ModelServer(reply) as server:
+        async with face.client(server) as client:
+            told = face.told()
+            first = await story(face.stream(request_of(client), told, sk.Recorder(path)))
+    again = face.told()
+    assert await story(face.stream(path, again)) == first
+    assert handler_story(again) == handler_story(told)
+    again.check_brackets()
+
+
+@every_face
+@pytest.mark.parametrize(
+    "items", [chat("Hel", "lo"), calls("one", "two"), interpreter(), chat("Hel", finish=None)], ids=range(4)
+)
+@body
+async def test_a_recording_of_objects_tells_the_same_story(face: Face, items: Any, tmp_path: Path) -> None:
+    """Items that were parsed already."""
+    path = tmp_path / "recording"
+    first = await story(face.stream(items, sk.Recorder(path)))
+    assert await story(face.stream(path)) == first
+
+
+@every_face
+@body
+async def test_a_recording_of_a_recording_is_the_same_but_for_its_times(face: Face, tmp_path: Path) -> None:
+    """Recording changes nothing."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    await face.stream(chat("Hel", "lo"), sk.Recorder(one)).until_done()
+    await face.stream(one, sk.Recorder(two)).until_done()
+
+    def lines(path: Path) -> list[dict[str, Any]]:
+        out = [json.loads(line) for line in path.read_text().splitlines()]
+        return [{key: line[key] for key in line if key not in ("time", "created_at")} for line in out]
+
+    assert lines(one) == lines(two)
+
+
+@every_face
+@body
+async def test_an_approved_run_replays_as_it_was(face: Face, tmp_path: Path) -> None:
+    """The recording is passive: nothing asks again."""
+    path = tmp_path / "recording"
+    source = Source(interpreter())
+    told = face.told(on_confirmation=lambda _, asked: asked.approve())
+    first = await story(face.stream(face.generator(source), told, sk.Recorder(path)))
+    assert await story(face.stream(path)) == first
+
+
+@every_face
+@body
+async def test_a_declined_run_replays_as_declined(face: Face, tmp_path: Path) -> None:
+    """Nothing came after the question."""
+    path = tmp_path / "recording"
+    source = Source(interpreter())
+    await face.stream(face.generator(source), sk.Recorder(path)).until_done()
+    assert source.went == ASKED
+    stream = face.stream(path)
+    assert [m.type for m in await stream.get_final_messages()] == ["code"]
+    assert [asked.status for asked in stream.confirmations] == ["declined"]
+
+
+@every_face
+@body
+async def test_a_transport_failure_comes_again(face: Face, tmp_path: Path) -> None:
+    """With its kind and status."""
+    path = tmp_path / "recording"
+    with ModelServer(Reply(status=429)) as server:
+        async with face.client(server) as client:
+            await raised_by(face.stream(ask(client), sk.Recorder(path)).until_done())
+    error = await raised_by(face.stream(path).until_done())
+    assert type(error) is sk.SourceError
+    assert error.status_code == 429
+    late = tmp_path / "late"
+    source = Source(chat("Hel", finish=None), error=TimeoutError("slow"))
+    await raised_by(face.stream(face.generator(source), sk.Recorder(late)).until_done())
+    told = face.told()
+    assert isinstance(await raised_by(face.stream(late, told).until_done()), sk.SourceTimeoutError)
+    assert "on_timeout" in told.hooks
+
+
+@every_face
+@body
+async def test_a_hooks_error_is_not_the_recordings(face: Face, tmp_path: Path) -> None:
+    """What the source said up to there is."""
+
+    def fail(*_: Any) -> None:
+        raise LookupError
+
+    path = tmp_path / "recording"
+    stream = face.stream(chat("Hel", "lo"), sk.Recorder(path), face.told(on_text_done=fail))
+    assert isinstance(await raised_by(stream.until_done()), LookupError)
+    assert await face.stream(path).get_final_text() == "Hello"
+
+
+def test_a_recording_is_readable_wherever_a_crash_cut_it(tmp_path: Path) -> None:
+    """After any byte: it tells a part of the story, and is incomplete."""
+    path, part = tmp_path / "recording", tmp_path / "part"
+    sk.stream([*chat("Hel", "lo é")], sk.Recorder(path)).until_done()
+    content = path.read_bytes()
+    ends = content.index(b'"finish_reason":"stop"')
+    said: set[str] = set()
+    for cut in range(1, len(content)):
+        part.write_bytes(content[:cut])
+        stream = sk.stream(part)
+        if cut < ends:
+            with pytest.raises(sk.IncompleteStreamError):
+                stream.until_done()
+        else:
+            try:
+                stream.until_done()
+            except sk.IncompleteStreamError:
+                assert cut < len(content) - 1
+        said.add("".join(m.content for m in stream.messages))
+        assert not stream.warnings
+    assert said == {"", "Hel", "Hello é"}
+
+
+def test_each_batch_is_written_before_the_handlers_are_told(tmp_path: Path) -> None:
+    """A crash in a hook loses nothing."""
+    path, seen = tmp_path / "recording", []
+
+    def look(told: Any, delta: Any, snapshot: Any) -> None:
+        seen.append(json.dumps(delta.value) in path.read_text())
+
+    sk.stream(iter(chat("Hel", "lo")), SyncTold(on_text_delta=look), sk.Recorder(path)).until_done()
+    assert seen == [True, True]
+
+
+def test_a_recorder_refuses_a_file_of_another_kind(tmp_path: Path) -> None:
+    """At construction of the stream; the file is left as it is, and the other handlers are free."""
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes")
+    told, recorder = SyncTold(), sk.Recorder(path)
+    for _ in range(2):
+        with pytest.raises(sk.UsageError, match="no recording"):
+            sk.stream(chat("Hi"), told, recorder)
+    assert path.read_text() == "my notes"
+    sk.stream(chat("Hi"), told).until_done()
+
+
+def test_a_recorder_that_cannot_write_fails_the_stream(tmp_path: Path) -> None:
+    """It is the handler's error."""
+    with pytest.raises(OSError):
+        sk.stream(chat("Hi"), sk.Recorder(tmp_path / "missing" / "recording")).until_done()
+
+
+def test_a_recorder_appends_to_a_recording_that_a_crash_cut(tmp_path: Path) -> None:
+    """The torn line is left behind; what comes after it is read."""
+    path = tmp_path / "recording"
+    with pytest.raises(sk.IncompleteStreamError):
+        sk.stream(chat("Hel", "never", finish=None), sk.Recorder(path)).until_done()
+    lines = path.read_bytes().splitlines(keepends=True)
+    torn = next(index for index, line in enumerate(lines) if b"never" in line)
+    path.write_bytes(b"".join(lines[:torn]) + lines[torn][:40])
+    sk.stream(chat("lo")[1:], sk.Recorder(path)).until_done()
+    assert sk.stream(path).get_final_text() == "Hello"
+
+
+def test_a_handler_that_records_may_be_used_again(tmp_path: Path) -> None:
+    """It appends."""
+    path = tmp_path / "recording"
+    recorder = sk.Recorder(path)
+    for _ in range(2):
+        sk.stream(chat("Hi"), recorder).until_done()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sum("streamkit" in line for line in lines) == 1
+    assert sum("end" in line for line in lines) == 2
+
+
+@every_face
+@body
+async def test_replay_keeps_the_times(face: Face, tmp_path: Path) -> None:
+    """Twice as fast, it takes half as long."""
+    import time
+
+    path = tmp_path / "recording"
+    lines = [{"streamkit": "recording", "version": 1, "created_at": 1.0}]
+    lines += [{"time": 0.1 * i, "data": chunk} for i, chunk in enumerate(chat("Hel", "lo"))]  # type: ignore[list-item]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    began = time.monotonic()
+    assert await face.stream(sk.replay(path)).get_final_text() == "Hello"
+    assert time.monotonic() - began >= 0.3
+    began = time.monotonic()
+    assert await face.stream(sk.replay(path, speed=100)).get_final_text() == "Hello"
+    assert 0.003 <= time.monotonic() - began < 0.3
+    began = time.monotonic()
+    assert await face.stream(path).get_final_text() == "Hello"
+    assert time.monotonic() - began < 0.3
+
+
+def test_a_replay_needs_a_speed(tmp_path: Path) -> None:
+    """Above 0, and says so at once."""
+    for speed in (0, -1, float("nan")):
+        with pytest.raises(sk.UsageError, match="speed"):
+            sk.replay(tmp_path / "recording", speed=speed)
+
+
+@pytest.mark.parametrize("line", ["5", "[]", '"x"', "null", '{"time": "soon", "data": {}}', '{"time": 1, "id": 5, "data": {}}'])
+def test_lines_that_make_no_sense_do_not_break_a_recording(tmp_path: Path, line: str) -> None:
+    """They are skipped, or tell nothing."""
+    path = tmp_path / "recording"
+    sk.stream(chat("Hel", "lo"), sk.Recorder(path)).until_done()
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:2], line, *lines[2:]]) + "\n")
+    assert sk.stream(path).get_final_text() == "Hello"
+    assert sk.stream(sk.replay(path, speed=1000)).get_final_text() == "Hello"
