@@ -52,9 +52,9 @@ class Terminal(sk.EventHandler):
 def chat(question: str) -> Iterator[dict[str, Any]]:
     """What `interpreter.chat(question, stream=True, display=False)` gives."""
     if os.environ.get("OPENAI_API_KEY"):
-        from interpreter import interpreter  # type: ignore[import-not-found]  # pip install open-interpreter
+        from interpreter import interpreter  # type: ignore  # pip install open-interpreter
 
-        yield from interpreter.chat(question, stream=True, display=False)
+        yield from interpreter.chat(question, stream=True, display=False)  # pyright: ignore
     else:
         yield from scripted()
 

@@ -33,7 +33,6 @@ from .handlers import EventHandler, Handler
 from .manager import StreamManager
 from .manager import stream as open_stream
 from .messages import CodeMessage, ConsoleMessage, FileMessage, ImageMessage, Message, ToolCallMessage
-from .sources import Source
 from .state import StreamState
 
 __all__ = ["Printer", "main", "printable", "run_and_report", "say"]
@@ -235,11 +234,8 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    speed: float = arguments.speed
-    source: Any = Path(arguments.file)
-    if not math.isinf(speed):
-        batches: Any = recording.replay(source, speed=speed)
-        source = Source(batches, batches.close)  # not a live one, whose confirmations would wait for us
+    path, speed = Path(arguments.file), arguments.speed
+    source = path if math.isinf(speed) else recording.replay(path, speed=speed)
     with open_stream(source, Printer(), protocol=arguments.protocol) as stream:
         run_and_report(stream, {})
     return 0

@@ -7,7 +7,7 @@ behind: the reader's engine makes its own. Decoding what was encoded gives event
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Union
+from typing import Any, Literal, Union, cast
 
 import msgspec
 
@@ -38,7 +38,7 @@ def _to_builtin(value: Any) -> Any:
         case Message() | Confirmation():
             return value.to_dict()
         case Mapping():
-            return dict(value)
+            return dict(cast("Mapping[str, Any]", value))  # a message's metadata, which came from JSON
         case _:
             return str(value)  # a provider's value of a kind that JSON lacks
 
@@ -63,7 +63,7 @@ def _from_builtin(kind: type, value: Any) -> Any:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_to_builtin)
-_decoder = msgspec.json.Decoder(Union[tuple(EVENTS.values())], dec_hook=_from_builtin)  # type: ignore[arg-type]  # noqa: UP007
+_decoder = msgspec.json.Decoder(Union[tuple(EVENTS.values())], dec_hook=_from_builtin)  # noqa: UP007  # a union of values
 
 
 def encode_event(event: Event) -> bytes:
@@ -93,7 +93,7 @@ def decode_event(data: bytes | str) -> Event:
 def event_from_dict(value: Mapping[str, Any]) -> Event:
     """The event of plain data. Raises as `decode_event`."""
     try:
-        event: Event = msgspec.convert(value, Union[tuple(EVENTS.values())], dec_hook=_from_builtin)  # type: ignore[arg-type]  # noqa: UP007
+        event: Event = msgspec.convert(value, Union[tuple(EVENTS.values())], dec_hook=_from_builtin)  # noqa: UP007  # a union of values
     except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     return event

@@ -6,6 +6,9 @@ opened, what stays open is closed with a status that tells how it ended, content
 own, and what had to be repaired is told as a warning. Feeding it its own events changes nothing.
 """
 
+# pyright: reportPrivateUsage=false
+# The engine is the one writer of messages and answers; their underscores keep users from writing.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -73,10 +76,10 @@ class Engine:
         """The common step: a piece for an open message is taken in, and the event is told as it is. False for any
         other event, which `step` is for."""
         message = self.find_open(event.message_id)
-        if message is None or type(event) is not message.delta_event or event.replace:  # type: ignore[attr-defined]
+        if message is None or type(event) is not message.delta_event or event.replace:
             return False
-        message._tail.append(event.value)  # type: ignore[attr-defined]
-        event.snapshot = message  # type: ignore[attr-defined]
+        message._tail.append(event.value)
+        event.snapshot = message
         return True
 
     def fold(self) -> None:

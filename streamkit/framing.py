@@ -50,7 +50,7 @@ class SseFramer(Framer):
         self._plain = True  # no carriage return was seen; after one, lines may end in three ways
         self._after_cr = False
         self._head = b"data: "  # how the newest blocks begin, up to their data; b"" where it is not to be used
-        self._name = b""
+        self._name: bytes = b""
 
     def feed(self, chunk: bytes) -> list[tuple[bytes, bytes, bytes]]:
         # One block alone, headed as the one before it: what a server that flushes each event sends.

@@ -33,8 +33,19 @@ from .events import (
     ToolOutputDelta,
     Usage,
 )
-from .messages import Annotation, CodeMessage, ConsoleMessage, FileMessage, ImageMessage, Message, ReasoningMessage
-from .messages import RefusalMessage, TextMessage, ToolCallMessage, ToolOutputMessage
+from .messages import (
+    Annotation,
+    CodeMessage,
+    ConsoleMessage,
+    FileMessage,
+    ImageMessage,
+    Message,
+    ReasoningMessage,
+    RefusalMessage,
+    TextMessage,
+    ToolCallMessage,
+    ToolOutputMessage,
+)
 
 if TYPE_CHECKING:
     from .state import StreamState

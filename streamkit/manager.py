@@ -9,7 +9,17 @@ import contextlib
 import inspect
 import threading
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from os import PathLike
 from types import TracebackType
@@ -262,7 +272,7 @@ class StreamManager(_Manager):
         now = time.monotonic()
         return [a for a in answers if a.timeout is not None and self._deadlines[id(a)] <= now]
 
-    def _run(self) -> Iterator[Event]:
+    def _run(self) -> Generator[Event, None, None]:
         calls = self._deltas
         engine = self._engine
         find = engine.find_open
@@ -662,7 +672,7 @@ class AsyncStreamManager(_Manager):
         except Exception as error:  # raised again in the stream's own task
             answer.resolve(None, error)
 
-    async def _run(self) -> AsyncIterator[Event]:
+    async def _run(self) -> AsyncGenerator[Event, None]:
         calls = self._deltas
         engine = self._engine
         find = engine.find_open

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, cast
 
 import msgspec
 from typing_extensions import Self
@@ -504,4 +504,4 @@ def _parse_arguments(text: str, *, partial: bool) -> dict[str, Any]:
         value = jiter.from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings" if partial else "off")
     except ValueError:
         return {}
-    return value if isinstance(value, dict) else {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}  # the keys of JSON are str

@@ -17,7 +17,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from os import SEEK_END, PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
@@ -105,7 +105,7 @@ def _ends_its_line(path: Path) -> bool:
 def _line(item: Any, now: float) -> dict[str, Any]:
     if not isinstance(item, tuple):
         return {"time": now, "data": codec.event_to_dict(item) if isinstance(item, Event) else item}
-    id, name, data = item
+    id, name, data = cast("tuple[bytes, bytes, bytes]", item)  # a frame: no other item is a tuple
     line: dict[str, Any] = {"time": now}
     for key, value in (("name", name), ("id", id)):
         if value:

@@ -28,8 +28,8 @@ from .events import (
     StreamException,
     StreamTimeout,
     StreamWarning,
+    Usage,
 )
-from .events import Usage
 from .framing import Framer, framer_for
 from .handlers import Handler, plan
 from .messages import Message, ToolCallMessage

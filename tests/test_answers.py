@@ -51,7 +51,11 @@ async def test_an_approved_confirmation_lets_it_run(face: Face) -> None:
     stream = face.stream(face.generator(source), told, other)
     messages = await stream.get_final_messages()
     assert did_run(source)
-    assert [(m.type, m.content) for m in messages] == [("code", "34/24"), ("console", "1.41"), ("message", "About 1.4.")]
+    assert [(m.type, m.content) for m in messages] == [
+        ("code", "34/24"),
+        ("console", "1.41"),
+        ("message", "About 1.4."),
+    ]
     for one in (told, other):
         one.check_brackets()
         hooks = one.hooks

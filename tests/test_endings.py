@@ -315,7 +315,9 @@ async def test_an_error_of_a_hook_during_close_is_raised_by_close(face: Face, ho
 
 
 @every_face
-@pytest.mark.parametrize("hook", ["on_run_created", "on_message_created", "on_text_delta", "on_text_done", "on_run_done"])
+@pytest.mark.parametrize(
+    "hook", ["on_run_created", "on_message_created", "on_text_delta", "on_text_done", "on_run_done"]
+)
 @body
 async def test_cancel_in_a_hook_ends_the_stream_and_returns_what_arrived(face: Face, hook: str) -> None:
     """Nothing is raised; the upstream is closed; all brackets are closed for every handler."""
@@ -335,7 +337,9 @@ async def test_cancel_in_a_hook_ends_the_stream_and_returns_what_arrived(face: F
 
 
 @sync_face
-@pytest.mark.parametrize("hook", ["on_run_created", "on_message_created", "on_text_delta", "on_text_done", "on_run_done"])
+@pytest.mark.parametrize(
+    "hook", ["on_run_created", "on_message_created", "on_text_delta", "on_text_done", "on_run_done"]
+)
 @body
 async def test_close_in_a_hook_ends_the_stream(face: Face, hook: str) -> None:
     """The source is closed when `close` returns; afterwards only done hooks and `on_end` are told."""
@@ -646,7 +650,9 @@ async def test_a_cancelled_task_closes_everything(face: Face, way: str) -> None:
             told = AsyncTold()
             stream = face.stream(ask(client), told)
             with anyio.CancelScope() as scope:
-                told.does["on_message_delta"] = lambda _, delta, snapshot: snapshot.content == "Hello" and scope.cancel()
+                told.does["on_message_delta"] = lambda _, delta, snapshot: (
+                    snapshot.content == "Hello" and scope.cancel()
+                )
                 if way == "with":
                     async with stream:
                         async for _ in stream:
@@ -784,7 +790,9 @@ async def test_a_server_that_goes_in_the_middle_of_an_event_is_a_source_error(fa
     ("request_of", "event"), [(ask, "error"), (ask_responses, "error"), (ask_responses, "response.failed")]
 )
 @body
-async def test_an_error_that_the_provider_sends_mid_stream_is_a_failed_run(face: Face, request_of: Any, event: Any) -> None:
+async def test_an_error_that_the_provider_sends_mid_stream_is_a_failed_run(
+    face: Face, request_of: Any, event: Any
+) -> None:
     """With the provider's code and body."""
     reply = Reply("Hello there", error_after=3, error=ServiceError("Too much.", code="overloaded"), error_event=event)
     with ModelServer(reply) as server:

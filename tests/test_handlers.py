@@ -57,7 +57,9 @@ async def test_handlers_are_told_in_their_order(face: Face) -> None:
     order: list[str] = []
 
     def noting(name: str) -> dict[str, Any]:
-        return {hook: lambda *_, hook=hook: order.append(f"{name} {hook}") for hook in ("on_text_delta", "on_message_delta")}
+        return {
+            hook: lambda *_, hook=hook: order.append(f"{name} {hook}") for hook in ("on_text_delta", "on_message_delta")
+        }
 
     stream = face.stream(chat("a", "b"), face.told(**noting("first")), SyncTold(**noting("second")))
     await stream.until_done()

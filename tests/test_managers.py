@@ -103,7 +103,8 @@ async def test_text_deltas_are_the_assistants_text_alone(face: Face) -> None:
         async with face.client(server) as client:
             assert "".join([text async for text in face.stream(ask_responses(client)).text_deltas]) == "Yes."
     chunks = chat("a", "b")
-    chunks[2] = {**chunks[2], "choices": [{**chunks[2]["choices"][0], "index": 1}]}
+    other = [{**chunk, "choices": [{**chunk["choices"][0], "index": 1}]} for chunk in chunks[2:]]
+    chunks = [*chunks[:2], *other, chunks[-1]]
     stream = face.stream(chunks)
     assert [text async for text in stream.text_deltas] == ["a"]
     assert await stream.get_final_text() == "a"

@@ -253,7 +253,9 @@ def test_a_replay_needs_a_speed(tmp_path: Path) -> None:
             sk.replay(tmp_path / "recording", speed=speed)
 
 
-@pytest.mark.parametrize("line", ["5", "[]", '"x"', "null", '{"time": "soon", "data": {}}', '{"time": 1, "id": 5, "data": {}}'])
+@pytest.mark.parametrize(
+    "line", ["5", "[]", '"x"', "null", '{"time": "soon", "data": {}}', '{"time": 1, "id": 5, "data": {}}']
+)
 def test_lines_that_make_no_sense_do_not_break_a_recording(tmp_path: Path, line: str) -> None:
     """They are skipped, or tell nothing."""
     path = tmp_path / "recording"

@@ -138,6 +138,7 @@ class Choice:
         """The answer is over: what stays untold and open of this choice."""
         yield from self._tell_whole({}, {})
         yield from self._close(status)
+        self._settle()
 
     def _settle(self) -> None:
         self.thinking = "reasoning" in self._open or "redacted" in self._open

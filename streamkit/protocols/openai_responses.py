@@ -89,8 +89,8 @@ class Decoder(protocols.Decoder):
     def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
         events: list[Event] = []
         growing = self._growing
-        rest = iter(frames)
-        for id, name, data in rest:
+        start, beyond = self.index, 0  # what slow items told beyond one event each
+        for id, name, data in frames:
             try:
                 grown = decode_grown(data)
                 kind, part, place, message_id, make = growing[grown.item_id]
@@ -99,12 +99,12 @@ class Decoder(protocols.Decoder):
                     continue
             except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
                 pass
-            before = self.index
-            self.index = before + len(frames) - rest.__length_hint__() - 1
-            events += self.feed_frame(id, name, data)
-            self.index = before
+            self.index = start + len(events) - beyond
+            told = self.feed_frame(id, name, data)
+            events += told
+            beyond += len(told) - 1
             growing = self._growing
-        self.index += len(frames)
+        self.index = start + len(frames)
         return events
 
     # -- the tolerant path
