@@ -302,12 +302,27 @@ class Engine:
                 yield from self._end_step(given, event)
             case e.Usage():
                 yield from self._open_step(event)
-                self.usage = msgspec.structs.replace(event, source=None)  # its source may be the whole response
-                if self.run is not None:
-                    self.run.usage = self.usage
+                self._count(msgspec.structs.replace(event, source=None))  # its source may be the whole response
                 yield event
             case _:
                 pass
+
+    def _count(self, usage: e.Usage) -> None:
+        """The step's tokens, and the run's: the sum of its steps'."""
+        assert self.run is not None
+        assert self.run_step is not None
+        self.run_step.usage = usage
+        counted = [step.usage for step in self.run_steps if step.usage is not None]
+        self.usage = self.run.usage = (
+            usage
+            if len(counted) == 1
+            else e.Usage(
+                sum(used.input_tokens for used in counted),
+                sum(used.output_tokens for used in counted),
+                sum(used.total_tokens for used in counted),
+                usage.details,
+            )
+        )
 
     def _open_run(self, given: e.Run, cause: e.Event) -> Iterator[e.Event]:
         if self.run is None:

@@ -21,6 +21,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
@@ -36,7 +37,7 @@ from .events import Created, Delta, Event, Run, RunStep, TextDelta
 from .handlers import Call, Handler
 from .messages import FOLD, Message, TextMessage
 from .protocols import Decoder
-from .sources import AsyncSource, Source, open_async, open_sync
+from .sources import AsyncSource, Source, await_source, call_source, open_async, open_sync
 from .state import CLOSE, NEXT, PULL, StreamState, Wait
 
 __all__ = ["AsyncStreamManager", "StreamManager", "astream", "stream"]
@@ -178,7 +179,7 @@ class StreamManager(_Manager):
 
     def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
-        if not self._events.gi_running:
+        if not self._events.gi_running:  # type: ignore[attr-defined]
             self._unseen = True
             for _ in self._events:
                 pass
@@ -221,7 +222,7 @@ class StreamManager(_Manager):
 
     def close(self) -> None:
         """Stop here: closes what is upstream, tells what is open as done, and `on_end`. Then nothing more."""
-        if self._events.gi_running:
+        if self._events.gi_running:  # type: ignore[attr-defined]
             self.cancel()
             if self._thread == threading.get_ident() and self._source is not None:
                 self._source.close()  # a hook's call: nothing is being pulled
@@ -255,7 +256,7 @@ class StreamManager(_Manager):
 
     def _next(self) -> bool:
         assert self._then is not None
-        value = self._then(self)
+        value = call_source(partial(self._then, self))
         if value is not None:
             self._open(value)
         return value is not None
@@ -605,9 +606,9 @@ class AsyncStreamManager(_Manager):
 
     async def _next(self) -> bool:
         assert self._then is not None
-        value = self._then(self)
+        value = call_source(partial(self._then, self))
         if inspect.isawaitable(value):
-            value = await self._interruptible(_result, value)
+            value = await self._interruptible(await_source, value)
         if value is not None:
             await self._open(value)
         return value is not None
@@ -660,9 +661,10 @@ class AsyncStreamManager(_Manager):
         """Awaitables that the stream ended before: they never run."""
         for call in self._engine.unanswered:
             answer = call._answer
-            if answer is not None and answer.given and not answer.ready and id(answer) not in self._working:
-                if inspect.iscoroutine(answer.value):
-                    answer.value.close()
+            if answer is None or not answer.given or answer.ready or id(answer) in self._working:
+                continue
+            if inspect.iscoroutine(answer.value):
+                answer.value.close()
 
     @staticmethod
     async def _work(answer: Answer) -> None:
@@ -828,10 +830,6 @@ class _AsyncIteration(AsyncIterator[_T]):
                 return value
         self._manager._final()
         raise StopAsyncIteration
-
-
-async def _result(awaitable: Awaitable[_T]) -> _T:
-    return await awaitable
 
 
 def _scheduler() -> Callable[[Callable[[], object]], object]:

@@ -27,7 +27,7 @@ from .events import Event
 if TYPE_CHECKING:
     from .manager import AsyncStreamManager, StreamManager
 
-__all__ = ["AsyncSource", "Source", "open_async", "open_sync"]
+__all__ = ["AsyncSource", "Source", "await_source", "call_source", "open_async", "open_sync"]
 
 _KNOWN = (
     "an openai or anthropic stream, a callable, awaitable or context manager that gives one, an HTTP response, an "
@@ -322,11 +322,12 @@ def open_sync(value: Any) -> Source:
     if hasattr(value, "__aiter__") or hasattr(value, "__aenter__"):
         raise _wants_async(value)
     if callable(value):
-        return open_sync(_call(value))
+        return open_sync(call_source(value))
     raise _unknown(value)
 
 
-def _call(value: Callable[[], Any]) -> Any:
+def call_source(value: Callable[[], Any]) -> Any:
+    """What a callable gives that sends a request; what it raises is the transport's error."""
     try:
         return value()
     except Exception as error:
@@ -426,7 +427,7 @@ async def open_async(value: Any) -> AsyncSource:
     if isinstance(value, AsyncStreamManager):
         return _of_async_manager(value)
     if inspect.isawaitable(value):
-        return await open_async(await _await(value))
+        return await open_async(await await_source(value))
     response = _sdk_response(value) or _response_in(value)
     if response is not None and not _is_sync_stream(response) and hasattr(response, "aiter_bytes"):
         return await _of_async_response(response)
@@ -437,7 +438,7 @@ async def open_async(value: Any) -> AsyncSource:
     if hasattr(value, "__aenter__") and response is None and not hasattr(value, "__iter__"):
         return await _of_async_context(value)
     if callable(value) and not hasattr(value, "__iter__") and not hasattr(value, "__enter__"):
-        return await open_async(_call(value))
+        return await open_async(call_source(value))
     if isinstance(value, (StreamManager, Source)):
         return _threaded(open_sync(value))
     source = open_sync(value) if not hasattr(value, "__enter__") else await anyio.to_thread.run_sync(open_sync, value)
@@ -445,7 +446,8 @@ async def open_async(value: Any) -> AsyncSource:
     return _threaded(source) if blocks else _direct(source)
 
 
-async def _await(value: Awaitable[Any]) -> Any:
+async def await_source(value: Awaitable[Any]) -> Any:
+    """The same of an awaitable."""
     try:
         return await value
     except Exception as error:

@@ -139,7 +139,7 @@ class StreamState:
 
     @property
     def usage(self) -> Usage | None:
-        """The newest token counts."""
+        """The run's tokens: the sum of its steps', each as its provider counted last."""
         return self._engine.usage
 
     @property
@@ -364,9 +364,9 @@ class StreamState:
                     self._answers_taken += 1
                     yield self._engine.output(waiting, answer.result())
             else:
-                approved, more = answer.value  # type: ignore[misc]
+                decision: Any = answer.value
                 self._answers_taken += 1
-                yield self._decide(waiting, approved, more)
+                yield self._decide(waiting, *decision)
 
     def _decide(self, asked: Confirmation, approved: bool, more: str | None = None) -> Iterator[Event]:
         if not approved and self._gated:

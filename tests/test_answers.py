@@ -480,8 +480,8 @@ async def test_then_may_be_async(face: Face) -> None:
 
 @every_face
 @body
-async def test_an_error_in_then_is_the_streams_error(face: Face) -> None:
-    """It is raised itself, after everything was closed."""
+async def test_a_request_that_fails_in_then_is_told_as_a_request_that_fails(face: Face) -> None:
+    """Law 9: as for the first source, a `SourceError` with the client's own as its cause."""
 
     def then(stream: Any) -> Any:
         raise RuntimeError("then")
@@ -489,7 +489,9 @@ async def test_an_error_in_then_is_the_streams_error(face: Face) -> None:
     told = face.told(on_tool_call_done=lambda _, call: call.respond("ok"))
     stream = face.stream(calls("one"), told, then=then)
     error = await raised_by(stream.until_done())
-    assert isinstance(error, RuntimeError)
+    assert isinstance(error, sk.SourceError)
+    assert isinstance(error.__cause__, RuntimeError)
+    assert [message.type for message in error.messages] == ["tool_call", "tool_output"]
     told.check_brackets()
     assert told.of("on_exception") == [error]
 

@@ -202,10 +202,14 @@ async def test_a_stream_that_was_cancelled_before_it_began_sends_no_request(face
 async def test_an_error_in_the_loop_body_closes_and_is_the_callers_own(face: Face) -> None:
     """The stream did not fail: `on_exception` is not told."""
     source, told = Source(chat("Hel", "lo")), face.told()
-    with pytest.raises(Oops):
-        async with face.stream(face.generator(source), told) as stream:
+    stream = face.stream(face.generator(source), told)
+
+    async def read() -> None:
+        async with stream:
             async for _ in stream.text_deltas:
                 raise Oops("the loop")
+
+    assert isinstance(await raised_by(read()), Oops)
     told.check_brackets()
     assert endings(told) == ["on_end"]
     assert source.closed
@@ -259,13 +263,18 @@ async def test_a_hooks_error_ends_the_stream_for_all_handlers(face: Face, hook: 
 async def test_a_hooks_error_comes_out_of_a_loop_and_of_with(face: Face, hook: str) -> None:
     """Iteration raises it where it happened."""
     told = face.told(**{hook: oops})
-    with pytest.raises(Oops) as caught:
-        async with face.stream(chat("Hel", "lo"), told) as stream:
+    stream = face.stream(chat("Hel", "lo"), told)
+
+    async def read() -> None:
+        async with stream:
             async for _ in stream:
                 pass
+
+    error = await raised_by(read())
+    assert isinstance(error, Oops)
     told.check_brackets()
     assert endings(told) == ["on_exception", "on_end"]
-    assert stream.error is caught.value
+    assert stream.error is error
 
 
 @every_face

@@ -300,15 +300,15 @@ async def test_the_sync_client_works_on_an_async_stream(face: Face) -> None:
     """A request that is sent already, and one that is not."""
     import openai
 
-    with ModelServer([Reply("Hello"), Reply("Hello"), Reply("Hello", never_ends=True)]) as server:
-        with openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client:
-            sent = await face.in_thread(ask(client))
-            assert await face.stream(sent).get_final_text() == "Hello"
-            assert await face.stream(ask(client)).get_final_text() == "Hello"
-            async with face.stream(ask(client)) as stream:
-                async for _ in stream.text_deltas:
-                    break
-            assert await face.in_thread(server.wait_for_disconnect)
+    script = [Reply("Hello"), Reply("Hello"), Reply("Hello", never_ends=True)]
+    with ModelServer(script) as server, openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client:
+        sent = await face.in_thread(ask(client))
+        assert await face.stream(sent).get_final_text() == "Hello"
+        assert await face.stream(ask(client)).get_final_text() == "Hello"
+        async with face.stream(ask(client)) as stream:
+            async for _ in stream.text_deltas:
+                break
+        assert await face.in_thread(server.wait_for_disconnect)
 
 
 @async_faces
@@ -317,19 +317,19 @@ async def test_cancel_ends_a_wait_of_the_sync_client(face: Face) -> None:
     """Its connection is shut, so its thread is not left behind."""
     import openai
 
-    with ModelServer(Reply("Hello", never_ends=True)) as server:
-        with openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client:
-            told = face.told()
-            told.does["on_text_delta"] = lambda told, delta, snapshot: anyio_soon(told, snapshot)
+    reply = Reply("Hello", never_ends=True)
+    with ModelServer(reply) as server, openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client:
+        told = face.told()
+        told.does["on_text_delta"] = lambda told, delta, snapshot: anyio_soon(told, snapshot)
 
-            def anyio_soon(told: Any, snapshot: Any) -> None:
-                if snapshot.content == "Hello":
-                    threading.Timer(0.05, told.stream.cancel).start()
+        def anyio_soon(told: Any, snapshot: Any) -> None:
+            if snapshot.content == "Hello":
+                threading.Timer(0.05, told.stream.cancel).start()
 
-            stream = face.stream(ask(client), told)
-            assert await stream.get_final_text() == "Hello"
-            told.check_brackets()
-            assert await face.in_thread(server.wait_for_disconnect)
+        stream = face.stream(ask(client), told)
+        assert await stream.get_final_text() == "Hello"
+        told.check_brackets()
+        assert await face.in_thread(server.wait_for_disconnect)
 
 
 # -- requests of the real client

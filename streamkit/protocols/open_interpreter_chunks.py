@@ -139,7 +139,7 @@ class Group:
             recipient=self.recipient,
             status="in_progress",
             metadata=dict(self.metadata),
-            **(self.fields if type == "tool_call" else without(self.fields, "provider_executed")),
+            **(self.fields if self.kind is m.ToolCallMessage else without(self.fields, "provider_executed")),
         )
 
     def keep(self, item: Mapping[str, Any]) -> None:
