@@ -327,7 +327,8 @@ class StreamManager(_Manager):
                     self._check()
                     if message is not None and len(message._tail) >= FOLD:
                         message._fold()
-                    pulling = not (engine.pending or self._declined)
+                    if engine.pending or self._declined or self._decoder is None or self._decoder.over:
+                        pulling = False
                     continue
                 try:
                     step = story.send(answer)
@@ -444,6 +445,8 @@ class AsyncStreamManager(_Manager):
         self._running = False
         self._pulling = False
         self._working: set[int] = set()
+        self._task: int | None = None
+        self._run_over = anyio.Event()
         self._deadlines: dict[int, float] = {}
         super().__init__(source, handlers, awaitables=True, **options)
         self._deltas = {kind: tuple((_of_delta(c), c.awaited) for c in calls) for kind, calls in self._delta_plan()}
@@ -521,8 +524,10 @@ class AsyncStreamManager(_Manager):
         """As `StreamManager.close`."""
         if self._running:
             self.cancel()
-            if not self._pulling and self._source is not None:
-                await self._source.close()
+            if anyio.get_current_task().id != self._task:
+                await self._run_over.wait()
+            elif not self._pulling and self._source is not None:
+                await self._source.close()  # a hook's call: nothing is being pulled
         else:
             await self._events.aclose()
             if not self._ended:
@@ -685,6 +690,7 @@ class AsyncStreamManager(_Manager):
             if self._ended:
                 return
             self._running = True
+            self._task = anyio.get_current_task().id
             if self._source is None:
                 await self._open(self._source_given)
             story = self._story()
@@ -733,7 +739,8 @@ class AsyncStreamManager(_Manager):
                     self._check()
                     if message is not None and len(message._tail) >= FOLD:
                         message._fold()
-                    pulling = not (engine.pending or self._declined)
+                    if engine.pending or self._declined or self._decoder is None or self._decoder.over:
+                        pulling = False
                     continue
                 try:
                     step = story.send(answer)
@@ -767,6 +774,7 @@ class AsyncStreamManager(_Manager):
             self._running = False
             self._drop_work()
             self._mark("end")
+            self._run_over.set()
 
     async def _tell(self, event: Event) -> None:
         """As `StreamManager._tell`."""

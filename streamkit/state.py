@@ -206,14 +206,13 @@ class StreamState:
     def _story(self) -> Generator[_Command | Wait | Iterator[Event], Any, None]:
         engine = self._engine
         while True:
-            while not self._declined and (yield PULL) is not None:  # its manager fed what it pulled
+            while not self._over and (yield PULL) is not None:  # its manager fed what it pulled
                 yield from self._settle(at_end=False)
             yield CLOSE
             yield self._source_finished()
             self._check_failure()
-            answered = self._answers_taken
             yield from self._settle(at_end=True)
-            if self._then is None or engine.unanswered or not (self._answers_taken or answered) or self._declined:
+            if self._then is None or engine.unanswered or not self._answers_taken or self._declined:
                 break
             self._answers_taken = 0
             if not (yield NEXT):
@@ -406,6 +405,11 @@ class StreamState:
         self._current = event
         if type(event) is ConfirmationDone and event.confirmation.status == "declined" and self._gated:
             self._decline()  # also when nobody could answer, because it was malformed
+
+    @property
+    def _over(self) -> bool:
+        """Whether the source is not to be pulled any more."""
+        return self._declined or (self._decoder is not None and self._decoder.over)
 
     # -- endings
 

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import anyio
+import msgspec
 import openai
 import pytest
 
@@ -834,3 +835,37 @@ async def test_a_whole_answer_over_http_ends_well(face: Face, request_of: Any) -
                 told.check_brackets()
                 assert endings(told) == ["on_end"]
             assert server.disconnects == []
+
+
+@every_face
+@body
+async def test_nothing_is_read_after_the_sentinel(face: Face) -> None:
+    """Some servers keep the connection open after `[DONE]`; the answer is whole all the same."""
+    lines = [b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in chat("Hello")]
+    with ModelServer(Reply(raw=[*lines, b"data: [DONE]\n\n"], never_ends=True)) as server:
+        async with face.client(server) as client:
+            told = face.told()
+            assert await face.stream(ask(client), told).get_final_text() == "Hello"
+            assert endings(told) == ["on_end"]
+            assert await face.in_thread(server.wait_for_disconnect)
+
+
+@async_faces
+@body
+async def test_close_from_another_task_returns_when_the_stream_has_ended(face: Face) -> None:
+    """Law 11: what is upstream is closed, and the handlers were told."""
+    with ModelServer(Reply("Hello", never_ends=True)) as server:
+        async with face.client(server) as client, anyio.create_task_group() as tasks:
+            told = AsyncTold()
+            stream = face.stream(ask(client), told)
+            arrived = anyio.Event()
+            told.does["on_text_created"] = lambda *_: _set(arrived)
+            tasks.start_soon(stream.until_done)
+            await arrived.wait()
+            await stream.close()
+            assert stream.ended
+            assert told.hooks[-1] == "on_end"
+
+
+async def _set(event: anyio.Event) -> None:
+    event.set()

@@ -49,6 +49,8 @@ class Decoder:
     Attributes:
         index: the number of items fed before the current one.
         complete: whether the protocol's terminal rule is met; each module states its rule.
+        over: whether nothing more can come, so that the source need not be read on: some servers keep the connection
+            open after `[DONE]`.
         new_id: gives `message-1`, `message-2` …: for messages that have no id of the provider's own.
     """
 
@@ -60,6 +62,7 @@ class Decoder:
         self.new_id = new_id or map("message-{}".format, count(1)).__next__
         self.index = 0
         self.complete = False
+        self.over = False
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
@@ -85,6 +88,7 @@ class Decoder:
         """The events of one frame, each with its source and the frame's id as its cursor."""
         events: list[Event]
         if data.startswith(b"[DONE"):
+            self.over = data.strip() == b"[DONE]"
             events = list(self.sentinel(data))
         elif not data.strip():
             events = []  # `data:` alone: a keepalive
