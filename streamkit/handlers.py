@@ -4,6 +4,9 @@ Subclass `EventHandler` (or `AsyncEventHandler`, whose hooks are `async def`) an
 A hook that is not overridden costs nothing. The root is `Handler`, which is told every event.
 """
 
+# pyright: reportPrivateUsage=false
+# What streams ask of handlers is named with an underscore: all other names are the subclass's own.
+
 from __future__ import annotations
 
 import difflib
@@ -11,7 +14,7 @@ import inspect
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -104,8 +107,6 @@ class Handler:
         if self._stream is stream:
             self._stream = None
 
-    # What streams ask of handlers is named with an underscore: all other names are the subclass's own.
-
     def _calls(self, kind: type[Event]) -> Iterator[Call]:
         """What this kind of event asks of the handler."""
         yield Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
@@ -149,7 +150,7 @@ class Hooks(Handler, Generic[R]):
                 await result
 
     def _calls(self, kind: type[Event]) -> Iterator[Call]:
-        if type(self).handle is not Hooks.handle:
+        if cast("Any", type(self)).handle is not cast("Any", Hooks).handle:
             yield from super()._calls(kind)
         else:
             yield from self._hook_calls(kind)
@@ -167,7 +168,7 @@ class Hooks(Handler, Generic[R]):
     def _needs_async(self) -> str | None:
         if isinstance(self, AsyncEventHandler):
             return next((name for name in HOOKS if self._overrides(name)), "handle")
-        if type(self).handle is not Hooks.handle and inspect.iscoroutinefunction(self.handle):
+        if cast("Any", type(self)).handle is not cast("Any", Hooks).handle and inspect.iscoroutinefunction(self.handle):
             return "handle"
         names = (name for name in HOOKS if self._overrides(name))
         return next((name for name in names if inspect.iscoroutinefunction(getattr(self, name))), None)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import msgspec
-from typing_extensions import Self
 
 from .errors import UsageError
 

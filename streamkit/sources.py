@@ -15,7 +15,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import anyio
 import anyio.to_thread
@@ -63,7 +63,7 @@ class Source(Iterator[Batch]):
         self.live = live
         self.edits = edits
         self.response = response
-        self._inner = inner
+        self.inner = inner
 
     def pull(self) -> Batch | None:
         """The next batch, None at the end.
@@ -84,7 +84,7 @@ class Source(Iterator[Batch]):
 
     def interrupt(self) -> None:
         """Make a pull that waits in another thread end soon, where the source allows it."""
-        _interrupt(self.response, self._inner)
+        _interrupt(self.response, self.inner)
 
     def close(self) -> None:
         """Close what is upstream. It returns when that is closed."""
@@ -209,11 +209,10 @@ def _interrupt(response: Any, inner: Any) -> None:
 
 def _item(value: Any) -> Any:
     """An item of an iterable, as a decoder takes it."""
-    match value:
-        case bytes() | bytearray() | memoryview():
-            return bytes(value)
-        case Mapping() | Event():
-            return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(cast("bytes", value))  # a memoryview of whatever gives its bytes
+    if isinstance(value, (Mapping, Event)):
+        return cast("Any", value)
     for name in ("to_dict", "model_dump"):
         if callable(dump := getattr(value, name, None)):
             return dump() if name == "to_dict" else dump(mode="json", exclude_unset=True)
@@ -400,15 +399,14 @@ def _of_context(value: Any) -> Source:
         stack.close()
         raise
     stack.callback(source.close)
-    source_close = stack.close
     return Source(
-        source._batches,
-        source_close,
+        iter(source.pull, None),
+        stack.close,
         protocol=source.protocol,
         live=source.live,
         edits=source.edits,
         response=source.response,
-        inner=source._inner,
+        inner=source.inner,
     )
 
 
@@ -516,7 +514,7 @@ async def _of_async_context(value: Any) -> AsyncSource:
         await stack.aclose()
         raise
     stack.push_async_callback(source.close)
-    return AsyncSource(source._pull, stack.aclose, protocol=source.protocol, live=source.live, edits=source.edits)
+    return AsyncSource(source.pull, stack.aclose, protocol=source.protocol, live=source.live, edits=source.edits)
 
 
 def _direct(source: Source) -> AsyncSource:

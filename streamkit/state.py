@@ -5,11 +5,14 @@ output: it asks its manager for what it needs (`PULL`, `NEXT`, `Wait`) and gives
 manager pulls, waits, tells and awaits; it decides nothing.
 """
 
+# pyright: reportPrivateUsage=false
+# The story settles what messages and confirmations wait for; their underscores keep users from it.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -80,7 +83,7 @@ class StreamState:
     ) -> None:
         if isinstance(protocol, str):
             protocol = protocols.find(protocol).Decoder
-        for handler in handlers:
+        for handler in cast("Sequence[object]", handlers):  # what is called without types is checked here
             if not isinstance(handler, Handler):
                 raise UsageError(f"{handler!r} is no handler; subclass EventHandler, AsyncEventHandler or Handler")
         self._protocol: type[Decoder] | None = protocol  # type: ignore[assignment]
@@ -283,11 +286,9 @@ class StreamState:
             return None
 
     def _unrecognised(self) -> StreamkitError:
-        shown = self._held[0][2] if isinstance(self._held[0], tuple) else self._held[0]
-        text = shown.decode("utf-8", "replace") if isinstance(shown, bytes) else repr(shown)
         return ProtocolError(
             "unknown-protocol",
-            f"no protocol has items like {text[:200]}; give `protocol=`, one of: {', '.join(protocols.names())}",
+            f"no protocol has items like {repr(_parsed(self._held[0]))[:200]}; give `protocol=`, one of: {', '.join(protocols.names())}",
             index=0,
         )
 
@@ -320,13 +321,10 @@ class StreamState:
 
     def _held_error(self) -> Iterator[Event]:
         """A stream that was nothing but an error, which every protocol has in about the same shape."""
-        for held in self._held:
-            item = held
-            if isinstance(held, tuple):
-                item = msgspec.json.decode(held[2]) if _is_whole(held[2]) and held[2][:1] == b"{" else None
-            if isinstance(item, Mapping) and (item.get("error") or item.get("type") == "error"):
-                error = item.get("error") or item
-                error = dict(error) if isinstance(error, Mapping) else {"message": str(error)}
+        for item in map(_parsed, self._held):
+            if protocols.is_object(item) and (item.get("error") or item.get("type") == "error"):
+                given = item.get("error") or item
+                error = dict(given) if protocols.is_object(given) else {"message": str(given)}
                 yield from self._engine.complete([RunDone(Run(status="failed", error=error, raw=item))])
                 return
         raise self._unrecognised()
@@ -454,6 +452,17 @@ class StreamState:
 
 def _is_cut(error: BaseException) -> bool:
     return isinstance(error, IncompleteStreamError)
+
+
+def _parsed(held: Any) -> Any:
+    """A held item, or a held frame's data: as JSON where it is JSON, else as text."""
+    if not isinstance(held, tuple):
+        return held
+    _, _, data = cast("tuple[bytes, bytes, bytes]", held)  # a frame: no other item is a tuple
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return data.decode("utf-8", "replace")
 
 
 def _is_whole(data: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import sys
 from collections.abc import Callable
@@ -263,7 +264,7 @@ def test_the_arguments_of_a_done_call_are_its_parsed_content(value: dict[str, An
     """However the JSON text is cut, and whether or not it was read before."""
     text = json.dumps(value)
     bounds = [0, *sorted({place % (len(text) + 1) for place in places}), len(text)]
-    pieces = [text[start:end] for start, end in zip(bounds, bounds[1:], strict=False) if start < end]
+    pieces = [text[start:end] for start, end in itertools.pairwise(bounds) if start < end]
     engine = Engine()
     for piece in pieces:
         list(engine.complete([events.ToolCallDelta("a", piece)]))

@@ -6,6 +6,7 @@ second reading of it, written here as plainly as the specification has it.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -116,7 +117,7 @@ def by_the_letter(body: bytes) -> Frames:
 
 def cut(body: bytes, places: Iterable[int]) -> list[bytes]:
     bounds = [0, *sorted({place % (len(body) + 1) for place in places}), len(body)]
-    return [body[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    return [body[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 values = st.text("ab:é\u2028\x00 ", max_size=4).map(str.encode)
@@ -124,7 +125,10 @@ fields = st.builds(
     b"".join, st.tuples(st.sampled_from((b"data", b"event", b"id", b"retry", b"", b"x")), st.just(b":"), values)
 )
 regular = st.builds(
-    sse_frame, st.sampled_from((b"{}", b'{"a":"\xc3\xa9"}', b"[DONE]")), st.sampled_from(("", "e")), st.sampled_from(("", "7"))
+    sse_frame,
+    st.sampled_from((b"{}", b'{"a":"\xc3\xa9"}', b"[DONE]")),
+    st.sampled_from(("", "e")),
+    st.sampled_from(("", "7")),
 )
 lines = st.one_of(fields, st.sampled_from((b"data", b"id", b"event", b"")), fields, st.just(b""))
 ends = st.sampled_from((b"\n", b"\r\n", b"\r"))

@@ -23,7 +23,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("codec", "framing", "json_fields"),
     ("protocols",),
     ("engine",),
-    ("handlers", "state", "recording", "sources", "manager"),  # the faces; a path to a recording is a source
+    # the faces; a path to a recording is a source
+    ("handlers", "state", "recording", "sources", "shell", "manager_sync", "manager_async", "manager"),
     ("renderers", "computer", "relay", "agent", "server", "testing"),
     ("compat",),
     ("",),  # the package itself
@@ -150,10 +151,27 @@ def test_every_protocol_is_a_module_with_its_three_parts() -> None:
 
 def test_importing_streamkit_imports_no_sdk_and_no_extra() -> None:
     """`import streamkit` brings neither a provider's SDK nor what only some streams need."""
-    unwanted = (
-        "openai anthropic httpx httpx2 httpcore requests aiohttp rich starlette fastapi uvicorn redis trio jiter "
-        "jupyter_client ipykernel pydantic hypothesis pytest"
-    ).split()
+    unwanted = [
+        "openai",
+        "anthropic",
+        "httpx",
+        "httpx2",
+        "httpcore",
+        "requests",
+        "aiohttp",
+        "rich",
+        "starlette",
+        "fastapi",
+        "uvicorn",
+        "redis",
+        "trio",
+        "jiter",
+        "jupyter_client",
+        "ipykernel",
+        "pydantic",
+        "hypothesis",
+        "pytest",
+    ]
     code = f"import streamkit, sys; print(*sorted(set({unwanted!r}) & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, cwd=PACKAGE.parent

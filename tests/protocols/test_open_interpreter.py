@@ -426,7 +426,7 @@ def test_no_chunk_is_changed_or_kept() -> None:
     one["extra"].append(2)
     one |= {"content": None, "end": True}
     events += decoder.feed_items([one])
-    told = [event for event in engine.complete(events)]
+    told = list(engine.complete(events))
     assert [event.message.content for event in told if isinstance(event, Created)] == ["a"]
     assert [event.value for event in told if isinstance(event, Delta)] == ["a"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_type
 
 from openai import AsyncOpenAI, OpenAI
-from typing_extensions import assert_type, override
+from typing_extensions import override
 
 import streamkit as sk
 

@@ -1,0 +1,317 @@
+"""The sync shell: pulls, waits, tells the handlers, and closes. What happens is decided in `state.py`.
+
+`manager_async.py` is the same with `async` and `await`; what is mended here is mended there.
+"""
+
+# pyright: reportPrivateUsage=false
+# A shell drives the state, the engine and their messages, whose underscores keep users out.
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from . import protocols
+from .answers import Answer
+from .errors import StreamkitError, UsageError
+from .events import Created, Delta, Event, Run, RunStep
+from .handlers import Call, Handler
+from .messages import FOLD, Message
+from .shell import Manager, Stopped, add_note, first_of, is_answer_text, needs_async, of_delta
+from .sources import Source, call_source, open_sync
+from .state import CLOSE, NEXT, PULL, Wait
+
+__all__ = ["StreamManager"]
+
+
+class StreamManager(Manager):
+    """Drives a stream, in the thread that iterates it.
+
+    It is a context manager (the request is sent on entry, all is closed when it is left) and an iterable of events.
+    Without `with`, the request is sent at the first use, and the end of the stream closes it.
+    """
+
+    def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
+        for handler in handlers:
+            if name := needs_async(handler):
+                kind = type(handler).__name__
+                raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
+        self._wakeup = threading.Event()
+        self._source: Source | None = None
+        self._thread: int | None = None
+        self._deadlines: dict[int, float] = {}
+        super().__init__(source, handlers, awaitables=False, **options)
+        self._deltas = {kind: tuple(map(of_delta, calls)) for kind, calls in self._delta_plan()}
+        self._events = self._run()
+
+    def __enter__(self) -> Self:
+        if self._source is None and not self._ended:
+            try:
+                self._open(self._source_given)
+            except Stopped:
+                self._fail(Stopped())
+            except BaseException as error:
+                self._fail(error)
+                raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Event]:
+        """The events, each after the handlers were told of it. `break` pauses.
+
+        Raises:
+            StreamkitError: as the stream ended, each time it is asked.
+        """
+        for event in self._events:  # noqa: UP028  # not `yield from`, which would close the stream where a loop breaks
+            yield event
+        self._final()
+
+    @property
+    def text_deltas(self) -> Iterator[str]:
+        """The assistant's text as it arrives (choice 0). A repair that replaces text is not in it."""
+        for event in self:
+            if is_answer_text(event):
+                yield event.value  # type: ignore[attr-defined]
+
+    def until_done(self) -> None:
+        """Run to the end. Raises as iteration does."""
+        if not self._events.gi_running:  # type: ignore[attr-defined]
+            self._unseen = True
+            for _ in self._events:
+                pass
+        elif not self._ended:
+            raise UsageError("the stream runs already: a hook cannot run it to its end")
+        self._final()
+
+    def get_final_messages(self) -> list[Message]:
+        """Run to the end; all messages. Raises as iteration does."""
+        self.until_done()
+        return self._final()
+
+    def get_final_text(self) -> str:
+        """Run to the end; the assistant's text (choice 0). Raises as iteration does."""
+        self.until_done()
+        return self._final_text()
+
+    def get_final_run(self) -> Run:
+        """Run to the end; the run."""
+        self.until_done()
+        return self._final_run()
+
+    def get_final_run_steps(self) -> list[RunStep]:
+        """Run to the end; the run's steps."""
+        self.until_done()
+        self._final()
+        return list(self._engine.run_steps)
+
+    def chunks(self, protocol: str) -> Iterator[dict[str, Any]]:
+        """The same stream as another protocol's wire items.
+
+        Raises:
+            UsageError: there is no such protocol.
+        """
+        return self._chunks(self._encoder(protocol))
+
+    def _chunks(self, encoder: protocols.Encoder) -> Iterator[dict[str, Any]]:
+        for event in self:
+            yield from encoder.feed(event)
+
+    def close(self) -> None:
+        """Stop here: closes what is upstream, tells what is open as done, and `on_end`. Then nothing more."""
+        if self._events.gi_running:  # type: ignore[attr-defined]
+            self.cancel()
+            if self._thread == threading.get_ident() and self._source is not None:
+                self._source.close()  # a hook's call: nothing is being pulled
+        else:
+            self._events.close()
+            if not self._ended:
+                self._fail(Stopped())
+
+    def cancel(self) -> None:
+        self._cancelled = self._closing = True
+        self._wakeup.set()
+        if self._source is not None and self._thread != threading.get_ident():
+            self._source.interrupt()
+
+    # -- the shell
+
+    def _woken(self) -> None:
+        self._wakeup.set()
+
+    def _open(self, value: Any) -> None:
+        if self._closing:
+            raise Stopped
+        self._mark("start")
+        try:
+            self._source = source = open_sync(value)
+        except StreamkitError:
+            if self._closing:
+                raise Stopped from None
+            raise
+        self._source_opened(protocol=source.protocol, live=source.live, edits=source.edits)
+
+    def _next(self) -> bool:
+        assert self._then is not None
+        value = call_source(partial(self._then, self))
+        if value is not None:
+            self._open(value)
+        return value is not None
+
+    def _wait(self, answers: list[Answer]) -> list[Answer]:
+        self._wakeup.clear()
+        now = time.monotonic()
+        for answer in answers:
+            if answer.timeout is not None:
+                self._deadlines.setdefault(id(answer), now + answer.timeout)
+        if not self._closing and not any(answer.given for answer in answers):
+            deadlines = [self._deadlines[id(a)] for a in answers if a.timeout is not None]
+            self._wakeup.wait(min(deadlines) - now if deadlines else None)
+        now = time.monotonic()
+        return [a for a in answers if a.timeout is not None and self._deadlines[id(a)] <= now]
+
+    def _run(self) -> Generator[Event, None, None]:
+        calls = self._deltas
+        engine = self._engine
+        find = engine.find_open
+        step: Any
+        answer: Any = None
+        pulling = False
+        try:
+            if self._ended:
+                return
+            self._thread = threading.get_ident()
+            if self._source is None:
+                self._open(self._source_given)
+            story = self._story()
+            while True:
+                if pulling:  # the story is asked again when something waits, or at the source's end
+                    try:
+                        answer = self._source.pull()  # type: ignore[union-attr]
+                    except StreamkitError:
+                        if self._closing:
+                            raise Stopped from None  # our own cancel broke the pull
+                        raise
+                    if self._closing:
+                        raise Stopped
+                    if answer is None:
+                        pulling = False
+                        continue
+                    message = None
+                    for seen in self._decode(answer):
+                        message = find(seen.message_id)
+                        if message is not None and type(seen) is message.delta_event and not seen.replace:
+                            # `Engine.grow`, in place: the call would be a tenth of what a delta costs.
+                            message._tail.append(seen.value)
+                            seen.snapshot = message
+                            self._current = seen
+                            for call in calls[type(seen)]:
+                                if (result := call(seen, message)) is not None:
+                                    self._refuse_awaitable(call, result)
+                                if self._closing:
+                                    raise Stopped
+                            if not self._unseen:
+                                yield seen
+                                if self._closing:
+                                    raise Stopped
+                            continue
+                        for event in engine.step(seen):
+                            self._tell(event)
+                            self._check()
+                            if not self._unseen:
+                                yield event
+                                self._check()
+                    self._check()
+                    if message is not None and len(message._tail) >= FOLD:
+                        message._fold()
+                    if engine.pending or self._declined or self._decoder is None or self._decoder.over:
+                        pulling = False
+                    continue
+                try:
+                    step = story.send(answer)
+                except StopIteration:
+                    break
+                answer = None
+                if step is PULL:
+                    pulling = True
+                elif step is NEXT:
+                    answer = self._next()
+                elif step is CLOSE:
+                    self._source.close()  # type: ignore[union-attr]
+                elif type(step) is Wait:
+                    answer = self._wait(step.answers)
+                else:
+                    for event in step:
+                        self._tell(event)
+                        self._check()
+                        if not self._unseen:
+                            yield event
+                            self._check()
+                self._check()
+        except Stopped:
+            self._fail(Stopped())
+        except BaseException as error:
+            self._fail(error)
+            raise
+        finally:
+            self._mark("end")
+
+    def _tell(self, event: Event) -> None:
+        """Tell all handlers of an event. One that raises does not keep it from the others."""
+        self._note(event)
+        if isinstance(event, Created):
+            self._mark("first")
+        calls = self._plan[type(event)]
+        for position, call in enumerate(calls):
+            if self._closing and isinstance(event, Delta):
+                return
+            try:
+                self._invoke(call, event)
+            except BaseException as error:
+                self._tell_rest(calls[position + 1 :], event, error)
+                raise
+
+    def _invoke(self, call: Call, event: Event) -> None:
+        result = call.function(event) if call.whole else call.function(*event.arguments())
+        if result is not None:
+            self._refuse_awaitable(call.function, result)
+
+    def _tell_rest(self, calls: Sequence[Call], event: Event, error: BaseException) -> None:
+        for call in calls:
+            try:
+                self._invoke(call, event)
+            except Exception as another:
+                add_note(error, event, another)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the stream before its end: close what is upstream, then tell the rest to all handlers."""
+        first = error
+        try:
+            if self._source is not None:
+                self._source.close()
+        except StreamkitError as another:
+            add_note(error, None, another)
+        for event in self._failed(error):
+            try:
+                self._tell(event)
+            except BaseException as another:
+                first = first_of(first, event, another)
+        if first is not error:
+            self._error = first if isinstance(first, Exception) else self._error
+            raise first
+
+    @staticmethod
+    def _refuse_awaitable(function: Any, result: Any) -> None:
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            name = getattr(function, "__qualname__", repr(function))
+            raise UsageError(f"{name} gave an awaitable, which a sync stream cannot await: use `astream`")

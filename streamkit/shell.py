@@ -1,0 +1,102 @@
+"""What both shells share: the end of a run loop, how deltas are told, the final values, and which error is raised."""
+
+# pyright: reportPrivateUsage=false
+# A shell drives the state, the engine and their messages, whose underscores keep users out.
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import protocols
+from .errors import UsageError
+from .events import Delta, Event, Run, TextDelta
+from .handlers import Call, Handler
+from .messages import Message, TextMessage
+from .state import StreamState
+
+__all__ = ["Manager", "Stopped", "add_note", "first_of", "is_answer_text", "needs_async", "of_delta"]
+
+
+class Stopped(BaseException):
+    """Our own end of a run loop: `close` or `cancel` was called while an event was told."""
+
+
+class Manager(StreamState):
+    """What both shells share."""
+
+    def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
+        super().__init__(handlers, wake=self._woken, **options)
+        self._source_given = source
+        self._closing = False
+        self._unseen = False  # nobody iterates: events need not be handed out
+
+    def _woken(self) -> None:
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        """Go no further once `close` or `cancel` was called; what is told after the end is told."""
+        if self._closing and not self._ended:
+            raise Stopped
+
+    def _delta_plan(self) -> list[tuple[type[Event], tuple[Call, ...]]]:
+        return [(kind, calls) for kind, calls in self._plan.items() if issubclass(kind, Delta)]
+
+    def _mark(self, key: str) -> None:
+        self._times.setdefault(key, time.monotonic())
+
+    def _final(self) -> list[Message]:
+        """All messages, or the error that the stream ended with."""
+        if self._error is not None:
+            raise self._error
+        return list(self._engine.messages)
+
+    def _final_text(self) -> str:
+        texts = (m for m in self._final() if isinstance(m, TextMessage) and m.role == "assistant" and m.choice == 0)
+        return "".join(text.content for text in texts)
+
+    def _final_run(self) -> Run:
+        self._final()
+        if self._engine.run is None:
+            raise UsageError("the stream ended before any run began")
+        return self._engine.run
+
+    def _encoder(self, protocol: str) -> protocols.Encoder:
+        encoder: protocols.Encoder = protocols.find(protocol).Encoder()
+        return encoder
+
+
+def needs_async(handler: object) -> str | None:
+    """The name of a hook of this handler that only an async stream can run."""
+    return handler._needs_async() if isinstance(handler, Handler) else None  # what is none is refused later
+
+
+def of_delta(call: Call) -> Callable[[Any, Any], Any]:
+    """A call as the hot loop makes it, with the delta and its snapshot."""
+    function = call.function
+    return (lambda event, snapshot: function(event)) if call.whole else function
+
+
+def is_answer_text(event: Event) -> bool:
+    if type(event) is not TextDelta or event.replace:
+        return False
+    snapshot: Message = event.snapshot
+    return snapshot.role == "assistant" and snapshot.choice == 0
+
+
+def first_of(error: BaseException, event: Event, another: BaseException) -> BaseException:
+    """Which of two errors is raised: the earlier, but a hook's before our own stop, and an interrupt before both."""
+    if _weight(another) > _weight(error):
+        return another
+    add_note(error, event, another)
+    return error
+
+
+def _weight(error: BaseException) -> int:
+    return 2 if isinstance(error, (KeyboardInterrupt, SystemExit)) else 1 if isinstance(error, Exception) else 0
+
+
+def add_note(error: BaseException, event: Event | None, another: BaseException) -> None:
+    where = f"telling {event.type}" if event is not None else "closing the source"
+    error.add_note(f"While the stream ended, {where} raised {type(another).__name__}: {another}")
