@@ -1,8 +1,6 @@
 """The command line: `streamkit demo`, `streamkit replay` and `streamkit convert`.
 
-The rule: what a stream says is data. It reaches the terminal through `printable` alone, so that no model can move the
-cursor, rename the window or hide a line. Whatever fails is one line on stderr; exit code 1 is the stream's failure, 2
-the caller's mistake, 130 Ctrl-C.
+Whatever fails is one line on stderr; exit code 1 is the stream's failure, 2 the caller's mistake, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -13,11 +11,8 @@ import io
 import math
 import os
 import re
-import shutil
 import sys
-import textwrap
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,195 +20,16 @@ import msgspec
 
 from . import protocols, recording
 from ._version import __version__
-from .answers import Confirmation
-from .errors import SourceError, StreamkitError, UsageError
-from .events import Delta, Event, StreamEnd, StreamException, StreamTimeout
+from .errors import StreamkitError, UsageError
+from .events import Event, StreamEnd, StreamException, StreamTimeout
 from .framing import sse_frame
-from .handlers import EventHandler, Handler
-from .manager import StreamManager
+from .handlers import Handler
 from .manager import stream as open_stream
-from .messages import CodeMessage, ConsoleMessage, FileMessage, ImageMessage, Message, ToolCallMessage
-from .state import StreamState
+from .terminal import Printer, explain, run_and_report
 
-__all__ = ["Printer", "main", "printable", "run_and_report", "say"]
+__all__ = ["main"]
 
-# Control characters become their pictures (ESC: ␛), the rest that could change how other text is shown a �: the
-# second set of controls, and the marks that turn the direction of writing around.
-_SHOWN_AS = {
-    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
-    0x7F: 0x2421,
-    **dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
-}
 _RAW_CONTROLS = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # those that JSON text may hold unescaped
-_NARROW = 60  # columns under which a message's summary takes two lines
-_UNREADABLE = ("image", "audio")  # base64, not for people
-
-
-def printable(text: str) -> str:
-    """The text with nothing in it that a terminal obeys, except newlines and tabs."""
-    return text.translate(_SHOWN_AS)
-
-
-def say(text: str) -> None:
-    """Print text of any origin, at once."""
-    print(printable(text), end="", flush=True)
-
-
-class Printer(EventHandler):
-    """Prints every message as it grows, each under its label; the label comes again where several grow side by side."""
-
-    def __init__(self) -> None:
-        self._last: Message | None = None
-        self._at_start = True
-
-    def on_message_created(self, message: Message, /) -> None:
-        self._turn_to(message)
-
-    def on_message_delta(self, delta: Delta, snapshot: Message, /) -> None:
-        if snapshot.type in _UNREADABLE:
-            return
-        self._turn_to(snapshot, again=delta.replace)
-        self._say(delta.value)
-
-    def on_image_file_done(self, message: ImageMessage, /) -> None:
-        self._turn_to(message)
-        self._say(_content(message))
-
-    def on_file_done(self, message: FileMessage, /) -> None:
-        self._turn_to(message)
-
-    def on_confirmation(self, confirmation: Confirmation, /) -> None:
-        self._last = None
-        self._say_line(f"[confirmation] may this {confirmation.subject.type} run?\n")
-
-    def on_confirmation_done(self, confirmation: Confirmation, /) -> None:
-        reason = f": {confirmation.reason}" if confirmation.reason else ""
-        self._say_line(f"[confirmation] {confirmation.status}{reason}\n")
-
-    def on_end(self) -> None:
-        self._say_line("")
-
-    def _turn_to(self, message: Message, *, again: bool = False) -> None:
-        if message is self._last and not again:
-            return
-        self._last = message
-        told = [] if message.role in ("assistant", "computer") else [message.role]
-        told += [message.type, *filter(None, (message.format, message.name))]
-        block = isinstance(message, (CodeMessage, ConsoleMessage))
-        self._say_line(f"[{'replaced: ' if again else ''}{' '.join(told)}]{chr(10) if block else ' '}")
-
-    def _say_line(self, text: str) -> None:
-        self._say(text if self._at_start else "\n" + text)
-
-    def _say(self, text: str) -> None:
-        say(text)
-        self._at_start = text.endswith("\n") if text else self._at_start
-
-
-# -- what is said at the end
-
-
-def run_and_report(stream: StreamManager, counts: Mapping[str, int]) -> None:
-    """Run a stream to its end, and sum it up also where it failed. Raises as `until_done`."""
-    try:
-        stream.until_done()
-    except StreamkitError:
-        if stream.messages:
-            _print_report(stream, counts)
-        raise
-    _print_report(stream, counts)
-
-
-def _print_report(stream: StreamManager, counts: Mapping[str, int]) -> None:
-    print("\n" + "\n".join(map(printable, _report(stream, counts))), flush=True)
-
-
-def _report(stream: StreamState, counts: Mapping[str, int]) -> Iterator[str]:
-    """The lines that sum a stream up: its messages, the hooks that were told, its timing."""
-    width = shutil.get_terminal_size().columns
-    number = len(stream.messages)
-    yield f"{number} message{'' if number == 1 else 's'}, {stream.status}:"
-    yield from _table(stream.messages, width)
-    if counts:
-        yield from ("", "Hooks told, and how often:")
-        pairs = ", ".join(f"{hook}\N{NO-BREAK SPACE}{count}" for hook, count in counts.items())
-        for line in textwrap.wrap(pairs, width - 2):
-            yield "  " + line.replace("\N{NO-BREAK SPACE}", " ")
-    yield ""
-    yield from textwrap.wrap(_timing(stream), width)
-    for warning in stream.warnings[:10]:
-        yield from textwrap.wrap(f"warning: {warning.fault} [{warning.code}]", width, subsequent_indent="  ")
-    if len(stream.warnings) > 10:
-        yield f"... and {len(stream.warnings) - 10} more warnings"
-
-
-def _table(messages: Sequence[Message], width: int) -> Iterator[str]:
-    rows: list[tuple[str, ...]] = [(_cut(m.id, 16), m.role, m.type, m.status) for m in messages]
-    if width < _NARROW:
-        for row, message in zip(rows, messages, strict=True):
-            told = [row[0], *(cell.replace(" ", "") for cell in row[1:])]
-            yield from textwrap.wrap(" ".join(told), width, initial_indent="  ", subsequent_indent="    ")
-            yield _cut("    " + _content(message), width)
-        return
-    rows.insert(0, ("id", "role", "type", "status"))
-    contents = ["content", *map(_content, messages)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row, content in zip(rows, contents, strict=True):
-        cells = "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True))
-        yield _cut(f"  {cells}  {content}", width).rstrip()
-
-
-def _content(message: Message) -> str:
-    """The first line of a message's content, after the name of what it calls."""
-    if message.type == "audio" or (message.type == "image" and (message.format or "").startswith("base64")):
-        return f"({len(message.content)} characters of {message.format})"
-    first, *more = message.content.lstrip("\n").split("\n", 1)
-    more_to_come = "…" if more and more[0].strip() else ""
-    name = f"{message.name} " if isinstance(message, ToolCallMessage) else ""
-    return name + first + more_to_come
-
-
-def _cut(text: str, width: int) -> str:
-    """The text on one line, in at most so many columns."""
-    text = printable(text).replace("\n", " ").replace("\t", " ")
-    cells = 0
-    for position, character in enumerate(text):
-        cells += 2 if unicodedata.east_asian_width(character) in "WF" else not unicodedata.combining(character)
-        if cells > width:
-            return text[: position - 1] + "…"
-    return text
-
-
-def _timing(stream: StreamState) -> str:
-    timing = stream.timing
-    told = f"{timing.deltas} delta{'' if timing.deltas == 1 else 's'}"
-    if timing.first_delta is not None:
-        told += f", the first after {timing.first_delta:.3f} s"
-    if timing.deltas_per_second is not None:
-        told += f"; {timing.deltas_per_second:,.0f} deltas a second"
-    return told + "."
-
-
-def explain(error: BaseException) -> str:
-    """One line for people: the service's own words where it gave any, else what the transport said."""
-    status: int | None = getattr(error, "status_code", None)
-    cause = error.__cause__ if isinstance(error, SourceError) else None
-    body: Any = getattr(cause, "body", None)
-    text = str(error)
-    if isinstance(body, Mapping) and (told := str(body.get("message") or "")):  # pyright: ignore
-        text = told if status is None else f"the server answered with HTTP status {status}: {told}"
-    elif cause is not None:
-        text = f"{cause}{_root_of(cause)}"
-    notes: Sequence[str] = getattr(error, "__notes__", ())
-    return _cut(" ".join([*text.split(), *(f"({note})" for note in notes)]), 500)
-
-
-def _root_of(error: BaseException) -> str:
-    """What an error came from in the end, where its own text does not say."""
-    root = error
-    while root.__cause__ is not None:
-        root = root.__cause__
-    return "" if str(root) in str(error) else f" {root}"
 
 
 # -- the commands

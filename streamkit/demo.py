@@ -17,7 +17,6 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, NamedTuple
 
 from ._version import __version__
-from .cli import printable, run_and_report, say
 from .errors import SourceError
 from .events import Delta, Event
 from .handlers import EventHandler, Handler
@@ -25,6 +24,7 @@ from .manager import stream as open_stream
 from .messages import Message, ToolCallMessage
 from .protocols import to_input
 from .state import StreamState
+from .terminal import printable, run_and_report, say
 from .testing import ModelServer, Reasoning, Reply, Text, ToolCall
 
 __all__ = ["Demo", "run"]

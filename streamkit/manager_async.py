@@ -23,8 +23,9 @@ from .errors import StreamkitError, UsageError
 from .events import Created, Delta, Event, Run, RunStep
 from .handlers import Call, Handler
 from .messages import FOLD, Message
+from .opening import open_async
 from .shell import Manager, Stopped, add_note, first_of, is_answer_text, of_delta
-from .sources import AsyncSource, await_source, call_source, open_async
+from .sources import AsyncSource, await_source, call_source
 from .state import CLOSE, NEXT, PULL, Wait
 
 __all__ = ["AsyncStreamManager"]

@@ -22,8 +22,9 @@ from .errors import StreamkitError, UsageError
 from .events import Created, Delta, Event, Run, RunStep
 from .handlers import Call, Handler
 from .messages import FOLD, Message
+from .opening import open_sync
 from .shell import Manager, Stopped, add_note, first_of, is_answer_text, needs_async, of_delta
-from .sources import Source, call_source, open_sync
+from .sources import Source, call_source
 from .state import CLOSE, NEXT, PULL, Wait
 
 __all__ = ["StreamManager"]

@@ -1,38 +1,22 @@
-"""What the user holds, made into a source: batches of bytes or items, pulled one at a time, and closed.
+"""What a source is: batches of bytes or items, pulled one at a time, and closed.
 
-A foreign exception becomes a `SourceError` here, with the client's own as its cause. Nothing is imported to
-recognise a client's objects: they are told by what they offer. An SDK's stream whose response is unread gives its
-bytes, so that the SDK's objects are never built.
+A foreign exception becomes a `SourceError` here, with the client's own as its cause.
 """
 
 from __future__ import annotations
 
 import contextlib
-import inspect
-import os
 import re
 import socket
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, NoReturn, cast
 
-import anyio
-import anyio.to_thread
 import msgspec
 
-from .errors import SourceError, SourceTimeoutError, StreamkitError, UsageError
+from .errors import SourceError, SourceTimeoutError, StreamkitError
 from .events import Event
 
-if TYPE_CHECKING:
-    from .manager import AsyncStreamManager, StreamManager
-
-__all__ = ["AsyncSource", "Source", "await_source", "call_source", "open_async", "open_sync"]
-
-_KNOWN = (
-    "an openai or anthropic stream, a callable, awaitable or context manager that gives one, an HTTP response, an "
-    "iterable of bytes, dicts, typed objects or streamkit events, a path to a recording, or another stream"
-)
+__all__ = ["AsyncSource", "Items", "Source", "await_source", "batches_of", "call_source", "translate"]
 
 Batch = Any  # bytes, or a list of items
 
@@ -74,7 +58,7 @@ class Source(Iterator[Batch]):
         try:
             return next(self._batches, None)
         except Exception as error:
-            _translate(error)
+            translate(error)
 
     def __next__(self) -> Batch:
         batch = self.pull()
@@ -84,14 +68,14 @@ class Source(Iterator[Batch]):
 
     def interrupt(self) -> None:
         """Make a pull that waits in another thread end soon, where the source allows it."""
-        _interrupt(self.response, self.inner)
+        interrupt(self.response, self.inner)
 
     def close(self) -> None:
         """Close what is upstream. It returns when that is closed."""
         try:
             self._close()
         except Exception as error:
-            _translate(error)
+            translate(error)
 
 
 class AsyncSource:
@@ -119,63 +103,32 @@ class AsyncSource:
         except StopAsyncIteration:
             return None
         except Exception as error:
-            _translate(error)
+            translate(error)
 
     async def close(self) -> None:
         try:
             await self._close()
         except Exception as error:
-            _translate(error)
+            translate(error)
 
 
-# -- what a thing is
+def call_source(value: Callable[[], Any]) -> Any:
+    """What a callable gives that sends a request; what it raises is the transport's error."""
+    try:
+        return value()
+    except Exception as error:
+        translate(error)
 
 
-def _is_response(value: Any) -> bool:
-    """An HTTP response of httpx, httpx2, or an SDK's wrapper of one."""
-    return (hasattr(value, "iter_bytes") or hasattr(value, "aiter_bytes")) and hasattr(value, "status_code")
+async def await_source(value: Awaitable[Any]) -> Any:
+    """The same of an awaitable."""
+    try:
+        return await value
+    except Exception as error:
+        translate(error)
 
 
-def _response_in(value: Any) -> Any:
-    """The HTTP response that this is or holds, None if there is none."""
-    inner = getattr(value, "http_response", None)  # an SDK's wrapper of it
-    if inner is not None and _is_response(inner):
-        return inner
-    return value if _is_response(value) else None
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(value, os.PathLike)
-
-
-def _sdk_response(value: Any) -> Any:
-    """The unread response inside an SDK's stream, None if there is none."""
-    response = getattr(getattr(value, "_raw_stream", value), "response", None)
-    if response is None or not _is_response(response) or getattr(response, "is_stream_consumed", True):
-        return None
-    return response
-
-
-def _is_async_stream(response: Any) -> bool:
-    """Whether a response can be read by a task alone."""
-    body = getattr(response, "stream", None)
-    return hasattr(body, "__aiter__") and not hasattr(body, "__iter__")
-
-
-def _is_sync_stream(response: Any) -> bool:
-    body = getattr(response, "stream", None)
-    return body is not None and not hasattr(body, "__aiter__")
-
-
-def _unknown(value: Any) -> UsageError:
-    return UsageError(f"{value!r} ({type(value).__name__}) is no source of a stream; known are: {_KNOWN}")
-
-
-def _wants_async(value: Any) -> UsageError:
-    return UsageError(f"{type(value).__name__} is asynchronous: use `astream` in place of `stream`")
-
-
-def _translate(error: Exception) -> NoReturn:
+def translate(error: Exception) -> NoReturn:
     """Raise a transport's error as ours."""
     if isinstance(error, StreamkitError):
         raise error
@@ -189,14 +142,7 @@ def _translate(error: Exception) -> NoReturn:
     raise translated from error
 
 
-def _refused(response: Any, body: bytes) -> SourceError:
-    text = body[:2000].decode("utf-8", "replace")
-    error = SourceError(f"the server answered with HTTP status {response.status_code}: {text}")
-    error.status_code = response.status_code
-    return error
-
-
-def _interrupt(response: Any, inner: Any) -> None:
+def interrupt(response: Any, inner: Any) -> None:
     if inner is not None:
         inner.cancel()
     network = getattr(response, "extensions", {}).get("network_stream") if response is not None else None
@@ -219,7 +165,7 @@ def _item(value: Any) -> Any:
     return value  # the decoder says that it is no object
 
 
-class _Items:
+class Items:
     """The items of one iterable. Text comes in pieces, or in lines, which may have lost their ends."""
 
     def __init__(self) -> None:
@@ -257,9 +203,9 @@ def _is_object(data: bytes) -> bool:
         return False
 
 
-def _batches(values: Iterable[Any]) -> Iterator[Batch]:
+def batches_of(values: Iterable[Any]) -> Iterator[Batch]:
     """One batch an item, or few large ones where all items are there already."""
-    items = _Items()
+    items = Items()
     if not isinstance(values, (list, tuple)):
         yield from map(items.batch, values)
         return
@@ -278,290 +224,3 @@ def _batches(values: Iterable[Any]) -> Iterator[Batch]:
             together.append(item)
     if together:
         yield together
-
-
-# -- sync
-
-
-def open_sync(value: Any) -> Source:
-    """The source that this is, its request sent.
-
-    Raises:
-        UsageError: it is no source, or only an async one.
-        SourceError: opening it failed.
-    """
-    from .manager import AsyncStreamManager, StreamManager
-
-    if isinstance(value, AsyncStreamManager) or inspect.isawaitable(value):
-        if inspect.iscoroutine(value):
-            value.close()
-        raise _wants_async(value)
-    if isinstance(value, StreamManager):
-        return _of_manager(value)
-    if isinstance(value, Source):
-        return value
-    if (response := _sdk_response(value)) is not None:
-        if _is_async_stream(response):
-            raise _wants_async(value)
-        return _of_response(response)
-    if (response := _response_in(value)) is not None:
-        if _is_async_stream(response):
-            raise _wants_async(value)
-        return _of_response(response)
-    if _is_path(value):
-        return _of_path(value)
-    if isinstance(value, (bytes, bytearray)):
-        return Source(iter([bytes(value)]), _nothing)
-    if isinstance(value, (str, Mapping, type)):
-        raise _unknown(value)
-    if hasattr(value, "__iter__"):
-        return _of_iterable(value)
-    if hasattr(value, "__enter__"):
-        return _of_context(value)
-    if hasattr(value, "__aiter__") or hasattr(value, "__aenter__"):
-        raise _wants_async(value)
-    if callable(value):
-        return open_sync(call_source(value))
-    raise _unknown(value)
-
-
-def call_source(value: Callable[[], Any]) -> Any:
-    """What a callable gives that sends a request; what it raises is the transport's error."""
-    try:
-        return value()
-    except Exception as error:
-        _translate(error)
-
-
-def _nothing() -> None:
-    pass
-
-
-def _of_manager(manager: StreamManager) -> Source:
-    with_events = iter(manager)
-    return Source(([event] for event in with_events), manager.close, protocol="streamkit", inner=manager)
-
-
-def _of_response(response: Any) -> Source:
-    if response.status_code >= 400:
-        try:
-            body = response.read()
-        except Exception as error:
-            _translate(error)
-        finally:
-            response.close()
-        raise _refused(response, body)
-    return Source(iter(response.iter_bytes()), response.close, response=response)
-
-
-def _of_path(path: Any) -> Source:
-    from .recording import read_recording
-
-    batches = read_recording(path)
-    return Source(batches, batches.close)
-
-
-def _of_iterable(value: Iterable[Any]) -> Source:
-    if isinstance(value, (list, tuple)):
-        return Source(_batches(value), _nothing)
-    items = iter(value)
-
-    def finish() -> None:
-        for thing in _distinct(items, value):
-            if callable(close := getattr(thing, "close", None)):
-                close()
-
-    return Source(_batches(items), finish, live=_is_live(value))
-
-
-def _is_live(value: Any) -> bool:
-    """Whether an iterable may be a producer that goes on only when it is pulled: whatever is not all there already."""
-    return not hasattr(value, "__len__")
-
-
-def _distinct(items: Any, value: Any) -> tuple[Any, ...]:
-    """What has to be closed: an iterator, and what it came from."""
-    return (items,) if items is value else (items, value)
-
-
-def _of_context(value: Any) -> Source:
-    stack = contextlib.ExitStack()
-    try:
-        entered = stack.enter_context(value)
-    except Exception as error:
-        _translate(error)
-    if entered is value and not _is_response(value) and not hasattr(value, "__iter__"):
-        stack.close()
-        raise _unknown(value)
-    try:
-        source = open_sync(entered)
-    except BaseException:
-        stack.close()
-        raise
-    stack.callback(source.close)
-    return Source(
-        iter(source.pull, None),
-        stack.close,
-        protocol=source.protocol,
-        live=source.live,
-        edits=source.edits,
-        response=source.response,
-        inner=source.inner,
-    )
-
-
-# -- async
-
-
-async def open_async(value: Any) -> AsyncSource:
-    """The source that this is, its request sent. Raises as `open_sync`.
-
-    A sync source is pulled in a worker thread, one call at a time.
-    """
-    from .manager import AsyncStreamManager, StreamManager
-
-    if isinstance(value, AsyncSource):
-        return value
-    if isinstance(value, AsyncStreamManager):
-        return _of_async_manager(value)
-    if inspect.isawaitable(value):
-        return await open_async(await await_source(value))
-    response = _sdk_response(value) or _response_in(value)
-    if response is not None and not _is_sync_stream(response) and hasattr(response, "aiter_bytes"):
-        return await _of_async_response(response)
-    if isinstance(value, type):
-        raise _unknown(value)
-    if hasattr(value, "__aiter__") and response is None:
-        return _of_async_iterable(value)
-    if hasattr(value, "__aenter__") and response is None and not hasattr(value, "__iter__"):
-        return await _of_async_context(value)
-    if callable(value) and not hasattr(value, "__iter__") and not hasattr(value, "__enter__"):
-        return await open_async(call_source(value))
-    if isinstance(value, (StreamManager, Source)):
-        return _threaded(open_sync(value))
-    source = open_sync(value) if not hasattr(value, "__enter__") else await anyio.to_thread.run_sync(open_sync, value)
-    blocks = source.response is not None or not isinstance(value, (list, tuple, bytes, bytearray))
-    return _threaded(source) if blocks else _direct(source)
-
-
-async def await_source(value: Awaitable[Any]) -> Any:
-    """The same of an awaitable."""
-    try:
-        return await value
-    except Exception as error:
-        _translate(error)
-
-
-def _of_async_manager(manager: AsyncStreamManager) -> AsyncSource:
-    events = aiter(manager)
-
-    async def pull() -> Batch | None:
-        return [await anext(events)]
-
-    return AsyncSource(pull, manager.close, protocol="streamkit")
-
-
-async def _of_async_response(response: Any) -> AsyncSource:
-    if response.status_code >= 400:
-        try:
-            body = await response.aread()
-        except Exception as error:
-            _translate(error)
-        finally:
-            await response.aclose()
-        raise _refused(response, body)
-    chunks: AsyncIterator[bytes] = response.aiter_bytes()
-    return AsyncSource(chunks.__anext__, partial(_close_all, chunks, response))
-
-
-async def _close_all(chunks: Any, response: Any) -> None:
-    await response.aclose()
-    # The client's generators are nested, and not all close the next one. Reading on, to where the closed connection is
-    # read, ends each of them; else trio warns of those that the garbage collector finds.
-    with anyio.move_on_after(0), contextlib.suppress(Exception):
-        async for _ in chunks:
-            pass
-    await chunks.aclose()
-
-
-def _of_async_iterable(value: Any) -> AsyncSource:
-    items = aiter(value)
-    take = items.__anext__
-    batch = _Items().batch
-
-    async def pull() -> Batch | None:
-        item = await take()
-        return item if type(item) is bytes else batch(item)
-
-    async def finish() -> None:
-        for thing in _distinct(items, value):
-            close = getattr(thing, "aclose", None) or getattr(thing, "close", None)
-            if callable(close) and inspect.isawaitable(result := close()):
-                await result
-
-    return AsyncSource(pull, finish, live=_is_live(value))
-
-
-async def _of_async_context(value: Any) -> AsyncSource:
-    stack = contextlib.AsyncExitStack()
-    try:
-        entered = await stack.enter_async_context(value)
-    except Exception as error:
-        _translate(error)
-    try:
-        source = await open_async(entered)
-    except BaseException:
-        await stack.aclose()
-        raise
-    stack.push_async_callback(source.close)
-    return AsyncSource(source.pull, stack.aclose, protocol=source.protocol, live=source.live, edits=source.edits)
-
-
-def _direct(source: Source) -> AsyncSource:
-    """A sync source that never blocks."""
-
-    async def pull() -> Batch | None:
-        return source.pull()
-
-    async def close() -> None:
-        source.close()
-
-    return AsyncSource(pull, close, protocol=source.protocol, live=source.live, edits=source.edits)
-
-
-def _threaded(source: Source) -> AsyncSource:
-    """A sync source, pulled in a worker thread. Closing interrupts a pull that waits; one that cannot be interrupted
-    is left behind, and its thread closes the source when it comes back."""
-    limiter = anyio.CapacityLimiter(1)
-    lock = threading.Lock()
-    left = False
-    pulling = False
-
-    def work() -> Batch | None:
-        nonlocal pulling
-        with lock:
-            if left:
-                return None
-            pulling = True
-        try:
-            return source.pull()
-        finally:
-            with lock:
-                pulling = False
-                closes = left
-            if closes:
-                source.close()
-
-    async def pull() -> Batch | None:
-        return await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
-
-    async def close() -> None:
-        nonlocal left
-        with lock:
-            left = left or pulling
-        if left:
-            source.interrupt()
-        else:
-            await anyio.to_thread.run_sync(source.close)
-
-    return AsyncSource(pull, close, protocol=source.protocol, live=source.live, edits=source.edits)

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 import streamkit as sk
 from streamkit import cli, protocols
 from streamkit.demo import Demo
+from streamkit.terminal import printable
 from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -260,16 +261,16 @@ def assert_harmless(text: str) -> None:
 @given(st.text())
 def test_printable_text_commands_no_terminal(text: str) -> None:
     """Whatever it was; and nothing else of it changes."""
-    shown = cli.printable(text)
+    shown = printable(text)
     assert_harmless(shown)
-    assert cli.printable(shown) == shown
+    assert printable(shown) == shown
     assert len(shown) == len(text)
     assert all(a == b for a, b in zip(text, shown, strict=True) if a.isalnum() or a in "\n\t ")
 
 
 def test_printable_text_shows_what_was_there() -> None:
     """A picture for each, so that nothing is hidden."""
-    assert cli.printable("a\x1b[1m\x07\r\nb\tc\x7f\x9b\u202e") == "a␛[1m␇␍\nb\tc␡��"
+    assert printable("a\x1b[1m\x07\r\nb\tc\x7f\x9b\u202e") == "a␛[1m␇␍\nb\tc␡��"
 
 
 def test_a_model_cannot_command_the_terminal() -> None:

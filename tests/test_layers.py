@@ -24,11 +24,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("protocols",),
     ("engine",),
     # the faces; a path to a recording is a source
-    ("handlers", "state", "recording", "sources", "shell", "manager_sync", "manager_async", "manager"),
+    ("handlers", "state", "recording", "sources", "shell", "opening", "manager_sync", "manager_async", "manager"),
     ("renderers", "computer", "relay", "agent", "server", "testing"),
     ("compat",),
     ("",),  # the package itself
-    ("cli", "demo", "__main__"),
+    ("terminal", "cli", "demo", "__main__"),
 )
 CORE = ("errors", "messages", "answers", "events", "engine", "codec", "framing", "json_fields", "protocols")
 
