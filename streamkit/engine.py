@@ -21,6 +21,7 @@ from . import events as e
 from .answers import Answer, Confirmation
 from .errors import ProtocolError
 from .messages import FOLD, ConsoleMessage, Message, Status, TextMessage, ToolCallMessage, ToolOutputMessage
+from .runs import Runs, merge
 
 __all__ = ["Engine"]
 
@@ -47,10 +48,7 @@ class Engine:
         self.strict = strict
         self.wake = wake or (lambda: None)
         self.messages: list[Message] = []
-        self.run: e.Run | None = None
-        self.run_step: e.RunStep | None = None
-        self.run_steps: list[e.RunStep] = []
-        self.usage: e.Usage | None = None
+        self.runs = Runs()
         self.warnings: list[e.StreamWarning] = []
         self.pending: dict[str, Confirmation | ToolCallMessage] = {}
         self.confirmations: list[Confirmation] = []
@@ -64,9 +62,7 @@ class Engine:
         self.find_open: Callable[[Any], Message | None] = self._open.get
         self._ids: set[str] = set()
         self._lines: dict[str, int | None] = {}
-        self._outcome: e.Run | None = None  # how the source says that its run ended, until the run is over
         self._run_over = False
-        self._asked_for_action = False
         numbers = count(1)
         self.new_id: Callable[[], str] = lambda: self._unused(f"message-{next(numbers)}")
 
@@ -135,7 +131,7 @@ class Engine:
         yield from self._begin(given, event)
 
     def _begin(self, given: Message, cause: e.Event) -> Iterator[e.Event]:
-        yield from self._open_step(cause)
+        yield from self.runs.open_step(cause)
         if isinstance(given, ConsoleMessage):
             yield from self._ran()
         elif isinstance(given, ToolOutputMessage):
@@ -145,10 +141,10 @@ class Engine:
             message.id = self.new_id()
         elif given.id in self._ids:
             message.id = self._unused(given.id)
-        if message.run_id is None and self.run is not None:
-            message.run_id = self.run.id
-        if message.step_id is None and self.run_step is not None:
-            message.step_id = self.run_step.id
+        if message.run_id is None and self.runs.run is not None:
+            message.run_id = self.runs.run.id
+        if message.step_id is None and self.runs.step is not None:
+            message.step_id = self.runs.step.id
         if isinstance(message, ConsoleMessage):
             message.active_line = self._lines.pop(given.id, None)
         self._ids.add(message.id)
@@ -254,7 +250,7 @@ class Engine:
                 yield self._warn("stray-annotation", fault, event)
             return
         if message is None and event.line is not None and event.message_id not in self._ids:
-            yield from self._open_step(event)
+            yield from self.runs.open_step(event)
         yield from self._ran()
         if isinstance(message, ConsoleMessage):
             message.active_line = event.line
@@ -280,87 +276,32 @@ class Engine:
     def _run_event(self, event: e.Event) -> Iterator[e.Event]:
         match event:
             case e.RunCreated(run=given):
-                yield from self._open_run(given, event)
+                yield from self.runs.open(given, event)
             case e.RunDone(run=given):
-                yield from self._open_run(given, event)
-                assert self.run is not None
+                yield from self.runs.open(given, event)
+                assert self.runs.run is not None
                 if given.status == "in_progress":
                     given = msgspec.structs.replace(given, status="completed")
-                _merge(self.run, given, keep=("status", "usage"))
-                self._outcome = given
+                merge(self.runs.run, given, keep=("status", "usage"))
+                self.runs.outcome = given
                 yield from self._close_open(_OPEN_ENDS[given.status], event)
             case e.RunRequiresAction(run=given):
-                yield from self._open_step(event)
-                assert self.run is not None
-                _merge(self.run, given, keep=("usage",))
-                self.run.status = "requires_action"
-                self._asked_for_action = True
-                yield e.RunRequiresAction(self.run, position=event.position, source=event.source)
+                yield from self.runs.open_step(event)
+                assert self.runs.run is not None
+                merge(self.runs.run, given, keep=("usage",))
+                self.runs.run.status = "requires_action"
+                self.runs.asked_for_action = True
+                yield e.RunRequiresAction(self.runs.run, position=event.position, source=event.source)
             case e.RunStepCreated(run_step=given):
-                yield from self._begin_step(given, event)
+                yield from self.runs.begin_step(given, event)
             case e.RunStepDone(run_step=given):
-                yield from self._end_step(given, event)
+                yield from self.runs.end_step(given, event)
             case e.Usage():
-                yield from self._open_step(event)
-                self._count(msgspec.structs.replace(event, source=None))  # its source may be the whole response
+                yield from self.runs.open_step(event)
+                self.runs.count(msgspec.structs.replace(event, source=None))  # its source may be the whole response
                 yield event
             case _:
                 pass
-
-    def _count(self, usage: e.Usage) -> None:
-        """The step's tokens, and the run's: the sum of its steps'."""
-        assert self.run is not None
-        assert self.run_step is not None
-        self.run_step.usage = usage
-        counted = [step.usage for step in self.run_steps if step.usage is not None]
-        self.usage = self.run.usage = (
-            usage
-            if len(counted) == 1
-            else e.Usage(
-                sum(used.input_tokens for used in counted),
-                sum(used.output_tokens for used in counted),
-                sum(used.total_tokens for used in counted),
-                usage.details,
-            )
-        )
-
-    def _open_run(self, given: e.Run, cause: e.Event) -> Iterator[e.Event]:
-        if self.run is None:
-            self.run = msgspec.structs.replace(given, status="in_progress", usage=None, error=None, finish_reason=None)
-            self.run.id = given.id or "run-1"
-            yield e.RunCreated(self.run, position=cause.position, source=cause.source)
-        elif isinstance(cause, e.RunCreated):
-            _merge(self.run, given, keep=("status", "usage", "error"))
-            self._outcome = None
-
-    def _open_step(self, cause: e.Event) -> Iterator[e.Event]:
-        """A run with a step, for what is about to happen in it."""
-        if self.run_step is None:
-            yield from self._begin_step(e.RunStep(), cause)
-
-    def _begin_step(self, given: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
-        yield from self._open_run(e.Run(), cause)
-        if self.run_step is not None and given.id and self.run_step.id == given.id:
-            return
-        if self.run_step is not None:
-            yield from self._end_step(e.RunStep(status="completed"), cause)
-        assert self.run is not None
-        self.run_step = msgspec.structs.replace(given, status="in_progress")
-        self.run_step.id = given.id or f"step-{len(self.run_steps) + 1}"
-        self.run_step.run_id = given.run_id or self.run.id
-        self.run_steps.append(self.run_step)
-        self._asked_for_action = False
-        yield e.RunStepCreated(self.run_step, position=cause.position, source=cause.source)
-
-    def _end_step(self, given: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
-        step = self.run_step
-        if step is None or (given.id and given.id != step.id):
-            return
-        _merge(step, given)
-        if step.status == "in_progress":
-            step.status = "completed"
-        self.run_step = None
-        yield e.RunStepDone(step, position=cause.position, source=cause.source)
 
     # -- what waits
 
@@ -374,7 +315,7 @@ class Engine:
         if known is not None:
             yield self._warn("duplicate-confirmation", f"confirmation {given.id!r} was asked twice", event)
             return
-        yield from self._open_step(event)
+        yield from self.runs.open_step(event)
         subject = next((m for m in reversed(self.messages) if m.id == given.subject.id), given.subject)
         asked = Confirmation(given.id, subject, malformed=given.malformed)
         if given._answer is not None:  # another stream's: it is that stream which waits
@@ -437,27 +378,29 @@ class Engine:
 
     def source_done(self, *, complete: bool) -> Iterator[e.Event]:
         """The source has no more items. Closes the messages; the step stays open for answers."""
-        end: Status = _OPEN_ENDS[self._outcome.status] if self._outcome else "completed" if complete else "incomplete"
+        end: Status = (
+            _OPEN_ENDS[self.runs.outcome.status] if self.runs.outcome else "completed" if complete else "incomplete"
+        )
         nothing = e.Event()
         yield from self._close_open(end, nothing)
         for asked in [p for p in self.pending.values() if isinstance(p, Confirmation) and p._answer is None]:
             yield from self.settle(asked, False, reason="not answered")
-        failed = self._outcome is not None and self._outcome.status not in (
+        failed = self.runs.outcome is not None and self.runs.outcome.status not in (
             "completed",
             "requires_action",
             "in_progress",
         )
         open_calls = [call for call in self.unanswered if call._answer is None or not call._answer.given]
-        if open_calls and complete and not failed and not self._asked_for_action:
+        if open_calls and complete and not failed and not self.runs.asked_for_action:
             yield from self._run_event(e.RunRequiresAction(e.Run()))
 
     def next_source(self) -> Iterator[e.Event]:
         """The run goes on with another source: a new step."""
-        if self.run_step is not None:
-            yield from self._end_step(e.RunStep(status="completed"), e.Event())
-        self._outcome = None
-        if self.run is not None:
-            self.run.status = "in_progress"
+        if self.runs.step is not None:
+            yield from self.runs.end_step(e.RunStep(status="completed"), e.Event())
+        self.runs.outcome = None
+        if self.runs.run is not None:
+            self.runs.run.status = "in_progress"
         self._open.clear()
         self._aliased.clear()
 
@@ -465,7 +408,7 @@ class Engine:
         """Close all that is open, and the run. `status` says how, where the source did not."""
         if self._run_over:
             return
-        outcome = self._outcome.status if self._outcome else "completed"
+        outcome = self.runs.outcome.status if self.runs.outcome else "completed"
         if outcome in ("completed", "in_progress") and self.unanswered:
             outcome = "requires_action"
         how: e.RunStatus = status or outcome
@@ -476,26 +419,21 @@ class Engine:
         for call in self.unanswered:
             if call._answer is not None:
                 call._answer.close()
-        if self.run_step is not None:
+        if self.runs.step is not None:
             step_status = "completed" if how == "requires_action" else how
-            yield from self._end_step(e.RunStep(status=step_status, error=error), nothing)
+            yield from self.runs.end_step(e.RunStep(status=step_status, error=error), nothing)
         self._run_over = True
-        if self.run is not None:
-            self.run.status = how
-            if error is not None and self.run.error is None:
-                self.run.error = error
-            yield e.RunDone(self.run)
+        if self.runs.run is not None:
+            self.runs.run.status = how
+            if error is not None and self.runs.run.error is None:
+                self.runs.run.error = error
+            yield e.RunDone(self.runs.run)
 
     def decline(self) -> None:
         """The run ends here by our own no."""
-        self._outcome = e.Run(status="completed", finish_reason="declined")
-        if self.run is not None:
-            self.run.finish_reason = "declined"
-
-    @property
-    def outcome(self) -> e.Run | None:
-        """What the source said of its run's end."""
-        return self._outcome
+        self.runs.outcome = e.Run(status="completed", finish_reason="declined")
+        if self.runs.run is not None:
+            self.runs.run.finish_reason = "declined"
 
     def _close_open(self, status: Status, cause: e.Event) -> Iterator[e.Event]:
         for key, message in [*self._open.items(), *self._aliased.items()]:
@@ -512,14 +450,6 @@ class Engine:
         if len(self.warnings) < 1000:
             self.warnings.append(warning)
         return warning
-
-
-def _merge(live: e.Run | e.RunStep, given: e.Run | e.RunStep, keep: tuple[str, ...] = ()) -> None:
-    """Take over what the given one knows."""
-    for key in live.__struct_fields__:
-        value = getattr(given, key)
-        if key not in keep and value is not None and value != "" and value != {}:
-            setattr(live, key, value)
 
 
 def _json(text: str) -> Any:

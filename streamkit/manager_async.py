@@ -113,7 +113,7 @@ class AsyncStreamManager(Manager):
         """As `StreamManager.get_final_run_steps`."""
         await self._drain()
         self._final()
-        return list(self._engine.run_steps)
+        return list(self._engine.runs.steps)
 
     def chunks(self, protocol: str) -> AsyncIterator[dict[str, Any]]:
         """As `StreamManager.chunks`."""

@@ -112,7 +112,7 @@ class StreamManager(Manager):
         """Run to the end; the run's steps."""
         self.until_done()
         self._final()
-        return list(self._engine.run_steps)
+        return list(self._engine.runs.steps)
 
     def chunks(self, protocol: str) -> Iterator[dict[str, Any]]:
         """The same stream as another protocol's wire items.

@@ -58,9 +58,9 @@ class Manager(StreamState):
 
     def _final_run(self) -> Run:
         self._final()
-        if self._engine.run is None:
+        if self._engine.runs.run is None:
             raise UsageError("the stream ended before any run began")
-        return self._engine.run
+        return self._engine.runs.run
 
     def _encoder(self, protocol: str) -> protocols.Encoder:
         encoder: protocols.Encoder = protocols.find(protocol).Encoder()

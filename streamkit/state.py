@@ -143,7 +143,7 @@ class StreamState:
     @property
     def usage(self) -> Usage | None:
         """The run's tokens: the sum of its steps', each as its provider counted last."""
-        return self._engine.usage
+        return self._engine.runs.usage
 
     @property
     def warnings(self) -> Sequence[StreamWarning]:
@@ -187,12 +187,12 @@ class StreamState:
 
     @property
     def current_run(self) -> Run | None:
-        return self._engine.run
+        return self._engine.runs.run
 
     @property
     def current_run_step_snapshot(self) -> RunStep | None:
         """The step that is going on, else the last one."""
-        return self._engine.run_step or (self._engine.run_steps[-1] if self._engine.run_steps else None)
+        return self._engine.runs.step or (self._engine.runs.steps[-1] if self._engine.runs.steps else None)
 
     @property
     def current_message_snapshot(self) -> Message | None:
@@ -330,7 +330,7 @@ class StreamState:
         raise self._unrecognised()
 
     def _check_failure(self) -> None:
-        failure, outcome = self._engine.failure, self._engine.outcome
+        failure, outcome = self._engine.failure, self._engine.runs.outcome
         if failure is not None:
             raise _error_of(failure)
         if outcome is not None and outcome.status in ("failed", "expired"):
@@ -426,7 +426,7 @@ class StreamState:
     def _last(self, status: str | None = None) -> Iterator[Event]:
         """The end, exactly once."""
         if not self._ended:
-            self._status = status or (self._engine.run.status if self._engine.run else "completed")
+            self._status = status or (self._engine.runs.run.status if self._engine.runs.run else "completed")
             self._ended = True
             yield StreamEnd(status=self._status)
 
@@ -434,7 +434,7 @@ class StreamState:
         """What is still told when the stream fails or is stopped."""
         stopped = not isinstance(error, Exception)
         status: RunStatus = "cancelled" if stopped else "incomplete" if _is_cut(error) else "failed"
-        outcome = self._engine.outcome
+        outcome = self._engine.runs.outcome
         if outcome is not None and outcome.status in ("failed", "expired", "cancelled"):
             status = outcome.status
         if isinstance(error, StreamkitError) and not error.messages:

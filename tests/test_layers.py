@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("messages", "answers", "events"),  # one layer: a message knows the events that tell of it
     ("codec", "framing", "json_fields"),
     ("protocols",),
+    ("runs",),
     ("engine",),
     # the faces; a path to a recording is a source
     ("handlers", "state", "recording", "sources", "shell", "opening", "manager_sync", "manager_async", "manager"),
@@ -30,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("",),  # the package itself
     ("terminal", "cli", "demo", "__main__"),
 )
-CORE = ("errors", "messages", "answers", "events", "engine", "codec", "framing", "json_fields", "protocols")
+CORE = ("errors", "messages", "answers", "events", "runs", "engine", "codec", "framing", "json_fields", "protocols")
 
 # What the core may import besides itself. `threading` is there for the lock of `Answer`, whose calls are thread-safe.
 ALLOWED = {

@@ -648,8 +648,8 @@ def test_a_stream_that_ends_with_a_message_open_is_incomplete() -> None:
 def test_status_complete_completes_the_run() -> None:
     """Section 3."""
     story = tell_items(Decoder, [START, message("a"), END, COMPLETE], strict=True)
-    assert story.engine.run is not None
-    assert story.engine.run.status == "completed"
+    assert story.engine.runs.run is not None
+    assert story.engine.runs.run.status == "completed"
 
 
 def test_done_completes_what_is_open() -> None:
@@ -676,8 +676,8 @@ def test_an_error_fails_the_run_and_what_is_open(item: dict[str, Any], text: str
     story = tell_items(Decoder, [START, message("a"), item, COMPLETE], strict=True)
     assert story.decoder.complete
     assert story.engine.messages[0].status == "failed"
-    assert story.engine.run is not None
-    assert (story.engine.run.status, (story.engine.run.error or {})["message"]) == ("failed", text)
+    assert story.engine.runs.run is not None
+    assert (story.engine.runs.run.status, (story.engine.runs.run.error or {})["message"]) == ("failed", text)
 
 
 # -- fuzz

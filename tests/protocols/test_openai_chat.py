@@ -72,7 +72,7 @@ DIFFERS: dict[str, tuple[str, dict[str, Any] | None]] = {
 def reading(story: Story) -> dict[str, Any]:
     """The story in the form of the expected files."""
     messages = story.engine.messages
-    run = story.engine.run
+    run = story.engine.runs.run
     assert run is not None
     choices = sorted({message.choice for message in messages} | {0})
     reasons = run.metadata.get("finish_reasons", {"0": run.finish_reason})
@@ -358,7 +358,7 @@ def test_choices_are_kept_apart() -> None:
         (0, "ab", "incomplete"),
         (1, "xy", "completed"),
     ]
-    run = story.engine.run
+    run = story.engine.runs.run
     assert run is not None
     assert (run.status, run.finish_reason) == ("incomplete", "length")
     assert run.metadata["finish_reasons"] == {"0": "length", "1": "stop"}
@@ -386,8 +386,8 @@ ENDINGS: dict[str, tuple[list[Any], bool, bool, str, str | None]] = {
 def test_the_terminal_rule(items: list[Any], done: bool, complete: bool, status: str, reason: str | None) -> None:
     story = tell(*items, done=done)
     assert story.decoder.complete is complete
-    assert story.engine.run is not None
-    assert (story.engine.run.status, story.engine.run.finish_reason) == (status, reason)
+    assert story.engine.runs.run is not None
+    assert (story.engine.runs.run.status, story.engine.runs.run.finish_reason) == (status, reason)
     message = story.engine.messages[0]
     assert message.status == ("failed" if reason == "error" else "completed" if reason == "stop" else message.status)
     assert story.types[-1] == "run_done"
@@ -426,8 +426,8 @@ def test_an_error_fails_the_run(body: bytes, expected: dict[str, Any], finish: s
     """Wherever it stands, also after finish_reason; what was said before stays."""
     story = tell_bytes(Decoder, [sse([chunk({"content": "a"}, finish)], done=False) + body + b"data: [DONE]\n\n"])
     assert story.decoder.complete
-    assert story.engine.run is not None
-    assert (story.engine.run.status, story.engine.run.error) == ("failed", expected)
+    assert story.engine.runs.run is not None
+    assert (story.engine.runs.run.status, story.engine.runs.run.error) == ("failed", expected)
     assert story.contents("message") == ["a"]
     assert story.engine.messages[0].status == ("completed" if finish else "failed")
     assert story.types.count("run_done") == 1
@@ -514,7 +514,7 @@ def test_azures_first_chunk_waits_for_the_answer() -> None:
     filtered["choices"][0]["content_filter_results"] = {"hate": {"filtered": False}}
     story = tell(first, filtered)
     assert Decoder.recognises(first)
-    run = story.engine.run
+    run = story.engine.runs.run
     assert run is not None
     assert (run.id, run.model, run.created_at) == ("c1", "m", 7)
     assert run.metadata["prompt_filter_results"] == [{"x": 1}]
@@ -530,8 +530,8 @@ def test_citations_are_annotations_or_metadata() -> None:
     (text,) = story.engine.messages
     assert isinstance(text, m.TextMessage)
     assert text.annotations == [m.Annotation(type="url_citation", url="u", title="t", start=0, end=1, raw=cited)]
-    assert story.engine.run is not None
-    assert story.engine.run.metadata["citations"] == ["u"]
+    assert story.engine.runs.run is not None
+    assert story.engine.runs.run.metadata["citations"] == ["u"]
 
 
 @pytest.mark.parametrize(
@@ -590,7 +590,7 @@ def test_a_whole_completion_is_a_stream_of_one_item() -> None:
     assert story.decoder.complete
     assert (story.contents("reasoning"), story.contents("message")) == (["r"], ["a"])
     assert calls(story) == [("x", "f", "{}"), ("y", "f", "{}")]
-    assert story.engine.usage is not None
+    assert story.engine.runs.usage is not None
     assert story.codes == []
 
 
@@ -805,8 +805,8 @@ def shape(story: Story) -> list[Any]:
                 out.setdefault(key, [*key, b""])[-1] += message.data
             else:
                 out.setdefault(key, [*key, ""])[-1] += message.content
-    run = story.engine.run
-    usage = story.engine.usage
+    run = story.engine.runs.run
+    usage = story.engine.runs.usage
     counts = (
         None if usage is None or run is None or run.status == "failed" else (usage.input_tokens, usage.output_tokens)
     )
@@ -858,11 +858,11 @@ def test_what_chat_can_express_survives_encoding(events: list[e.Event]) -> None:
         )
 
     assert told(again) == told(story)
-    assert again.engine.usage is not None
-    assert again.engine.usage.details == {"details": {"x": 1}}
-    assert again.engine.run is not None
+    assert again.engine.runs.usage is not None
+    assert again.engine.runs.usage.details == {"details": {"x": 1}}
+    assert again.engine.runs.run is not None
     assert again.codes == []
-    assert (again.engine.run.id, again.engine.run.model, again.engine.run.created_at) == ("r", "m", 5)
+    assert (again.engine.runs.run.id, again.engine.runs.run.model, again.engine.runs.run.created_at) == ("r", "m", 5)
 
 
 def test_metadata_that_chat_can_express_survives_encoding() -> None:

@@ -441,8 +441,8 @@ def test_what_servers_do(
     story = tell_bytes(Decoder, [body]) if fast else tell_items(Decoder, items)
     assert texts(story) == wanted
     assert calls(story) == called
-    assert story.engine.run is not None
-    assert story.engine.run.status == status
+    assert story.engine.runs.run is not None
+    assert story.engine.runs.run.status == status
     assert "decoder-error" not in story.codes
 
 
@@ -459,16 +459,16 @@ def test_an_error_fails_the_run_and_ends_the_stream(error: dict[str, Any]) -> No
     """In each form that servers give it."""
     story = tell(delta("a"), error)
     assert story.decoder.complete
-    assert story.engine.run is not None
-    assert story.engine.run.status == "failed"
-    assert dict(story.engine.run.error or {}).items() >= {"code": "c", "message": "broken"}.items()
+    assert story.engine.runs.run is not None
+    assert story.engine.runs.run.status == "failed"
+    assert dict(story.engine.runs.run.error or {}).items() >= {"code": "c", "message": "broken"}.items()
 
 
 def test_an_error_by_its_event_name_alone_fails_the_run() -> None:
     """Azure names it on the SSE event only."""
     story = tell_bytes(Decoder, [b'event: error\ndata: {"code": "c", "message": "broken"}\n\n'])
-    assert story.engine.run is not None
-    assert (story.engine.run.status, story.decoder.complete) == ("failed", True)
+    assert story.engine.runs.run is not None
+    assert (story.engine.runs.run.status, story.decoder.complete) == ("failed", True)
 
 
 def test_done_alone_ends_no_response() -> None:
@@ -483,7 +483,7 @@ def test_the_run_is_the_response() -> None:
     """Id, model, time, usage, and why it is incomplete."""
     usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7, "output_tokens_details": {"reasoning_tokens": 1}}
     told = response(status="incomplete", usage=usage, incomplete_details={"reason": "max_output_tokens"}, created_at=5)
-    run = tell(delta("a"), e("incomplete", response=told)).engine.run
+    run = tell(delta("a"), e("incomplete", response=told)).engine.runs.run
     assert run is not None
     assert (run.id, run.model, run.created_at, run.finish_reason) == ("resp_1", "m", 5, "max_output_tokens")
     assert run.usage is not None
@@ -597,7 +597,7 @@ def test_a_call_says_who_executes_it(item: dict[str, Any], name: str, content: s
     assert isinstance(told, ToolCallMessage)
     assert (told.name, told.content, told.provider_executed) == (name, content, executed)
     assert told.call_id == item.get("call_id", "x")
-    assert (story.engine.run.status == "requires_action") is not executed  # type: ignore[union-attr]
+    assert (story.engine.runs.run.status == "requires_action") is not executed  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -961,7 +961,7 @@ def test_a_recording_comes_back_whole(path: Path) -> None:
     again = tell_items(Decoder, encode(story.events))
     assert view(again, "index") == view(story, "index")
     assert again.codes == []
-    first, second = story.engine.run, again.engine.run
+    first, second = story.engine.runs.run, again.engine.runs.run
     assert first is not None
     assert second is not None
     assert (first.id, first.model, first.status, first.finish_reason) == (
@@ -1154,7 +1154,7 @@ def test_an_end_is_encoded_as_it_was(told: dict[str, Any], kind: str, status: st
     story = tell(delta("a"), told)
     items = encode(story.events)
     assert items[-1]["type"] == f"response.{kind}"
-    run, again = story.engine.run, tell_items(Decoder, items).engine.run
+    run, again = story.engine.runs.run, tell_items(Decoder, items).engine.runs.run
     assert run is not None
     assert again is not None
     assert (again.status, again.finish_reason, again.error) == (status, run.finish_reason, run.error)
