@@ -11,7 +11,7 @@ own, and what had to be repaired is told as a warning. Feeding it its own events
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -20,7 +20,16 @@ import msgspec
 from . import events as e
 from .answers import Answer, Confirmation
 from .errors import ProtocolError
-from .messages import FOLD, ConsoleMessage, Message, Status, TextMessage, ToolCallMessage, ToolOutputMessage
+from .messages import (
+    FOLD,
+    ConsoleMessage,
+    Message,
+    Status,
+    TextMessage,
+    ToolCallMessage,
+    ToolOutputMessage,
+    message_class,
+)
 from .runs import Runs, merge
 
 __all__ = ["Engine"]
@@ -61,10 +70,11 @@ class Engine:
         self._aliased: dict[str, Message] = {}  # … or is not, because that id was taken
         self.find_open: Callable[[Any], Message | None] = self._open.get
         self._ids: set[str] = set()
+        self._repeats = _Repeats()
         self._lines: dict[str, int | None] = {}
         self._run_over = False
         numbers = count(1)
-        self.new_id: Callable[[], str] = lambda: self._unused(f"message-{next(numbers)}")
+        self.new_id: Callable[[], str] = lambda: self._repeats.unused(f"message-{next(numbers)}", self._ids)
 
     # -- the common step, and the others
 
@@ -136,11 +146,13 @@ class Engine:
             yield from self._ran()
         elif isinstance(given, ToolOutputMessage):
             self._answered(given.call_id)
+        if type(given) is not message_class(given.type, given.format, given.role):
+            given = Message.from_dict(given.to_dict())
         message = given.header()
         if not given.id:
             message.id = self.new_id()
         elif given.id in self._ids:
-            message.id = self._unused(given.id)
+            message.id = self._repeats.unused(given.id, self._ids)
         if message.run_id is None and self.runs.run is not None:
             message.run_id = self.runs.run.id
         if message.step_id is None and self.runs.step is not None:
@@ -152,30 +164,24 @@ class Engine:
         (self._open if message.id == given.id else self._aliased)[given.id or message.id] = message
         yield message.created_event(message, position=cause.position, source=cause.source)
 
-    def _unused(self, id: str) -> str:
-        """This id, or the first of `id.2`, `id.3` … that no message of the stream has."""
-        free = id
-        for number in count(2):
-            if free not in self._ids:
-                break
-            free = f"{id}.{number}"
-        return free
-
     def _find(self, id: str) -> Message | None:
         return self._open.get(id) or self._aliased.get(id)
 
     def _delta(self, event: e.Delta) -> Iterator[e.Event]:
         message = self._find(event.message_id)
+        if not (event.value or event.metadata or event.replace):
+            return
         if message is None:
             if event.message_id in self._ids:
                 fault = f"a delta came for message {event.message_id!r}, which was done; it begins another message"
                 yield self._warn("delta-after-done", fault, event)
-            yield from self._begin((event.family or Message)(event.message_id), event)
+            family = (
+                event.family if event.family not in (None, Message) else TextMessage
+            )  # what has no other kind is text
+            yield from self._begin(family(event.message_id), event)
             message = self.messages[-1]
         if event.replace:
             message._replace(event.value)
-        elif not event.value and not event.metadata:
-            return
         else:
             message._tail.append(event.value)
         yield message.delta_event(
@@ -312,19 +318,19 @@ class Engine:
             if isinstance(known, Confirmation):
                 yield from self.settle(known, given.status == "approved", edited=given.edited, reason=given.reason)
             return
-        if known is not None:
+        if isinstance(known, Confirmation):
             yield self._warn("duplicate-confirmation", f"confirmation {given.id!r} was asked twice", event)
             return
         yield from self.runs.open_step(event)
         subject = next((m for m in reversed(self.messages) if m.id == given.subject.id), given.subject)
-        asked = Confirmation(given.id, subject, malformed=given.malformed)
+        asked = Confirmation(self._repeats.unused(given.id, self.pending), subject, malformed=given.malformed)
         if given._answer is not None:  # another stream's: it is that stream which waits
             asked._answer = given._answer
             asked.editable = given.editable
         elif self.takes_approvals and not given.malformed:
             asked._answer = Answer(f"confirmation {given.id!r}", self.wake)
             asked.editable = self.takes_edits
-        self.pending[given.id] = asked
+        self.pending[asked.id] = asked
         self.confirmations.append(asked)
         yield e.ConfirmationCreated(asked, position=event.position, source=event.source)
         if given.malformed:
@@ -344,9 +350,7 @@ class Engine:
             yield from self.settle(asked, True)
 
     def _expect_output(self, call: ToolCallMessage, cause: e.Event) -> Iterator[e.Event]:
-        key = call.call_id or call.id
-        if key in self.pending:
-            key = call.id
+        key = self._repeats.unused(call.call_id or call.id, self.pending)
         if call._answer is None and self.takes_outputs:
             call._answer = Answer(f"tool call {key!r}", self.wake, awaitables=self.takes_awaitables)
         if call.metadata.get("custom") is not True and not isinstance(_json(call.content or "{}"), dict):
@@ -457,3 +461,15 @@ def _json(text: str) -> Any:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):  # no JSON, or nested too deep to be read
         return None
+
+
+class _Repeats(dict[str, int]):
+    """How often an id came again: makes it another one each time, in the time of one look-up."""
+
+    def unused(self, id: str, used: Container[str]) -> str:
+        """This id, or the next of `id.2`, `id.3` … that is not used yet."""
+        free = id
+        while free in used:
+            self[id] = self.get(id, 1) + 1
+            free = f"{id}.{self[id]}"
+        return free

@@ -1,0 +1,133 @@
+"""Every recorded stream of the built-in protocols, through the public face and under the laws.
+
+The recordings lie beside the checkout; without them these tests are skipped. What final texts and calls they give is
+compared with the official SDKs' in `tests/protocols`.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import streamkit as sk
+from streamkit import protocols
+from streamkit.events import Event
+from streamkit.framing import Framer, NdjsonFramer, SseFramer
+
+from .telling import Story, recordings, tell_bytes, tell_items
+
+PROTOCOLS = ("openai_chat", "openai_responses", "open_interpreter")
+LARGEST_CUT_EVERYWHERE = 20_000  # bytes; larger ones are cut at 500 random places
+
+# Recordings that do not end well, and what they were cut off by or failed with.
+ENDS: dict[str, type[sk.StreamkitError]] = {
+    "php-keepalive-json": sk.IncompleteStreamError,
+    "pydai-openrouter-stream-error": sk.RunFailedError,
+    "pydai-tool-use-failed-error-streaming.0": sk.RunFailedError,
+}
+
+
+def every(*names: str) -> list[Any]:
+    """The recordings of these protocols, each with its protocol's name."""
+    found = []
+    for name in names:
+        for parameter in recordings(name.replace("_", "-")):
+            found.append(pytest.param(name, *parameter.values, id=f"{name}-{parameter.id}", marks=parameter.marks))
+    return found
+
+
+def decoder_of(name: str) -> type[protocols.Decoder]:
+    kind: type[protocols.Decoder] = protocols.find(name).Decoder
+    return kind
+
+
+def framer_of(path: Path) -> Framer:
+    return SseFramer() if path.suffix == ".sse" else NdjsonFramer()
+
+
+def frames_of(path: Path, pieces: list[bytes]) -> list[tuple[bytes, ...]]:
+    framer = framer_of(path)
+    return [tuple(frame) for piece in (*pieces, b"") for frame in framer.feed(piece)] + [
+        tuple(frame) for frame in framer.finish()
+    ]
+
+
+@pytest.mark.parametrize(("name", "path"), every(*PROTOCOLS))
+def test_a_recording_is_recognised_and_told_to_its_end(name: str, path: Path) -> None:
+    """Law 7: nothing but the error that the stream deserves, and only `on_end` comes last."""
+    told: list[str] = []
+
+    class Teller(sk.EventHandler):
+        def on_event(self, event: Event) -> None:
+            told.append(event.type)
+
+    stream = sk.stream(path, Teller())
+    expected = ENDS.get(path.stem)
+    if expected is None:
+        stream.until_done()
+    else:
+        with pytest.raises(expected):
+            stream.until_done()
+    assert stream._decoder is not None
+    assert stream._decoder.name == name
+    assert told.count("stream_end") == 1
+    assert told[-1] == "stream_end"
+    assert "decoder-error" not in {warning.code for warning in stream.warnings}
+
+
+@pytest.mark.parametrize(("name", "path"), every(*PROTOCOLS))
+def test_law_3_every_cut_of_the_bytes_gives_the_same_frames(name: str, path: Path) -> None:
+    """At every byte of a recording of up to 20 KB, at 500 random places of a larger one."""
+    body = path.read_bytes()
+    whole = frames_of(path, [body])
+    places = range(1, len(body))
+    if len(body) > LARGEST_CUT_EVERYWHERE:
+        places = sorted(random.Random(7).sample(places, 500))  # type: ignore[assignment]
+    for place in places:
+        assert frames_of(path, [body[:place], body[place:]]) == whole, f"cut at byte {place}"
+
+
+@pytest.mark.parametrize(("name", "path"), every(*PROTOCOLS))
+def test_law_3_one_byte_at_a_time_and_at_random_cuts_the_story_is_the_same(name: str, path: Path) -> None:
+    """The whole line from bytes to events; with the test above, any way of cutting tells the same story."""
+    body = path.read_bytes()
+    kind = decoder_of(name)
+    whole = tell_bytes(kind, [body]).lines
+    assert tell_bytes(kind, [body[i : i + 1] for i in range(len(body))]).lines == whole
+    chance = random.Random(len(body))
+    for _ in range(5):
+        cuts = sorted(chance.sample(range(len(body) + 1), min(8, len(body))))
+        pieces = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+        assert tell_bytes(kind, pieces).lines == whole
+
+
+@pytest.mark.parametrize(("name", "path"), every(*PROTOCOLS))
+def test_law_6_the_canonical_events_tell_the_same_story_again(name: str, path: Path) -> None:
+    """Through the codec's text into a second engine, and its into a third."""
+    first = tell_bytes(decoder_of(name), [path.read_bytes()])
+    second = told_again(first)
+    assert second.lines == first.lines
+    assert told_again(second).lines == first.lines
+
+
+def told_again(story: Story) -> Story:
+    lines = [{key: value for key, value in line.items() if key != "so far"} for line in story.lines]
+    end = [{"type": "stream_end"}] if story.decoder.complete else []
+    wire = [msgspec.json.decode(msgspec.json.encode(line)) for line in (*lines, *end)]
+    return tell_items(decoder_of("streamkit"), wire)
+
+
+@pytest.mark.parametrize(("name", "path"), every(*PROTOCOLS))
+def test_law_2_a_recordings_snapshots_are_the_sums_of_their_deltas(name: str, path: Path) -> None:
+    """At every step; a `replace` delta begins anew."""
+    sums: dict[str, str] = {}
+    for line in tell_bytes(decoder_of(name), [path.read_bytes()]).lines:
+        if "value" not in line or "message_id" not in line:
+            continue
+        before = "" if line.get("replace") else sums.get(line["message_id"], "")
+        sums[line["message_id"]] = before + line["value"]
+        assert line["so far"] == sums[line["message_id"]]
