@@ -11,6 +11,7 @@ Subclass `EventHandler`, override the hooks you care about, and run it over any 
     sk.stream(lambda: client.responses.create(model=…, input=…, stream=True), Printer()).until_done()
 """
 
+from . import events
 from .answers import Confirmation
 from .errors import (
     IncompleteStreamError,
@@ -21,28 +22,7 @@ from .errors import (
     StreamkitError,
     UsageError,
 )
-from .events import (
-    ActiveLine,
-    AnnotationAdded,
-    CodeDelta,
-    ConsoleDelta,
-    Created,
-    Delta,
-    Done,
-    Event,
-    MessageDelta,
-    RawEvent,
-    ReasoningDelta,
-    RefusalDelta,
-    Run,
-    RunStep,
-    StreamEnd,
-    StreamWarning,
-    TextDelta,
-    ToolCallDelta,
-    ToolOutputDelta,
-    Usage,
-)
+from .events import *  # noqa: F403  # every event there is
 from .handlers import AsyncEventHandler, EventHandler, Handler, Hooks, Throttled
 from .manager import AsyncStreamManager, StreamManager, astream, stream
 from .messages import (
@@ -64,21 +44,13 @@ from .recording import Recorder, replay
 from .state import StreamState, Timing
 
 __all__ = [
-    "ActiveLine",
     "Annotation",
-    "AnnotationAdded",
     "AsyncEventHandler",
     "AsyncStreamManager",
     "AudioMessage",
-    "CodeDelta",
     "CodeMessage",
     "Confirmation",
-    "ConsoleDelta",
     "ConsoleMessage",
-    "Created",
-    "Delta",
-    "Done",
-    "Event",
     "EventHandler",
     "FileMessage",
     "Handler",
@@ -86,36 +58,25 @@ __all__ = [
     "ImageMessage",
     "IncompleteStreamError",
     "Message",
-    "MessageDelta",
     "ProtocolError",
-    "RawEvent",
-    "ReasoningDelta",
     "ReasoningMessage",
     "Recorder",
-    "RefusalDelta",
     "RefusalMessage",
-    "Run",
     "RunFailedError",
-    "RunStep",
     "SourceError",
     "SourceTimeoutError",
-    "StreamEnd",
     "StreamManager",
     "StreamState",
-    "StreamWarning",
     "StreamkitError",
-    "TextDelta",
     "TextMessage",
     "Throttled",
     "Timing",
-    "ToolCallDelta",
     "ToolCallMessage",
-    "ToolOutputDelta",
     "ToolOutputMessage",
-    "Usage",
     "UsageError",
     "astream",
     "replay",
     "stream",
     "to_input",
 ]
+__all__ += events.__all__

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, cast
 
 from .errors import UsageError
 from .messages import Message
@@ -93,7 +93,7 @@ class Answer:
         return self.value
 
     def defer(self, timeout: float | None) -> None:
-        if timeout is not None and timeout < 0:
+        if timeout is not None and (not isinstance(cast("object", timeout), (int, float)) or not timeout >= 0):
             raise UsageError(f"{self.what}: a timeout cannot be {timeout!r} seconds")
         with self._lock:
             self._check()
@@ -118,7 +118,8 @@ class Confirmation:
     """A question whether something may run.
 
     `subject` is the code or tool-call message that would run; `status` is `pending`, `approved` or `declined`;
-    `edited` is the source that was approved instead, `reason` why it was declined. Undecided is declined.
+    `edited` is the source that was approved instead, `reason` why it was declined. Undecided is declined. `editable`
+    says whether the source can take edited code; a `malformed` question cannot be answered and is declined.
     """
 
     __slots__ = ("_answer", "editable", "edited", "id", "malformed", "reason", "status", "subject")

@@ -29,6 +29,7 @@ from .messages import (
     ToolCallMessage,
     ToolOutputMessage,
     message_class,
+    output_text,
 )
 from .runs import Runs, merge
 
@@ -72,6 +73,7 @@ class Engine:
         self._ids: set[str] = set()
         self._repeats = _Repeats()
         self._lines: dict[str, int | None] = {}
+        self._annotated: dict[str, set[bytes]] = {}
         self._run_over = False
         numbers = count(1)
         self.new_id: Callable[[], str] = lambda: self._repeats.unused(f"message-{next(numbers)}", self._ids)
@@ -219,7 +221,7 @@ class Engine:
         if isinstance(message, TextMessage) and isinstance(given, TextMessage):
             for annotation in given.annotations:
                 yield from self._annotate(message, annotation, event)
-        yield from self._close(given.id, message, given.status, event)
+        yield from self._close(given.id or message.id, message, given.status, event)
 
     def _compare(self, message: Message, given: Message, event: e.Event) -> Iterator[e.Event]:
         """Law 2: the final content is the provider's own."""
@@ -272,8 +274,11 @@ class Engine:
         )
 
     def _annotate(self, message: TextMessage, annotation: Any, cause: e.Event) -> Iterator[e.Event]:
-        if annotation in message.annotations:
+        told = self._annotated.setdefault(message.id, set())
+        key = msgspec.json.encode(annotation, enc_hook=repr)
+        if key in told:
             return  # told with the delta, and again with the whole item
+        told.add(key)
         message.annotations.append(annotation)
         yield e.AnnotationAdded(message.id, annotation, message, position=cause.position, source=cause.source)
 
@@ -285,6 +290,8 @@ class Engine:
                 yield from self.runs.open(given, event)
             case e.RunDone(run=given):
                 yield from self.runs.open(given, event)
+                if not self.runs.steps:
+                    yield from self.runs.open_step(event)
                 assert self.runs.run is not None
                 if given.status == "in_progress":
                     given = msgspec.structs.replace(given, status="completed")
@@ -322,7 +329,7 @@ class Engine:
             yield self._warn("duplicate-confirmation", f"confirmation {given.id!r} was asked twice", event)
             return
         yield from self.runs.open_step(event)
-        subject = next((m for m in reversed(self.messages) if m.id == given.subject.id), given.subject)
+        subject = self._subject(given.subject)
         asked = Confirmation(self._repeats.unused(given.id, self.pending), subject, malformed=given.malformed)
         if given._answer is not None:  # another stream's: it is that stream which waits
             asked._answer = given._answer
@@ -335,6 +342,14 @@ class Engine:
         yield e.ConfirmationCreated(asked, position=event.position, source=event.source)
         if given.malformed:
             yield from self.settle(asked, False, reason="malformed")
+
+    def _subject(self, given: Message) -> Message:
+        """The stream's own message of what wants to run; the given one unless they say the same."""
+        for message in reversed(self.messages):
+            if message.id == given.id:
+                same = (message.type, message.format, message.content) == (given.type, given.format, given.content)
+                return message if same else given
+        return given
 
     def settle(
         self, asked: Confirmation, approved: bool, *, edited: str | None = None, reason: str | None = None
@@ -361,7 +376,7 @@ class Engine:
 
     def output(self, call: ToolCallMessage, value: object) -> Iterator[e.Event]:
         """Our answer to a tool call, as a message of the stream."""
-        text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+        text = output_text(value)
         message = ToolOutputMessage(
             f"{call.id}.output", name=call.name, call_id=call.call_id or call.id, content=text, choice=call.choice
         )
@@ -423,6 +438,8 @@ class Engine:
         for call in self.unanswered:
             if call._answer is not None:
                 call._answer.close()
+        if self.runs.run is not None and not self.runs.steps:
+            yield from self.runs.open_step(nothing)
         if self.runs.step is not None:
             step_status = "completed" if how == "requires_action" else how
             yield from self.runs.end_step(e.RunStep(status=step_status, error=error), nothing)

@@ -34,6 +34,7 @@ class Framer:
 
 _BOM = b"\xef\xbb\xbf"
 _CR, _LF = 13, 10
+_PERIODS = {b"data": 2, b"even": 3, b"id: ": 4}  # lines a block, by how its first line begins
 
 
 class SseFramer(Framer):
@@ -91,32 +92,30 @@ class SseFramer(Framer):
 
         Taken by columns: the lines of a field are every second, third or fourth.
         """
-        count = len(lines)
-        if count < 2:
-            return []
         first = lines[0]
-        if first.startswith(b"data: "):
-            period = 2
-            frames = [(b"", b"", data[6:]) for data in lines[: count - 1 : 2] if data.startswith(b"data: ")]
-        elif first.startswith(b"event: "):
-            period = 3
+        period = _PERIODS.get(first[:4])
+        if period is None:
+            return []
+        whole = len(lines) // period
+        size = whole * period
+        rest = lines[size:]
+        if rest:
+            lines = lines[:size]
+        if not whole or b"" in rest or any(lines[period - 1 :: period]):
+            return []
+        if period == 2:
+            frames = [(b"", b"", data[6:]) for data in lines[::2] if data.startswith(b"data: ")]
+        elif period == 3:
             frames = self._named(first, lines[::3], lines[1::3])
-        elif first.startswith(b"id: "):
-            period = 4
+        else:
             frames = [
                 (id[4:], name[7:], data[6:])
                 for id, name, data in zip(lines[::4], lines[1::4], lines[2::4], strict=False)
                 if data.startswith(b"data: ") and name.startswith(b"event: ") and id.startswith(b"id: ") and 0 not in id
             ]
-        else:
+        if len(frames) < whole:
             return []
-        whole = count // period
-        if len(frames) > whole:
-            del frames[whole:]  # its blank line is still to come
-        size = whole * period
-        if len(frames) < whole or any(lines[period - 1 : size : period]) or b"" in lines[size:]:
-            return []
-        self._lines = lines[size:]
+        self._lines = rest
         return frames
 
     def _named(self, first: bytes, names: list[bytes], data: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:

@@ -97,7 +97,10 @@ class Handler:
             UsageError: it is on another one that has not ended.
         """
         if self._stream is not None and self._stream is not stream and not self._stream.ended:
-            raise UsageError(f"{type(self).__name__} is on a live stream already; a handler serves one at a time")
+            raise UsageError(
+                f"{type(self).__name__} is on a live stream already; a handler serves one at a time: run that stream "
+                "to its end, or close it"
+            )
         if self._stream is stream:
             raise UsageError(f"{type(self).__name__} was given twice to the same stream")
         self._stream = stream
@@ -160,6 +163,8 @@ class Hooks(Handler, Generic[R]):
         for name in ("on_event", *kind.hooks):
             if self._overrides(name):
                 hook = getattr(self, name)
+                if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
+                    raise UsageError(f"{type(self).__name__}.{name} has a `yield`: as a generator it would never run")
                 yield Call(hook, name == "on_event", inspect.iscoroutinefunction(hook))
 
     def _overrides(self, name: str) -> bool:
@@ -367,6 +372,8 @@ class Throttled(Handler):
     """
 
     def __init__(self, handler: Handler, interval: float) -> None:
+        if not isinstance(cast("object", interval), (int, float)) or not interval >= 0:
+            raise UsageError(f"an interval is a number of seconds from 0 on, not {interval!r}")
         self._handler = handler
         self._interval = interval
         self._last: dict[str, float] = {}

@@ -48,7 +48,7 @@ def stream(
     """A manager for a stream, driven by the caller's thread.
 
     Args:
-        source: an `openai` or `anthropic` stream; a callable or unentered context manager that gives one (the request
+        source: an `openai` stream; a callable or unentered context manager that gives one (the request
             is then sent on entry); an iterable of chunk dicts, typed objects, canonical events or bytes (SSE or
             NDJSON); an HTTP response; a path to a recording; another manager.
         handlers: told of each event, in this order.

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import anyio
 import anyio.abc
@@ -196,7 +196,7 @@ class AsyncStreamManager(Manager):
             raise
         if source is None:
             raise Stopped
-        self._source_opened(protocol=source.protocol, live=source.live, edits=source.edits)
+        self._source_opened(source)
 
     async def _interruptible(self, function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T | None:
         """What this gives, from inside a scope that `cancel` can cancel; then it is None."""
@@ -214,8 +214,7 @@ class AsyncStreamManager(Manager):
         return None
 
     async def _next(self) -> bool:
-        assert self._then is not None
-        value = call_source(partial(self._then, self))
+        value = call_source(self._following or partial(cast("Any", self._then), self))
         if inspect.isawaitable(value):
             value = await self._interruptible(await_source, value)
         if value is not None:
@@ -371,6 +370,12 @@ class AsyncStreamManager(Manager):
                 self._check()
         except Stopped:
             await self._fail(Stopped())
+        except Exception as error:
+            told = await self._fail(error)
+            self._running = False
+            for event in () if self._unseen else told:
+                yield event
+            raise
         except BaseException as error:
             await self._fail(error)
             raise
@@ -410,9 +415,10 @@ class AsyncStreamManager(Manager):
             except Exception as another:
                 add_note(error, event, another)
 
-    async def _fail(self, error: BaseException) -> None:
+    async def _fail(self, error: BaseException) -> list[Event]:
         """As `StreamManager._fail`; a cancellation does not keep the handlers from being told."""
         first = error
+        told: list[Event] = []
         with anyio.CancelScope(shield=True):
             try:
                 if self._source is not None:
@@ -420,6 +426,7 @@ class AsyncStreamManager(Manager):
             except StreamkitError as another:
                 add_note(error, None, another)
             for event in self._failed(error):
+                told.append(event)
                 try:
                     await self._tell(event)
                 except BaseException as another:
@@ -427,6 +434,7 @@ class AsyncStreamManager(Manager):
         if first is not error:
             self._error = first if isinstance(first, Exception) else self._error
             raise first
+        return told
 
 
 class AsyncIteration(AsyncIterator[_T]):

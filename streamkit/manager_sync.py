@@ -14,7 +14,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from . import protocols
 from .answers import Answer
@@ -90,7 +90,7 @@ class StreamManager(Manager):
             for _ in self._events:
                 pass
         elif not self._ended:
-            raise UsageError("the stream runs already: a hook cannot run it to its end")
+            raise UsageError("the stream runs already: a hook or another thread cannot run it to its end")
         self._final()
 
     def get_final_messages(self) -> list[Message]:
@@ -158,11 +158,10 @@ class StreamManager(Manager):
             if self._closing:
                 raise Stopped from None
             raise
-        self._source_opened(protocol=source.protocol, live=source.live, edits=source.edits)
+        self._source_opened(source)
 
     def _next(self) -> bool:
-        assert self._then is not None
-        value = call_source(partial(self._then, self))
+        value = call_source(self._following or partial(cast("Any", self._then), self))
         if value is not None:
             self._open(value)
         return value is not None
@@ -259,6 +258,10 @@ class StreamManager(Manager):
                 self._check()
         except Stopped:
             self._fail(Stopped())
+        except Exception as error:
+            told = self._fail(error)
+            yield from () if self._unseen else told
+            raise
         except BaseException as error:
             self._fail(error)
             raise
@@ -292,15 +295,17 @@ class StreamManager(Manager):
             except Exception as another:
                 add_note(error, event, another)
 
-    def _fail(self, error: BaseException) -> None:
-        """End the stream before its end: close what is upstream, then tell the rest to all handlers."""
+    def _fail(self, error: BaseException) -> list[Event]:
+        """End the stream before its end: close what is upstream, then tell the rest to all handlers. Gives what was told."""
         first = error
+        told: list[Event] = []
         try:
             if self._source is not None:
                 self._source.close()
         except StreamkitError as another:
             add_note(error, None, another)
         for event in self._failed(error):
+            told.append(event)
             try:
                 self._tell(event)
             except BaseException as another:
@@ -308,6 +313,7 @@ class StreamManager(Manager):
         if first is not error:
             self._error = first if isinstance(first, Exception) else self._error
             raise first
+        return told
 
     @staticmethod
     def _refuse_awaitable(function: Any, result: Any) -> None:

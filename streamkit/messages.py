@@ -8,6 +8,7 @@ moment of one that still grows. The static form (`to_dict`) is Open Interpreter'
 from __future__ import annotations
 
 import base64
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
@@ -62,7 +63,7 @@ class Message:
     Args:
         id: unique in the stream: the provider's, else `message-1`, `message-2` ….
         role: `assistant`, `computer`, `user` or `system`.
-        type: see the table of DESIGN: `message`, `reasoning`, `code`, `console`, `image` … or a provider's own.
+        type: the README has the table: `message`, `reasoning`, `code`, `console`, `image` … or a provider's own.
         content: the text, code, path or base64 data; None where it is not known (it then reads as "").
         group: the provider's own message or item that this one is a part of, and `index` its place in it.
         metadata: what one provider has alone: signatures, log probabilities ….
@@ -142,10 +143,18 @@ class Message:
         """All that has arrived so far. Reading it joins what is new since the last reading."""
         if self._tail:
             self._fold()
-        chunks = self._chunks
-        if len(chunks) > 1:
-            chunks[:] = [self._join(chunks)]
-        return chunks[0] if chunks else ""
+        if len(self._chunks) > 1:
+            self._gather()
+        return self._chunks[0] if self._chunks else ""
+
+    def _gather(self) -> None:
+        """Join all that there is. The first part grows in place where nobody else holds it, so that reading the
+        content at each delta does not copy it each time."""
+        rest = self._chunks[1:]
+        text = self._chunks[0]
+        self._chunks.clear()
+        text += self._join(rest)
+        self._chunks.append(text)
 
     @property
     def content_known(self) -> bool:
@@ -162,6 +171,7 @@ class Message:
         return "".join(pieces)
 
     def _replace(self, content: str) -> None:
+        self._folded += len(self._tail) + 1
         self._chunks[:] = [content]
         self._tail.clear()
 
@@ -186,7 +196,9 @@ class Message:
         Raises:
             UsageError: a known key has a value of the wrong type.
         """
-        kind = message_class(value.get("type"), value.get("format"), value.get("role"))
+        if not isinstance(cast("object", value), Mapping):
+            raise UsageError(f"a message's static form is a dict, not {value!r}")
+        kind = message_class(value.get("type", "message"), value.get("format"), value.get("role"))
         known = {key: value[key] for key in kind.fields() if value.get(key) is not None}
         for key, given in known.items():
             wanted = _TYPES.get(key, str)
@@ -344,6 +356,9 @@ class AudioMessage(Message):
     def data(self) -> bytes:
         return _decode_piece(self.content)
 
+    def _gather(self) -> None:
+        self._chunks[:] = [self._join(self._chunks)]
+
     def _join(self, pieces: list[str]) -> str:
         # Each piece has padding of its own, so the text cannot be joined: the bytes can.
         return base64.b64encode(b"".join(_decode_piece(piece) for piece in pieces)).decode("ascii")
@@ -370,13 +385,13 @@ class ToolCallMessage(Message):
         """The arguments. While they stream: the part that can be read already, brought up to date each time the
         text has grown by an eighth (so that reading it on every delta stays linear). Text that is no JSON object
         gives {}."""
-        length, parsed = self._parsed
-        pending = sum(map(len, self._tail)) + sum(map(len, self._chunks))
-        if self.status == "in_progress" and pending < length + (length >> 3) + 1:
+        count, parsed = self._parsed
+        pieces = self.delta_count
+        if self.status == "in_progress" and pieces < count + (count >> 3) + 1:
             return parsed
-        if pending != length:
+        if pieces != count:
             parsed = _parse_arguments(self.content, partial=self.status != "completed")
-            self._parsed = (pending, parsed)
+            self._parsed = (pieces, parsed)
         return parsed
 
     @property
@@ -389,9 +404,12 @@ class ToolCallMessage(Message):
         runs beside the stream. Thread-safe; the first answer wins.
 
         Raises:
-            UsageError: this stream takes no answer, or the call has one already.
+            UsageError: this stream takes no answer, the call has one already, or JSON cannot hold the output.
         """
-        self._asked().give(output)
+        asked = self._asked()
+        if not inspect.isawaitable(output):
+            output = output_text(output)
+        asked.give(output)
 
     def defer(self, timeout: float | None = None) -> None:
         """Say that the output comes later, from any thread, in at most `timeout` seconds: the stream waits for it."""
@@ -483,6 +501,30 @@ def message_class(type: Any, format: Any = None, role: Any = None) -> type[Messa
     if type == "message" and format is not None:
         return RefusalMessage if format == "refusal" else Message
     return _CLASSES.get(type, Message) if isinstance(type, str) else Message
+
+
+def output_text(output: object) -> str:
+    """A tool's output as text: a str as it is, any other value as JSON.
+
+    Raises:
+        UsageError: JSON cannot hold it.
+    """
+    try:
+        if isinstance(output, str):
+            output.encode("utf-8")
+            return output
+        return msgspec.json.encode(output, enc_hook=_plain).decode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"a tool's output is text or what JSON can hold, not {type(output).__name__}: {error}"
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if not callable(dump) or isinstance(value, type):
+        raise TypeError(f"{value!r} is no JSON value")
+    return dump(mode="json")
 
 
 def _decode_piece(piece: str) -> bytes:

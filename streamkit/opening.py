@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import os
 import threading
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ import anyio
 import anyio.to_thread
 
 from .errors import SourceError, UsageError
+from .events import Run, RunDone, StreamEnd
 from .recording import read_recording
 from .shell import Manager
 from .sources import AsyncSource, Batch, Items, Source, await_source, batches_of, call_source, translate
@@ -25,7 +27,7 @@ from .sources import AsyncSource, Batch, Items, Source, await_source, batches_of
 __all__ = ["open_async", "open_sync"]
 
 _KNOWN = (
-    "an openai or anthropic stream, a callable, awaitable or context manager that gives one, an HTTP response, an "
+    "an openai stream, a callable, awaitable or context manager that gives one, an HTTP response, an "
     "iterable of bytes, dicts, typed objects or streamkit events, a path to a recording, or another stream"
 )
 
@@ -74,6 +76,9 @@ def _is_sync_stream(response: Any) -> bool:
 
 
 def _unknown(value: Any) -> UsageError:
+    if isinstance(value, str):
+        hint = f"a path must be one: Path({value[:100]!r})"
+        return UsageError(f"a str is no source of a stream ({hint}); known are: {_KNOWN}")
     return UsageError(f"{value!r} ({type(value).__name__}) is no source of a stream; known are: {_KNOWN}")
 
 
@@ -120,9 +125,14 @@ def open_sync(value: Any) -> Source:
         return Source(iter([bytes(value)]), _nothing)
     if isinstance(value, (str, Mapping, type)):
         raise _unknown(value)
+    if _is_whole_answer(value):
+        return Source(batches_of([value]), _nothing)
+    if isinstance(value, io.IOBase) and isinstance(name := getattr(value, "name", None), str) and not value.tell():
+        value.close()
+        return read_recording(name)
     if hasattr(value, "__iter__"):
         return _of_iterable(value)
-    if hasattr(value, "__enter__"):
+    if hasattr(value, "__enter__") and not _is_client(value):
         return _of_context(value)
     if hasattr(value, "__aiter__") or hasattr(value, "__aenter__"):
         raise _wants_async(value)
@@ -131,13 +141,33 @@ def open_sync(value: Any) -> Source:
     raise _unknown(value)
 
 
+_CANCELLED = [RunDone(Run(status="cancelled")), StreamEnd(status="cancelled")]  # a stream's own stop, told to another
+
+
+def _is_whole_answer(value: Any) -> bool:
+    """An SDK's typed object: what a request without `stream=True` gives. It is told as one item."""
+    return callable(getattr(value, "model_dump", None)) and not hasattr(value, "__next__")
+
+
+def _is_client(value: Any) -> bool:
+    """A client is a context manager, too; entering it to find no stream in it would close it."""
+    return hasattr(value, "base_url") or hasattr(value, "request")
+
+
 def _nothing() -> None:
     pass
 
 
 def _of_manager(manager: Any) -> Source:
-    with_events = iter(manager)
-    return Source(([event] for event in with_events), manager.close, protocol="streamkit", inner=manager)
+    events = iter(manager)
+
+    def batches() -> Iterator[Batch]:
+        for event in events:
+            yield [event]
+        if manager.status == "cancelled":
+            yield _CANCELLED
+
+    return Source(batches(), manager.close, protocol="streamkit", inner=manager)
 
 
 def _of_response(response: Any) -> Source:
@@ -153,8 +183,7 @@ def _of_response(response: Any) -> Source:
 
 
 def _of_path(path: Any) -> Source:
-    batches = read_recording(path)
-    return Source(batches, batches.close)
+    return read_recording(path)
 
 
 def _of_iterable(value: Iterable[Any]) -> Source:
@@ -172,7 +201,8 @@ def _of_iterable(value: Iterable[Any]) -> Source:
 
 def _is_live(value: Any) -> bool:
     """Whether an iterable may be a producer that goes on only when it is pulled: whatever is not all there already."""
-    return not hasattr(value, "__len__")
+    # A length alone proves nothing: progress bars and proxies have one. A file's items are there already.
+    return not isinstance(value, (Sequence, Set, io.IOBase))
 
 
 def _distinct(items: Any, value: Any) -> tuple[Any, ...]:
@@ -198,9 +228,7 @@ def _of_context(value: Any) -> Source:
     return Source(
         iter(source.pull, None),
         stack.close,
-        protocol=source.protocol,
-        live=source.live,
-        edits=source.edits,
+        **_known(source),
         response=source.response,
         inner=source.inner,
     )
@@ -227,7 +255,7 @@ async def open_async(value: Any) -> AsyncSource:
         raise _unknown(value)
     if hasattr(value, "__aiter__") and response is None:
         return _of_async_iterable(value)
-    if hasattr(value, "__aenter__") and response is None and not hasattr(value, "__iter__"):
+    if hasattr(value, "__aenter__") and response is None and not hasattr(value, "__iter__") and not _is_client(value):
         return await _of_async_context(value)
     if callable(value) and not hasattr(value, "__iter__") and not hasattr(value, "__enter__"):
         return await open_async(call_source(value))
@@ -241,8 +269,14 @@ async def open_async(value: Any) -> AsyncSource:
 def _of_async_manager(manager: Any) -> AsyncSource:
     events = aiter(manager)
 
+    over = False
+
     async def pull() -> Batch | None:
-        return [await anext(events)]
+        nonlocal over
+        async for event in events:
+            return [event]
+        ended, over = over, True
+        return _CANCELLED if manager.status == "cancelled" and not ended else None
 
     return AsyncSource(pull, manager.close, protocol="streamkit")
 
@@ -300,7 +334,12 @@ async def _of_async_context(value: Any) -> AsyncSource:
         await stack.aclose()
         raise
     stack.push_async_callback(source.close)
-    return AsyncSource(source.pull, stack.aclose, protocol=source.protocol, live=source.live, edits=source.edits)
+    return AsyncSource(source.pull, stack.aclose, **_known(source))
+
+
+def _known(source: Source | AsyncSource) -> dict[str, Any]:
+    """What one source hands on to another that wraps it."""
+    return {key: getattr(source, key) for key in ("protocol", "live", "edits", "whole", "following")}
 
 
 def _direct(source: Source) -> AsyncSource:
@@ -312,7 +351,7 @@ def _direct(source: Source) -> AsyncSource:
     async def close() -> None:
         source.close()
 
-    return AsyncSource(pull, close, protocol=source.protocol, live=source.live, edits=source.edits)
+    return AsyncSource(pull, close, **_known(source))
 
 
 def _threaded(source: Source) -> AsyncSource:
@@ -350,4 +389,4 @@ def _threaded(source: Source) -> AsyncSource:
         else:
             await anyio.to_thread.run_sync(source.close)
 
-    return AsyncSource(pull, close, protocol=source.protocol, live=source.live, edits=source.edits)
+    return AsyncSource(pull, close, **_known(source))

@@ -1,9 +1,11 @@
 """Recordings: a stream's own items with their times, one JSON object a line, append-only.
 
     {"streamkit": "recording", "version": 1, "created_at": 1766434871.5}
+    {"source": 1}                                              a source begins; a run has several with `then=`
     {"time": 0.213, "name": "…", "id": "…", "data": {…}}       one item; name and id as on SSE, where it had them;
                                                                times are seconds since the first item
     {"time": 0.9, "text": "…"}                                 one item that is no JSON
+    {"time": 1.1, "event": {…}}                                our own answer to a tool call, as a canonical event
     {"time": 1.7, "end": "completed"}                          how the stream ended; missing after a crash
 
 A recording is readable at any moment of its writing: what a crash cut off is its last line at most, and replaying it
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from os import SEEK_END, PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -23,8 +25,9 @@ import msgspec
 
 from . import codec
 from .errors import SourceError, SourceTimeoutError, UsageError
-from .events import Event, StreamEnd, StreamException
+from .events import Event, StreamEnd, StreamException, ToolOutputDone
 from .handlers import Handler
+from .protocols import is_list, is_object
 from .sources import Source
 from .state import StreamState
 
@@ -40,7 +43,8 @@ class Recorder(Handler):
     """Writes a stream's own items, as they come, to a file that `stream(path)` and `streamkit replay` read again.
 
     It appends: a path that holds a recording already gets another one's items after it, as the next source of one
-    run. Each batch is written out before the handlers are told of it.
+    run; take a new path for each run that is to stand alone. Each batch is written out before the handlers are told
+    of it.
 
     Raises:
         UsageError: the file exists and is no recording.
@@ -50,9 +54,11 @@ class Recorder(Handler):
         self._path = Path(path)
         self._file: BinaryIO | None = None
         self._began = 0.0
+        self._source = 0  # the number of the stream's source that was written last
 
     def bind(self, stream: StreamState) -> None:
         super().bind(stream)
+        self._source = 0
         if self._path.exists() and self._path.stat().st_size:
             with self._path.open("rb") as file:
                 if not _is_marked(file.read(_MARK)):
@@ -62,13 +68,17 @@ class Recorder(Handler):
     def receive(self, items: Sequence[Any], /) -> None:
         if self._file is None:
             self._begin()
-        now = round(time.monotonic() - self._began, 6)
-        self._write([_line(item, now) for item in items])
+        if self._source != self.stream.source_number:
+            self._source = self.stream.source_number
+            self._write([{"source": self._source}])
+        self._write([_line(item, self._now()) for item in items])
 
     def handle(self, event: Event, /) -> None:
         match event:
             case StreamException(error=error, message=message, details=details):
                 self._write([{"time": self._now(), "error": error, "message": message, "details": details}])
+            case ToolOutputDone(source=None):
+                self._write([{"time": self._now(), "event": codec.event_to_dict(event)}])
             case StreamEnd(status=status):
                 self._write([{"time": self._now(), "end": status}])
                 if self._file is not None:
@@ -92,8 +102,28 @@ class Recorder(Handler):
         if self._file is None:
             self._begin()
         assert self._file is not None
-        self._file.write(b"".join(_encode(line) + b"\n" for line in lines))
+        self._file.write(b"".join(_encoded(line) + b"\n" for line in lines))
         self._file.flush()
+
+
+def _encoded(line: dict[str, Any]) -> bytes:
+    """A line, whatever an item is made of: no item may end the stream because it cannot be written."""
+    try:
+        return _encode(line)
+    except (TypeError, ValueError, RecursionError):
+        shown = ascii(line.get("data"))[:_CHUNK] if not _is_deep(line) else "an item that is nested too deep"
+        return _encode({"time": line.get("time", 0.0), "text": shown})
+
+
+def _is_deep(value: Any, left: int = 100) -> bool:
+    if left == 0:
+        return True
+    inner: Iterable[Any] = ()
+    if is_object(value):
+        inner = value.values()
+    elif is_list(value):
+        inner = value
+    return any(_is_deep(one, left - 1) for one in inner)
 
 
 def _ends_its_line(path: Path) -> bool:
@@ -112,18 +142,18 @@ def _line(item: Any, now: float) -> dict[str, Any]:
             line[key] = value.decode("utf-8", "replace")
     try:
         line["data"] = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         line["text"] = data.decode("utf-8", "replace")
     return line
 
 
-def read_recording(path: str | PathLike[str]) -> Generator[Any, None, None]:
-    """The batches of a recording, or of a file with an SSE or NDJSON body as it was on the wire.
+def read_recording(path: str | PathLike[str]) -> Source:
+    """A recording as a source, or a file with an SSE or NDJSON body as it was on the wire.
 
     Raises:
-        SourceError: the file cannot be read, or a recorded failure is reached.
+        SourceError: the file cannot be read; when it is pulled, also where a recorded failure is reached.
     """
-    return _batches(path, speed=None)
+    return _source(Path(path), None)
 
 
 def replay(path: str | PathLike[str], *, speed: float = 1.0) -> Source:
@@ -134,24 +164,44 @@ def replay(path: str | PathLike[str], *, speed: float = 1.0) -> Source:
     """
     if not speed > 0:
         raise UsageError(f"a replay's speed cannot be {speed!r}; 1 is as it was, 2 is twice as fast")
-    batches = _batches(path, speed=speed)
-    return Source(batches, batches.close)
+    return _source(Path(path), speed)
 
 
-def _batches(path: str | PathLike[str], *, speed: float | None) -> Generator[Any, None, None]:
+def _source(path: Path, speed: float | None, part: int = 0, size: int = 0, began: float | None = None) -> Source:
+    """One part of a file: a recording has one for each source that it recorded, one after the other."""
     try:
-        file = Path(path).open("rb")  # noqa: SIM115  # closed below, with the generator
+        with path.open("rb") as file:
+            marked = _is_marked(file.read(_MARK)) is not None
+            file.seek(0)
+            starts = [0] if not marked else _starts(file)
+            # What is recorded into the same file meanwhile is another run's.
+            size = size or file.seek(0, SEEK_END)
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}") from error
-    with file:
-        start = file.read(_MARK)
-        if _is_marked(start):
-            file.seek(0)
-            file.readline()
-            yield from _items(file, speed)
-            return
-        yield start
-        while chunk := file.read(_CHUNK):
+    began = time.monotonic() if began is None else began
+    starts = [start for start in starts if start < size] or [0]
+    ends = [*starts[1:], size]
+    batches = _items(path, starts[part], ends[part], speed, began) if marked else _chunks(path, size)
+    more = part + 1 < len(starts)
+    following = (lambda: _source(path, speed, part + 1, size, began)) if more else None
+    return Source(batches, batches.close, following=following, whole=marked)
+
+
+def _starts(file: BinaryIO) -> list[int]:
+    """Where the parts of a recording begin."""
+    starts: list[int] = []
+    place = 0
+    for line in file:
+        if line.startswith(b'{"source":'):
+            starts.append(place)
+        place += len(line)
+    return starts or [0]
+
+
+def _chunks(path: Path, size: int) -> Generator[bytes, None, None]:
+    with path.open("rb") as file:
+        while size > 0 and (chunk := file.read(min(size, _CHUNK))):
+            size -= len(chunk)
             yield chunk
 
 
@@ -163,6 +213,7 @@ class _Line(msgspec.Struct):
     id: str = ""
     data: msgspec.Raw = msgspec.Raw()
     text: str | None = None
+    event: dict[str, Any] | None = None
     error: str | None = None
     message: str = ""
     details: dict[str, Any] = {}
@@ -171,20 +222,31 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def _items(file: BinaryIO, speed: float | None) -> Iterator[Any]:
-    began = time.monotonic()
-    for text in file:
-        try:
-            line = _decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            continue  # a line that a crash cut off, or that is none of ours
-        if speed is not None and (wait := line.time / speed - (time.monotonic() - began)) > 0:
-            time.sleep(wait)
-        if line.error is not None:
-            _fail(line)
-        elif line.text is not None or line.data:
-            data = line.text.encode() if line.text is not None else bytes(line.data)
-            yield [(line.id.encode(), line.name.encode(), data)]
+def _items(path: Path, start: int, end: int, speed: float | None, began: float) -> Generator[Any, None, None]:
+    with path.open("rb") as file:
+        file.seek(start)
+        while start < end and (text := file.readline()):
+            start += len(text)
+            try:
+                line = _decode(text)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue  # a line that a crash cut off, or that is none of ours
+            if speed is not None and (wait := line.time / speed - (time.monotonic() - began)) > 0:
+                time.sleep(wait)
+            if line.error is not None:
+                _fail(line)
+            elif line.event is not None:
+                yield _answer(line.event)
+            elif line.text is not None or line.data:
+                data = line.text.encode() if line.text is not None else bytes(line.data)
+                yield [(line.id.encode(), line.name.encode(), data)]
+
+
+def _answer(event: dict[str, Any]) -> list[Event]:
+    try:
+        return [codec.event_from_dict(event)]
+    except ValueError:
+        return []  # none of ours
 
 
 def _fail(line: _Line) -> None:

@@ -27,20 +27,21 @@ class Runs:
         self.usage: e.Usage | None = None
         self.outcome: e.Run | None = None
         self.asked_for_action = False
+        self._counted: e.Usage | None = None
 
     def count(self, usage: e.Usage) -> None:
         """The step's tokens, and the run's: the sum of its steps'."""
         assert self.run is not None
         assert self.step is not None
         self.step.usage = usage
-        counted = [step.usage for step in self.steps if step.usage is not None]
+        before = self._counted  # of the steps before this one
         self.usage = self.run.usage = (
             usage
-            if len(counted) == 1
+            if before is None
             else e.Usage(
-                sum(used.input_tokens for used in counted),
-                sum(used.output_tokens for used in counted),
-                sum(used.total_tokens for used in counted),
+                before.input_tokens + usage.input_tokens,
+                before.output_tokens + usage.output_tokens,
+                before.total_tokens + usage.total_tokens,
                 usage.details,
             )
         )
@@ -81,6 +82,7 @@ class Runs:
         if step.status == "in_progress":
             step.status = "completed"
         self.step = None
+        self._counted = self.usage
         yield e.RunStepDone(step, position=cause.position, source=cause.source)
 
 

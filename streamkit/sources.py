@@ -28,6 +28,8 @@ class Source(Iterator[Batch]):
         protocol: the protocol's name, where the source itself knows it.
         live: whether it is a producer that goes on only when it is pulled.
         edits: whether it can take edited code with an approval.
+        whole: whether it is read to its end whatever its items say, as a recording is.
+        following: opens the next source of the same run, where the source itself knows of one.
     """
 
     def __init__(
@@ -38,6 +40,8 @@ class Source(Iterator[Batch]):
         protocol: str | None = None,
         live: bool = False,
         edits: bool = False,
+        whole: bool = False,
+        following: Callable[[], Source] | None = None,
         response: Any = None,
         inner: Any = None,
     ) -> None:
@@ -46,6 +50,8 @@ class Source(Iterator[Batch]):
         self.protocol = protocol
         self.live = live
         self.edits = edits
+        self.whole = whole
+        self.following = following
         self.response = response
         self.inner = inner
 
@@ -89,12 +95,16 @@ class AsyncSource:
         protocol: str | None = None,
         live: bool = False,
         edits: bool = False,
+        whole: bool = False,
+        following: Callable[[], Source] | None = None,
     ) -> None:
         self._pull = pull
         self._close = close
         self.protocol = protocol
         self.live = live
         self.edits = edits
+        self.whole = whole
+        self.following = following
 
     async def pull(self) -> Batch | None:
         """The next batch, None at the end. Raises as `Source.pull`."""
@@ -157,6 +167,8 @@ def _item(value: Any) -> Any:
     """An item of an iterable, as a decoder takes it."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(cast("bytes", value))  # a memoryview of whatever gives its bytes
+    if isinstance(value, tuple):
+        return list(cast("Any", value))  # a tuple of ours is a frame; a decoder says that this is no object
     if isinstance(value, (Mapping, Event)):
         return cast("Any", value)
     for name in ("to_dict", "model_dump"):
@@ -199,7 +211,7 @@ _LINE = re.compile(r"\Z|:|\{|(data|event|id|retry|error)\b").match
 def _is_object(data: bytes) -> bool:
     try:
         return isinstance(msgspec.json.decode(data), dict)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 
 

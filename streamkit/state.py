@@ -37,6 +37,7 @@ from .framing import Framer, framer_for
 from .handlers import Handler, plan
 from .messages import Message, ToolCallMessage
 from .protocols import Decoder
+from .sources import AsyncSource, Source
 
 __all__ = ["CLOSE", "NEXT", "PULL", "StreamState", "Timing", "Wait"]
 
@@ -83,10 +84,15 @@ class StreamState:
     ) -> None:
         if isinstance(protocol, str):
             protocol = protocols.find(protocol).Decoder
+        kind = cast("object", protocol)  # what is called without types is checked here
+        if kind is not None and not (isinstance(kind, type) and issubclass(kind, Decoder)):
+            raise UsageError(f"a protocol is a name or a Decoder class, not {protocol!r}")
+        if then is not None and not callable(cast("object", then)):
+            raise UsageError(f"`then` is called with the stream for its next source; {then!r} cannot be called")
         for handler in cast("Sequence[object]", handlers):  # what is called without types is checked here
             if not isinstance(handler, Handler):
                 raise UsageError(f"{handler!r} is no handler; subclass EventHandler, AsyncEventHandler or Handler")
-        self._protocol: type[Decoder] | None = protocol  # type: ignore[assignment]
+        self._protocol = cast("type[Decoder] | None", protocol)
         self._then = then
         self._engine = Engine(strict=strict, wake=wake)
         self._engine.takes_outputs = then is not None
@@ -98,7 +104,11 @@ class StreamState:
         self._framer: Framer | None = None
         self._start = b""
         self._held: list[tuple[bytes, bytes, bytes] | Any] = []
+        self._seen = b""  # the source's first bytes
         self._live = False
+        self._whole = False
+        self._following: Callable[[], Source] | None = None
+        self._source_number = 0
         self._declined = False
         self._current: Event | None = None
         self._position: int | str | None = None  # of the last event before the current one that had one
@@ -168,6 +178,11 @@ class StreamState:
         return None if position is None else str(position)
 
     @property
+    def source_number(self) -> int:
+        """How many sources were opened: with `then=`, one for each response."""
+        return self._source_number
+
+    @property
     def timing(self) -> Timing:
         """How long things took."""
         start, first, end = (self._times.get(key) for key in ("start", "first", "end"))
@@ -187,6 +202,7 @@ class StreamState:
 
     @property
     def current_run(self) -> Run | None:
+        """The run, None before it begins. Its `id` is the newest response's, to go on from."""
         return self._engine.runs.run
 
     @property
@@ -215,7 +231,8 @@ class StreamState:
             yield self._source_finished()
             self._check_failure()
             yield from self._settle(at_end=True)
-            if self._then is None or engine.unanswered or not self._answers_taken or self._declined:
+            goes_on = self._then is not None and self._answers_taken and not engine.unanswered
+            if self._declined or not (goes_on or self._following):
                 break
             self._answers_taken = 0
             if not (yield NEXT):
@@ -236,6 +253,8 @@ class StreamState:
             return self._decode_frames(frames)
         if batch and type(batch[0]) is tuple:
             return self._decode_frames(batch)
+        if decoder is not None and decoder.name != "streamkit" and batch and isinstance(batch[0], Event):
+            return [msgspec.structs.replace(event) for event in batch]  # a recording's answers
         for receive in self._receivers:
             receive(batch)
         if decoder is None:
@@ -244,7 +263,8 @@ class StreamState:
 
     def _decode_first(self, chunk: bytes) -> Sequence[Event]:
         """Hold the first bytes until they tell how they are framed."""
-        self._start += chunk
+        self._seen = self._seen or chunk
+        self._start = (self._start + chunk).lstrip(b" \t\r\n")
         self._framer = framer_for(self._start)
         if self._framer is None:
             return ()
@@ -282,7 +302,7 @@ class StreamState:
             return protocols.recognise(item)
         try:
             return protocols.recognise(msgspec.json.decode(item[2]), item[1].decode("utf-8", "replace"))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 
     def _unrecognised(self) -> StreamkitError:
@@ -312,12 +332,15 @@ class StreamState:
             yield from self._held_error()
             complete = True
         yield from self._engine.source_done(complete=complete)
-        if not complete and self._engine.failure is None:
+        if not complete and self._engine.failure is None and not self._following:
             name = f"the {decoder.name} stream" if decoder else "the source"
             how = (
                 "in the middle of an item" if cut else f"after {decoder.index} items" if decoder else "without any item"
             )
-            raise IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end")
+            seen = f"; it begins with {self._seen[:60]!r}" if self._seen and not decoder else ""
+            if decoder is not None and self._engine.runs.run is None and decoder.index:
+                raise IncompleteStreamError(f"none of the source's {decoder.index} items is one of {decoder.name}")
+            raise IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end{seen}")
 
     def _held_error(self) -> Iterator[Event]:
         """A stream that was nothing but an error, which every protocol has in about the same shape."""
@@ -407,17 +430,20 @@ class StreamState:
     @property
     def _over(self) -> bool:
         """Whether the source is not to be pulled any more."""
-        return self._declined or (self._decoder is not None and self._decoder.over)
+        return self._declined or (self._decoder is not None and self._decoder.over and not self._whole)
 
     # -- endings
 
-    def _source_opened(self, *, protocol: str | None, live: bool, edits: bool) -> None:
+    def _source_opened(self, source: Source | AsyncSource) -> None:
         """Make ready for a source's items."""
-        kind = protocols.find(protocol).Decoder if protocol else self._protocol
+        kind = protocols.find(source.protocol).Decoder if source.protocol else self._protocol
         self._decoder = kind(self._engine.new_id) if kind is not None else None
         self._framer, self._start, self._held = None, b"", []
-        self._live = live
-        self._engine.takes_edits = edits
+        self._live = source.live
+        self._whole = source.whole
+        self._following = source.following
+        self._source_number += 1
+        self._engine.takes_edits = source.edits
         self._allow_answers()
 
     def _allow_answers(self) -> None:
@@ -461,7 +487,7 @@ def _parsed(held: Any) -> Any:
     _, _, data = cast("tuple[bytes, bytes, bytes]", held)  # a frame: no other item is a tuple
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return data.decode("utf-8", "replace")
 
 
@@ -471,7 +497,7 @@ def _is_whole(data: bytes) -> bool:
         return True
     try:
         msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
 

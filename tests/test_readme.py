@@ -16,8 +16,8 @@ def hook_table() -> str:
     """The README's table of hooks, from the event classes. `python -m tests.test_readme` writes it into the README."""
     rows = ["| event | hooks, in order after `on_event` |", "|---|---|"]
     for type, event in EVENTS.items():
-        if event.hooks:
-            rows.append(f"| `{type}` | {', '.join(f'`{hook}`' for hook in event.hooks)} |")
+        if event.hooks or type == "raw_event":
+            rows.append(f"| `{type}` | {', '.join(f'`{hook}`' for hook in event.hooks) or 'none: `on_event` alone'} |")
     return "\n".join(rows)
 
 

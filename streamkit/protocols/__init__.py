@@ -81,6 +81,8 @@ class Decoder:
         """The events of frames, in order. Protocols with a fast path for their common items override this."""
         events: list[Event] = []
         for id, name, data in frames:
+            if self.over:
+                break
             events += self.feed_frame(id, name, data)
         return events
 
@@ -203,7 +205,14 @@ def to_input(messages: Iterable[Message], protocol: str) -> list[Any]:
     """Messages as the input of a request in a protocol: what `messages=` or `input=` takes.
 
     Raises:
-        UsageError: there is no such protocol.
+        UsageError: there is no such protocol, or it cannot express what a user said.
     """
-    converted: list[Any] = find(protocol).to_input(messages)
+    known: list[Any] = []
+    for message in messages:
+        if is_object(message):
+            message = Message.from_dict(message)
+        elif type(message) is Message:
+            message = Message.from_dict(message.to_dict())
+        known.append(message)
+    converted: list[Any] = find(protocol).to_input(known)
     return converted

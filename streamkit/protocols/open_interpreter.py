@@ -33,7 +33,11 @@ from .open_interpreter_chunks import (
     begins_image,
     is_base64,
     is_known,
+    is_runnable,
     line_of,
+    question_in,
+    question_of_text,
+    question_within,
     same_subject,
     shortened,
     subject_of,
@@ -54,6 +58,10 @@ class _Piece(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     format: str | None = None
     id: str | None = None
 
+
+_OWN = ("message", "code", "console", "image", "file", "audio")  # types that are enough without a role
+_OWN_KEYS = ("content", "start", "end", "format")
+_FOREIGN_KEYS = ("message_id", "item_id", "message", "index", "delta", "message_type", "messageId", "object", "choices")
 
 _decode_piece = msgspec.json.Decoder(_Piece).decode
 
@@ -87,12 +95,19 @@ class Decoder(protocols.Decoder):
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
-        if item.get("role") not in (*ROLES, "server") or not isinstance(item.get("type"), str):
-            return False
+        type, role, content = item.get("type"), item.get("role"), item.get("content")
+        foreign = any(key in item for key in _FOREIGN_KEYS)
+        if not isinstance(type, str):
+            computers = role == "computer" and is_runnable(content)
+            return type is None and not foreign and ("executing" in item or computers)
+        if type.strip().lower() == "confirmation":
+            return role in (*ROLES, "server") or (not foreign and any(key in item for key in _OWN_KEYS))
         # Other protocols' whole messages have lists of parts, and other names for all that is around them.
-        return not isinstance(item.get("content"), (list, tuple)) and any(
-            k in item for k in ("content", "start", "end")
-        )
+        if isinstance(content, (list, tuple)):
+            return False
+        if role is None:
+            return type in _OWN and not foreign and any(key in item for key in _OWN_KEYS)
+        return role in (*ROLES, "server") and any(key in item for key in ("content", "start", "end"))
 
     # -- the common piece
 
@@ -103,6 +118,8 @@ class Decoder(protocols.Decoder):
             try:
                 piece = _decode_piece(data)
             except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
+                if self.over:
+                    break
                 events += self.feed_frame(id, name, data)
                 continue
             group = plain.get(piece.id if ids else None)
@@ -114,6 +131,8 @@ class Decoder(protocols.Decoder):
                 or piece.role != group.role
                 or piece.format != group.format
             ):
+                if self.over:
+                    break
                 events += self.feed_frame(id, name, data)
                 continue
             self.index += 1
@@ -127,9 +146,28 @@ class Decoder(protocols.Decoder):
 
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
         events = super().feed_frame(id, name, data)
+        self.over = self.over or self._over
         if events and isinstance(events[0], StreamWarning) and events[0].code == "not-json":
             self._unreadable = self.index - 1
+            if not self._over and (asked := question_of_text(data)):
+                told = self._ask_in_place_of(*asked)
+                for event in told:
+                    event.source = data
+                    event.position = events[0].position
+                events += told
         return events
+
+    def _guarded(self, item: Any) -> list[Event]:
+        if not protocols.is_object(item) and not self._over and (asked := question_within(item)):
+            return self._ask_in_place_of(*asked)
+        return super()._guarded(item)
+
+    def _ask_in_place_of(self, content: Any, doubt: str) -> list[Event]:
+        """The question of an item that is no chunk."""
+        told: list[Event] = []
+        self._told, self._kind = told, None
+        self._confirmation(content, doubt)
+        return told
 
     def feed_items(self, items: Iterable[Any]) -> list[Event]:
         events: list[Event] = []
@@ -169,14 +207,15 @@ class Decoder(protocols.Decoder):
         if self._over:
             if not (self._failed and type == "status"):  # which the server sends after an error too
                 self._warn("after-end", "it came after the end of the stream and was skipped")
+        elif asked := question_in(item):
+            self._confirmation_role(role)
+            self._confirmation(*asked)
         elif role is None and type is None and "content" not in item and ("ack" in item or "auth" in item):
             pass  # the websocket's own frames
         elif role is None and type is None and item.get("error"):
             self._fail(item["error"], item)
         elif role == "server" or (role is None and type in ("status", "error")):
             self._server(role, type, item)
-        elif type == "confirmation":
-            self._confirmation(role, item)
         else:
             self._chunk(item, role, type)
         return told
@@ -195,7 +234,7 @@ class Decoder(protocols.Decoder):
         self._told, self._kind = told, None
         if data.strip() == b"[DONE]" and not self._over:
             self._close_all("completed", "missing-end", "the stream was said to be over")
-            self._over = self.complete = True
+            self._over = self.over = self.complete = True
         return told
 
     def _warn(self, code: str, fault: str) -> None:
@@ -423,7 +462,7 @@ class Decoder(protocols.Decoder):
             case "status", "complete":
                 self._close_all("completed", "missing-end", "the run was said to be complete")
                 self._told.append(RunDone(Run(status="completed", raw=dict(item))))
-                self._over = self.complete = True
+                self._over = self.over = self.complete = True
             case _:
                 self._told.append(RawEvent(type or "server", dict(item)))
 
@@ -433,23 +472,23 @@ class Decoder(protocols.Decoder):
         if not isinstance(error.get("message"), str):
             error["message"] = fault if isinstance(fault, str) else "" if fault is None else as_text(fault)
         self._told.append(RunDone(Run(status="failed", error=error, raw=dict(item))))
-        self._over = self._failed = self.complete = True
+        self._over = self.over = self._failed = self.complete = True
 
-    def _confirmation(self, role: str | None, item: Mapping[str, Any]) -> None:
-        content = item.get("content")
+    def _confirmation_role(self, role: str | None) -> None:
         if role is None:
             self._warn("no-role", "it has no role; it was taken as 'computer'")
         elif role != "computer":
             self._warn("unknown-type", f"a confirmation comes from the computer, not from {role!r}; it is asked")
-        if content is None and (item.get("start") or item.get("end")):
-            self._warn("no-op-chunk", "a confirmation is one chunk with content; its flags were skipped")
-            return
+
+    def _confirmation(self, content: Any, doubt: str | None) -> None:
+        """A question; where there is a doubt what it asks, one that nothing can be approved by."""
         for group in [*self._groups.values()]:
             if group.key is None or (group.role == "assistant" and group.type == "code"):
                 self._close(group)  # what is asked about must not grow
         self._asked += 1
         id = f"confirmation-{self._asked}"
         subject, fault = subject_of(content, f"{id}.subject")
+        fault = doubt or fault
         known = self._runnable.get(subject.type)
         if fault is not None:
             self._warn("malformed-confirmation", f"{fault}; nothing can be approved by it")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, cast
 
 from .. import messages as m
 from ..events import Delta, MessageDelta
-from . import is_object
+from . import is_list, is_object
 
 __all__ = [
     "CONSOLE",
@@ -28,8 +29,13 @@ __all__ = [
     "as_text",
     "begins_image",
     "is_base64",
+    "is_confirmation",
     "is_known",
+    "is_runnable",
     "line_of",
+    "question_in",
+    "question_of_text",
+    "question_within",
     "same_subject",
     "shortened",
     "subject_of",
@@ -62,6 +68,9 @@ TRANSIENT = ("review", "command")  # told as they are, never stored
 KEYS = frozenset(["role", "type", "format", "recipient", "content", "id", "start", "end", "replace"])
 FIELDS = ("name", "call_id", "created_at", "provider_executed", "status")  # streamkit's own, as further keys
 _SIGNATURES = {"png": "iVBORw0KGgo", "jpeg": "/9j/", "jpg": "/9j/", "gif": "R0lGOD", "webp": "UklGR"}
+_QUESTIONS = ("confirmation", "executing")
+_QUESTION = re.compile(r"""["']type\\?["']\s*:\s*\\?["'][\s_-]*confirm|["']executing\\?["']\s*:""", re.IGNORECASE)
+_DEEPEST = 5  # levels of lists and objects around a question
 _LARGEST = 2**53  # JSON numbers are exact up to here
 
 
@@ -262,3 +271,95 @@ def same_subject(known: m.Message, asked: m.Message) -> bool:
     if known.content != asked.content or known.format != asked.format:
         return False
     return known.type == "code" or (known.name == asked.name and known.call_id == asked.call_id)
+
+
+# -- what smells of a confirmation
+
+
+def is_confirmation(type: str) -> bool:
+    """Whether a type means a confirmation, however it is written."""
+    return _folded(type).startswith("confirm")
+
+
+def _folded(text: str) -> str:
+    return "".join(filter(str.isalpha, text)).lower()
+
+
+def is_runnable(content: Any) -> bool:
+    """Whether content is an object as a confirmation has it: code, or a tool call."""
+    if not is_object(content):
+        return False
+    type = word(content, "type")
+    asks = type is not None and _folded(type) in ("code", "toolcall")
+    return (asks or "language" in content or "format" in content) and ("content" in content or "code" in content)
+
+
+def question_in(item: Mapping[str, Any]) -> tuple[Any, str | None] | None:
+    """What an item asks about, and why that is in doubt; None: it asks nothing.
+
+    A live producer runs its code when it is pulled past a question, so whatever may be one is one.
+    """
+    type, content = word(item, "type"), item.get("content")
+    if type == "confirmation":
+        return content, "it is another question besides" if "executing" in item else None
+    if type is None and "executing" in item:
+        return item["executing"], "it has no type"
+    if type in ROLE_OF:
+        if is_runnable(item.get("executing")):
+            return item["executing"], f"its type is {shortened(type)}"
+        if is_runnable(content) and _folded(word(item, "format") or "") == "execution":
+            return content, f"its type is {shortened(type)}"
+        return None
+    if type is not None and is_confirmation(type):
+        return content, f"its type is {shortened(type)}"
+    if type == "error":
+        return None
+    if is_runnable(content):
+        return content, f"its type is {shortened(type)}" if type else "it has no type"
+    return _hidden_in(item, _DEEPEST, named=type is None)
+
+
+def question_within(value: Any, depth: int = _DEEPEST) -> tuple[Any, str] | None:
+    """What is asked somewhere inside a value that is no chunk."""
+    if is_object(value):
+        asked = question_in(value) if depth == _DEEPEST else _shallow(value, depth)
+        return None if asked is None else (asked[0], asked[1] or "it is inside of something else")
+    if isinstance(value, (str, bytes, bytearray)):
+        return question_of_text(value) if depth == _DEEPEST else None
+    if depth and (is_list(value) or isinstance(value, (tuple, set, frozenset))):
+        for inner in cast("Iterable[Any]", value):
+            if asked := question_within(inner, depth - 1):
+                return asked
+    return None
+
+
+def question_of_text(value: str | bytes | bytearray) -> tuple[Any, str] | None:
+    """What a text asks that should have been an object; nobody can tell about what."""
+    text = value if isinstance(value, str) else bytes(value).decode("utf-8", "replace")
+    return (text, "it is no object") if _QUESTION.search(text) else None
+
+
+def _shallow(item: Mapping[str, Any], depth: int) -> tuple[Any, str | None] | None:
+    """A question that is this object, or that it has inside."""
+    type = word(item, "type")
+    if (type is not None and is_confirmation(type)) or "executing" in item:
+        return question_in(item)
+    if is_runnable(item.get("content")) and type not in ROLE_OF:
+        return item["content"], "it has no type"
+    return _hidden_in(item, depth, named=type is None) if depth else None
+
+
+def _hidden_in(item: Mapping[str, Any], depth: int, *, named: bool) -> tuple[Any, str] | None:
+    """A question in one of an object's values; with `named` also by the name of a key, or by a word at its place."""
+    for key, value in item.items():
+        if named and _folded(str(key)) in _QUESTIONS:
+            return value, f"it has the key {shortened(key)}"
+        if named and key != "content" and isinstance(value, (str, bytes)):
+            text = value if isinstance(value, str) else value.decode("utf-8", "replace")
+            if _folded(text) == "confirmation":
+                return item.get("content"), f"its {shortened(key)} is {shortened(text)}"
+        if named and key == "type" and is_list(value) and any(isinstance(v, str) and is_confirmation(v) for v in value):
+            return item.get("content"), "its type is a list"
+        if isinstance(value, (Mapping, list, tuple)) and (asked := question_within(value, depth - 1)):
+            return asked
+    return None

@@ -26,11 +26,11 @@ from ..events import (
     StreamException,
 )
 from ..messages import Message
-from .open_interpreter_chunks import FIELDS, KEYS, TRANSIENT
+from .open_interpreter_chunks import FIELDS, KEYS, TRANSIENT, is_confirmation
 
 __all__ = ["Encoder", "explode", "to_input", "truncate"]
 
-_NOT_STORED = (*TRANSIENT, "confirmation", "status", "error")
+_NOT_STORED = (*TRANSIENT, "status", "error")
 _INPUT = ("message", "code", "console", "image", "file", "audio")
 _INPUT_FORMATS: dict[str, tuple[str | None, ...]] = {"image": ("path", "description"), "file": (None, "path")}
 
@@ -77,7 +77,7 @@ class Encoder(protocols.Encoder):
 
     def feed(self, event: Event) -> Iterator[dict[str, Any]]:
         match event:
-            case Created(message=message) if message.type not in _NOT_STORED:
+            case Created(message=message) if message.type not in _NOT_STORED and not is_confirmation(message.type):
                 yield from self._created(message)
             case Delta(message_id=id, value=value, replace=replace) if value and id in self._open:
                 self._open[id].filled = True

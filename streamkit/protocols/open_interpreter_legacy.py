@@ -14,6 +14,7 @@ from typing import Any
 from ..events import Event
 from . import open_interpreter
 from .open_interpreter import Encoder, to_input
+from .open_interpreter_chunks import question_in, word
 
 __all__ = ["Decoder", "Encoder", "to_input"]
 
@@ -39,8 +40,9 @@ class Decoder(open_interpreter.Decoder):
         return False
 
     def feed(self, item: Mapping[str, Any]) -> list[Event]:
-        if not any(key in item for key in (*_STARTS, *_PIECES, *_ENDS)):
-            return super().feed(item)
+        ours = "executing" in item and word(item, "type") is None
+        if not any(key in item for key in (*_STARTS, *_PIECES, *_ENDS)) or (not ours and question_in(item)):
+            return super().feed(item)  # among them what asks in another way than this form does
         return [event for chunk in self._adapter.today(item) for event in super(Decoder, self).feed(chunk)]
 
     def finish(self) -> list[Event]:

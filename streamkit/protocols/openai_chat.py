@@ -77,6 +77,8 @@ class Decoder(protocols.Decoder):
 
     def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[e.Event]:
         events: list[e.Event] = []
+        if self.over:
+            return events
         choices = self._choices
         start = self.index
         beyond = 0  # the events so far, less the frames that told them: a bare piece is one of each
@@ -98,6 +100,8 @@ class Decoder(protocols.Decoder):
                 told = self.feed_frame(id, name, data)
                 events += told
                 beyond += len(told) - 1
+                if self.over:
+                    return events
                 continue
             if id:
                 event.position = id.decode("utf-8", "replace")

@@ -9,9 +9,25 @@ from .. import events as e
 from .. import messages as m
 from .. import protocols
 from ..messages import Message
+from . import is_list, is_object
 from .openai_chat_wire import mapping
 
 __all__ = ["Encoder"]
+
+# The finish_reasons of Chat, and what other protocols and servers call them. Those that are nowhere here are told by
+# how the run ended.
+_REASONS = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "content_filter": "content_filter",
+    "function_call": "function_call",
+    "max_output_tokens": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+}
+# What Responses calls the parts of `usage`.
+_DETAILS = {"input_tokens_details": "prompt_tokens_details", "output_tokens_details": "completion_tokens_details"}
 
 
 class Encoder(protocols.Encoder):
@@ -25,9 +41,11 @@ class Encoder(protocols.Encoder):
     | several texts of one choice | one: they are joined; so are reasonings with nothing between them |
     | annotations | `delta.annotations`: type, url, title, start, end, quote and file_id |
     | logprobs, signatures and encrypted reasoning in `metadata` | `logprobs`, `delta.reasoning_details` |
-    | a run's id, model, created_at, finish_reason(s), usage | the same |
-    | a run that says no finish_reason | `length` if incomplete, `tool_calls` where calls wait, else `stop` |
-    | a failed run, a failed stream | `{"error": …}` |
+    | a run's id, model, created_at, usage | the same |
+    | its finish_reason(s) | the same, or Chat's word for it: `max_output_tokens` is `length` |
+    | no finish_reason, or one without such a word | `length` if incomplete, `tool_calls` where calls wait, else `stop` |
+    | a failed run, a failed stream | `{"error": …}`, which is no chunk |
+    | the type of a call of a custom tool | left out: chunks know only `function` |
     | a `replace` delta | left out: what was sent cannot be taken back |
     | code, console, tool outputs, images, files, provider-executed calls, other roles and types | left out |
     | what else is in `metadata`, the run's and the messages' | left out |
@@ -92,11 +110,14 @@ class Encoder(protocols.Encoder):
         if isinstance(message, m.ToolCallMessage) and message.id not in calls:
             calls[message.id] = len(calls)
             kind, text = ("custom", "input") if message.metadata.get("custom") else ("function", "arguments")
-            call = {"id": message.call_id or message.id, "type": kind, kind: {"name": message.name or "", text: ""}}
-            yield self._chunk(message.choice, {"tool_calls": [{"index": len(calls) - 1, **call}]})
+            call: dict[str, Any] = {"index": len(calls) - 1, "id": message.call_id or message.id}
+            if kind == "function":
+                call["type"] = kind
+            call[kind] = {"name": message.name or "", text: ""}
+            yield self._chunk(message.choice, {"tool_calls": [call]})
 
     def _piece(self, event: e.Delta, message: Message) -> dict[str, Any]:
-        tokens = (event.metadata or {}).get("logprobs")
+        tokens = _wire_tokens((event.metadata or {}).get("logprobs"))
         match message:
             case m.ToolCallMessage():
                 kind, text = ("custom", "input") if message.metadata.get("custom") else ("function", "arguments")
@@ -131,15 +152,17 @@ class Encoder(protocols.Encoder):
             return
         reasons = mapping(run.metadata.get("finish_reasons"))
         for choice in sorted(self._begun) or [0]:
-            reason = run.finish_reason if choice == min(self._begun, default=0) else reasons.get(str(choice))
-            if not reason:
+            given = run.finish_reason if choice == min(self._begun, default=0) else reasons.get(str(choice))
+            reason = _REASONS.get(given) if isinstance(given, str) else None
+            if reason is None:
                 ends = {"incomplete": "length", "requires_action": "tool_calls"}
                 reason = ends.get(run.status) or ("tool_calls" if self._called.get(choice) else "stop")
             yield self._item([{"index": choice, "delta": {}, "finish_reason": reason}])
         if (used := self._usage) is not None:
             counts = (used.input_tokens, used.output_tokens, used.total_tokens)
             names = ("prompt_tokens", "completion_tokens", "total_tokens")
-            yield {**self._item([]), "usage": {**used.details, **dict(zip(names, counts, strict=True))}}
+            details = {_DETAILS.get(key, key): value for key, value in used.details.items()}
+            yield {**self._item([]), "usage": {**details, **dict(zip(names, counts, strict=True))}}
 
 
 def _expressible(message: Message) -> bool:
@@ -147,6 +170,13 @@ def _expressible(message: Message) -> bool:
         return False
     kinds = (m.TextMessage, m.RefusalMessage, m.ReasoningMessage, m.AudioMessage, m.ToolCallMessage)
     return isinstance(message, kinds)
+
+
+def _wire_tokens(tokens: Any) -> list[Any] | None:
+    """Log probabilities; Responses leaves out the alternatives where there are none."""
+    if not is_list(tokens):
+        return None
+    return [{"top_logprobs": [], **token} if is_object(token) and "logprob" in token else token for token in tokens]
 
 
 def _wire_annotation(annotation: m.Annotation) -> dict[str, Any]:

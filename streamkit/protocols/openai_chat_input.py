@@ -6,22 +6,35 @@ from collections.abc import Iterable
 from typing import Any
 
 from .. import messages as m
+from ..answers import Confirmation
+from ..errors import UsageError
 from ..messages import Message
 
 __all__ = ["to_input"]
 
+# Left out whoever's they are; of the user's own, all else is told or refused.
+_DROPPED = (m.ReasoningMessage, m.ToolCallMessage, m.ToolOutputMessage, m.CodeMessage)
 
-def to_input(messages: Iterable[Message]) -> list[dict[str, Any]]:
+
+def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
     """Flat messages as `messages=` of a request.
 
-    Texts of user and system keep their roles; a user's images (`url`, `base64.…`), audio (`wav`, `mp3`) and files
+    Texts of user, system and developer keep their roles; a user's images (`url`, `base64.…`), audio (`wav`, `mp3`) and files
     (`file_id`) become content parts beside the text. What the assistant said, wrote and called between two others is
     one message: its texts joined, code as a fenced block, a refusal, the calls that were completed. A tool output is a
     `tool` message. Console output answers the call that it belongs to, if no tool output does, and code of a call is
-    in the call already; other console output is told as a fenced block by the user. Left out: reasoning, other
-    images and files, calls that the provider ran with their outputs, and choices but the first.
+    in the call already; other console output is told as a fenced block by the user.
+
+    Left out by design: reasoning, encrypted or not; calls that the provider ran, with their outputs, and calls that
+    were not completed; confirmations; texts, images, audio and files of the assistant's and the computer's making, as
+    far as they are not the assistant's texts; messages of a provider's own type; choices but the first.
+
+    Raises:
+        UsageError: Chat Completions cannot express what a user gave: an image or a file that is a path on this
+            machine, audio that is neither wav nor mp3, a message of an unknown type.
     """
-    given = [message for message in messages if message.choice == 0]
+    known = [message for message in messages if isinstance(message, Message)]  # there may be confirmations
+    given = [message for message in known if message.choice == 0]
     calls = {call.call_id or call.id for call in given if isinstance(call, m.ToolCallMessage) and _answerable(call)}
     elsewhere = {call.call_id or call.id for call in given if isinstance(call, m.ToolCallMessage)} - calls
     answered = {message.call_id for message in given if isinstance(message, m.ToolOutputMessage)}
@@ -47,11 +60,10 @@ def to_input(messages: Iterable[Message]) -> list[dict[str, Any]]:
                 _say(out, message.content)
             case m.TextMessage() if message.role == "user":
                 _user(out, {"type": "text", "text": message.content})
-            case m.TextMessage() if message.role == "system":
-                out.append({"role": "system", "content": message.content})
-            case m.ImageMessage() | m.AudioMessage() | m.FileMessage() if message.role == "user":
-                if (part := _part(message)) is not None:
-                    _user(out, part)
+            case m.TextMessage() if message.role in ("system", "developer"):
+                out.append({"role": message.role, "content": message.content})
+            case _ if message.role == "user" and not isinstance(message, _DROPPED):
+                _user(out, _part(message))
             case _:
                 pass
     return out
@@ -100,7 +112,7 @@ def _console(out: list[dict[str, Any]], message: m.ConsoleMessage) -> None:
         out.append({"role": "tool", "tool_call_id": message.call_id, "content": message.content})
 
 
-def _part(message: Message) -> dict[str, Any] | None:
+def _part(message: Message) -> dict[str, Any]:
     format, content = message.format or "", message.content
     match message.type:
         case "image" if format == "url":
@@ -112,5 +124,6 @@ def _part(message: Message) -> dict[str, Any] | None:
             return {"type": "input_audio", "input_audio": {"data": content, "format": format}}
         case "file" if format == "file_id":
             return {"type": "file", "file": {"file_id": content}}
-        case _:
-            return None
+        case type:
+            what = f"the user's {type} {message.id!r}" + (f", whose format is {format!r}" if format else "")
+            raise UsageError(f"Chat Completions cannot take {what}")

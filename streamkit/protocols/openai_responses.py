@@ -12,6 +12,7 @@ they run before their item ends. A run's `finish_reason` is the response's `inco
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -71,6 +72,7 @@ class Decoder(protocols.Decoder):
         self._items: list[Item] = []
         self._by_id: dict[str, Item] = {}
         self._by_place: dict[int, Item] = {}
+        self._by_type: dict[str, list[Item]] = {}  # the latest one that is not done comes last, once those after it go
         self._audio: dict[type[Message], str] = {}
         # By item_id: the part that grows, as (wire class, index, output_index, message id, event class).
         self._growing: dict[str, tuple[type[Any], int | None, int | None, str, Any]] = {}
@@ -88,6 +90,8 @@ class Decoder(protocols.Decoder):
 
     def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
         events: list[Event] = []
+        if self.over:
+            return events
         growing = self._growing
         start, beyond = self.index, 0  # what slow items told beyond one event each
         for id, name, data in frames:
@@ -103,6 +107,8 @@ class Decoder(protocols.Decoder):
             told = self.feed_frame(id, name, data)
             events += told
             beyond += len(told) - 1
+            if self.over:
+                return events
             growing = self._growing
         self.index = start + len(frames)
         return events
@@ -201,6 +207,7 @@ class Decoder(protocols.Decoder):
             key = f"{key}.{len(self._items)}"
         item = Item(key, type, place)
         self._items.append(item)
+        self._by_type.setdefault(type, []).append(item)
         self._by_id[id or key] = item
         if place is not None:
             self._by_place[place] = item
@@ -215,8 +222,15 @@ class Decoder(protocols.Decoder):
             if there is not None and there.type == type and not there.done:
                 return there
         elif not id:
-            return next((item for item in reversed(self._items) if item.type == type and not item.done), None)
+            return self._latest(type)
         return item
+
+    def _latest(self, type: str) -> Item | None:
+        """The latest item of this type that is not done."""
+        items = self._by_type.get(type, [])
+        while items and items[-1].done:
+            items.pop()
+        return items[-1] if items else None
 
     def _item(self, event: Mapping[str, Any], type: str) -> Item:
         """The item that an event belongs to; begun here, if nothing told of it before."""
@@ -225,8 +239,11 @@ class Decoder(protocols.Decoder):
 
     def _still(self, item: Item) -> None:
         """Nothing of this item grows any more."""
-        for id in [id for id, (_, _, _, message_id, _) in self._growing.items() if message_id in item.parts.values()]:
-            del self._growing[id]
+        for id in item.growing:
+            grows = self._growing.get(id)
+            if grows is not None and grows[3] in item.by_id:
+                del self._growing[id]
+        item.growing.clear()
 
     # -- parts
 
@@ -251,6 +268,7 @@ class Decoder(protocols.Decoder):
         yield make(id, value, False, {"logprobs": list(logprobs)} if logprobs else None)
         wire_id = text(event.get("item_id"))
         if stem in GROWN and self._by_id.get(wire_id) is item and not item.done:
+            item.growing.add(wire_id)
             self._growing[wire_id] = (GROWN[stem], index if stream.at else None, item.place, id, make)
 
     def _grown(self, stream: Stream, event: Mapping[str, Any]) -> Iterator[Event]:
@@ -356,15 +374,12 @@ class Decoder(protocols.Decoder):
         """The whole output at the response's end: tells what was not told before, and ends what is open."""
         wires = [mapping(wire) for wire in output]
         known = [self._by_id.get(text(wire.get("id"))) for wire in wires]
-        spare = [item for item in self._items if item not in known]
+        spare = _Spare(self._items, known)
         for wire, item in zip(wires, known, strict=True):
             type, call_id = text(wire.get("type")), text(wire.get("call_id"))
             if item is None or item.type != type:
                 # A server that gives every event another id gives another one here, too.
-                same = (item for item in spare if item.type == type and call_id in ("", item.call_id))
-                item = next(same, None)
-                if item is not None:
-                    spare.remove(item)
+                item = spare.take(type, call_id)
             new = item is None
             if item is None:
                 item = self._enter(text(wire.get("id")), type, None)
@@ -386,6 +401,29 @@ class Decoder(protocols.Decoder):
         if error is None:
             error = {key: value for key, value in event.items() if key not in ("type", "sequence_number")}
         yield RunDone(Run(status="failed", error=_error(error), raw=event))
+
+
+class _Spare:
+    """The items that a final output does not name by their ids, in order."""
+
+    def __init__(self, items: Iterable[Item], known: Iterable[Item | None]) -> None:
+        named = {id(item) for item in known}
+        self._taken: set[int] = set()
+        self._left: dict[tuple[str, str], deque[Item]] = {}
+        for item in items:
+            if id(item) not in named:
+                for call_id in {"", item.call_id}:
+                    self._left.setdefault((item.type, call_id), deque()).append(item)
+
+    def take(self, type: str, call_id: str) -> Item | None:
+        """The first that is left of this type and of this call; "" is any call."""
+        left = self._left.get((type, call_id))
+        while left:
+            item = left.popleft()
+            if id(item) not in self._taken:
+                self._taken.add(id(item))
+                return item
+        return None
 
 
 def _error(value: Any) -> dict[str, Any]:

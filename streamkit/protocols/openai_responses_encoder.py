@@ -42,6 +42,7 @@ from .openai_responses_input import parsed
 from .openai_responses_items import OUTPUTS, Item
 from .openai_responses_output import (
     EXTRAS,
+    REASONS,
     begun,
     cited,
     content_part,
@@ -109,6 +110,7 @@ class Encoder(protocols.Encoder):
     | a confirmation of anything but an MCP call | an `mcp_approval_request` of its own, beside its subject |
     | a run that is `expired`; one that requires action | `failed`; `completed` |
     | `finish_reason` of a run that is not incomplete | nothing |
+    | that of one that is: Chat's `length`; what this API has no word for | `max_output_tokens`; null |
     | a delta with `replace`, a preview of an image | the final content alone |
     | code in a language other than Python and shell | a `code_interpreter_call`, which is Python |
     | code's own `call_id`; which of its streams a code interpreter printed to | the item's id; nothing |
@@ -209,7 +211,7 @@ class Encoder(protocols.Encoder):
             error = dict(run.error or {})
             self._response["error"] = {"code": "server_error", "message": "the run failed", **error}
         if status == "incomplete":
-            self._response["incomplete_details"] = {"reason": run.finish_reason}
+            self._response["incomplete_details"] = {"reason": REASONS.get(run.finish_reason or "")}
         # There is no event for a cancelled response: the response in it says so.
         name = "incomplete" if status == "cancelled" else status
         yield {"type": f"response.{name}", "response": self._response}
@@ -249,7 +251,7 @@ class Encoder(protocols.Encoder):
 
     def _tell(self, entry: _Entry, message: Message, kind: str, index: int) -> None:
         entry.live.add(message.id)
-        entry.item.parts[kind, index] = message.id
+        entry.item.tell(kind, index, message.id)
         self._told[message.id] = (entry, kind, index)
 
     def _joined(self, message: Message, kind: str) -> _Entry | None:

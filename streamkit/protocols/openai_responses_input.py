@@ -14,7 +14,6 @@ from typing import Any
 from ..answers import Confirmation
 from ..errors import UsageError
 from ..messages import (
-    AudioMessage,
     CodeMessage,
     ConsoleMessage,
     FileMessage,
@@ -53,9 +52,13 @@ def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]
     A `ToolOutputMessage` answers the kind of call that the call's own message tells, if it is among the messages, else
     its metadata (`custom`, `item_type`).
 
+    Left out by design: reasoning without encrypted content; calls that the provider executed, with their outputs; code
+    and console output of a call that is among the messages; images, files and audio that are not the user's; messages
+    of a provider's own type that are not the user's.
+
     Raises:
-        UsageError: a user's image or file is a path on this machine, which the API cannot read, or a confirmation was
-            not answered.
+        UsageError: the API cannot take what a user gave (an image or a file that is a path on this machine, audio, a
+            message of an unknown type), or a confirmation was not answered.
     """
     given = list(messages)
     calls = {m.call_id or m.id: m for m in given if isinstance(m, ToolCallMessage)}
@@ -99,7 +102,9 @@ def _items(message: Message | Confirmation, calls: dict[str, ToolCallMessage]) -
         case CodeMessage() | ConsoleMessage():
             if message.call_id not in calls:  # else the call and its output tell of it
                 yield _ran(message)
-        case ImageMessage() | FileMessage() | AudioMessage() if message.role == "user":
+        case ToolCallMessage():
+            pass  # the provider executed it
+        case _ if message.role == "user":
             yield {"type": "message", "role": "user", "content": [_attachment(message)]}
         case _:
             pass
@@ -202,16 +207,17 @@ def _approval(confirmation: Confirmation) -> dict[str, Any]:
 
 
 def _attachment(message: Message) -> dict[str, Any]:
-    format = message.format or ""
-    if isinstance(message, AudioMessage):
-        return {"type": "input_audio", "input_audio": {"data": message.content, "format": format or "wav"}}
-    if format == "path":
-        what = "image" if isinstance(message, ImageMessage) else "file"
-        raise UsageError(f"{what} {message.id!r} is a path: the Responses API takes base64, a URL or a file id")
-    if isinstance(message, FileMessage):
-        return {"type": "input_file", "file_id": message.content}
-    if format == "file_id":
-        return {"type": "input_image", "detail": "auto", "file_id": message.content}
-    kind = format.removeprefix("base64.") if format.startswith("base64.") else ""
-    url = f"data:image/{kind};base64,{message.content}" if kind else message.content
-    return {"type": "input_image", "detail": "auto", "image_url": url}
+    format, content = message.format or "", message.content
+    match message:
+        case FileMessage() if format in ("", "file_id"):
+            return {"type": "input_file", "file_id": content}
+        case ImageMessage() if format == "file_id":
+            return {"type": "input_image", "detail": "auto", "file_id": content}
+        case ImageMessage() if format in ("", "url"):
+            return {"type": "input_image", "detail": "auto", "image_url": content}
+        case ImageMessage() if format.startswith("base64."):
+            url = f"data:image/{format.removeprefix('base64.')};base64,{content}"
+            return {"type": "input_image", "detail": "auto", "image_url": url}
+        case _:
+            what = f"the user's {message.type} {message.id!r}" + (f", whose format is {format!r}" if format else "")
+            raise UsageError(f"the Responses API cannot take {what}; it takes text, images and files by id or data")

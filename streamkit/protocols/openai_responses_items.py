@@ -147,6 +147,8 @@ class Item:
         self.executed = False
         self.metadata: dict[str, Any] = {}
         self.parts: dict[tuple[str, int], str] = {}  # the message ids of the parts that were told
+        self.by_id: dict[str, tuple[int, str, int]] = {}  # by message id: which part it is, its kind, its index
+        self.growing: set[str] = set()  # the item_ids by which its parts grow
         self.held: dict[str, Message] = {}  # parts whose final content is known while the item's status is not
         self.unnamed: list[str] = []  # arguments of a call whose name is not known yet
         self.closed: set[str] = set()
@@ -181,6 +183,11 @@ class Item:
 
     # -- its parts
 
+    def tell(self, kind: str, index: int, id: str) -> None:
+        """A part's message was told, by this id."""
+        self.parts[kind, index] = id
+        self.by_id.setdefault(id, (len(self.by_id), kind, index))
+
     def id_for(self, kind: str, index: int) -> str:
         """The id of a part's message."""
         known = self.parts.get((kind, index))
@@ -190,7 +197,7 @@ class Item:
             return beside.format(id=self.id, index=index)
         first = index == 0 or not self.parts  # some servers count the parts of all items on
         id = self.id if first else f"{self.id}.{index}"
-        return f"{self.id}.{kind}.{index}" if id in self.parts.values() else id
+        return f"{self.id}.{kind}.{index}" if id in self.by_id else id
 
     def message(
         self,
@@ -204,7 +211,9 @@ class Item:
     ) -> Message:
         """A part's message; empty content counts as unknown, so that what was streamed stays."""
         make, format, beside = KINDS[kind]
-        id = self.parts.setdefault((kind, index), self.id_for(kind, index))
+        id = self.id_for(kind, index)
+        if (kind, index) not in self.parts:
+            self.tell(kind, index, id)
         fields: dict[str, Any] = {"format": format, "group": self.id, "index": index, "status": status}
         fields["content"] = content or None
         fields["metadata"] = {**({} if beside else self.metadata), **(metadata or {})}
@@ -239,7 +248,8 @@ class Item:
 
     def hold(self, message: Message) -> None:
         """Keep the final form of a part until it is known how the item ends."""
-        self.held[message.id] = message
+        if message.id not in self.closed:
+            self.held[message.id] = message
 
     def close(self, kind: str, index: int, content: str | None, status: Status, **more: Any) -> Iterator[Event]:
         """The end of a part, once."""
@@ -258,7 +268,7 @@ class Item:
 
     def flush(self, status: Status) -> Iterator[Event]:
         """The end of those parts whose final content is known."""
-        for kind, index in [part for part, id in self.parts.items() if id in self.held]:
+        for _, kind, index in sorted(self.by_id[id] for id in self.held):
             yield from self.close(kind, index, None, status)
 
     def settle(self, status: Status) -> Iterator[Event]:

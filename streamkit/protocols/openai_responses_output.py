@@ -19,10 +19,11 @@ from ..messages import (
 )
 from .openai_responses_input import call_item, parsed
 from .openai_responses_items import CALLS, OUTPUTS
-from .openai_responses_wire import mapping
+from .openai_responses_wire import integer, mapping
 
 __all__ = [
     "EXTRAS",
+    "REASONS",
     "begun",
     "cited",
     "content_part",
@@ -45,6 +46,21 @@ EXTRAS = {
     "image_generation_call": ("background", "output_format", "prompt", "quality", "revised_prompt", "size"),
     "shell_call": ("environment",),
     "tool_search_output": ("execution",),
+}
+# The details of usage: what Chat Completions calls them, and the counts that clients of this API insist on.
+_DETAILS = {
+    "input_tokens_details": ("prompt_tokens_details", ("cached_tokens", "cache_write_tokens")),
+    "output_tokens_details": ("completion_tokens_details", ("reasoning_tokens",)),
+}
+# Why a response is incomplete: this API's words, and what others call them.
+REASONS = {
+    "max_output_tokens": "max_output_tokens",
+    "max_messages": "max_messages",
+    "content_filter": "content_filter",
+    "steered": "steered",
+    "length": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+    "model_length": "max_output_tokens",
 }
 
 
@@ -199,11 +215,16 @@ def url_of(message: Message) -> str:
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
+    """Usage as the API tells it, also where Chat Completions gave it."""
+    details = dict(usage.details)
+    told: dict[str, dict[str, Any]] = {}
+    for key, (other, counts) in _DETAILS.items():
+        found = {**mapping(details.pop(other, None)), **mapping(details.pop(key, None))}
+        told[key] = {**found, **{name: integer(found.get(name)) or 0 for name in counts}}
     return {
+        **details,
         "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": 0},
         "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": usage.total_tokens,
-        **usage.details,
+        **told,
     }

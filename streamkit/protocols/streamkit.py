@@ -25,7 +25,8 @@ class Decoder(protocols.Decoder):
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
-        kind = EVENTS.get(item.get("type"))  # type: ignore[arg-type]
+        name = item.get("type")
+        kind = EVENTS.get(name) if isinstance(name, str) else None
         if kind is None:
             return False
         wanted = "message_id" if issubclass(kind, Delta) else "message" if issubclass(kind, Created) else None

@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import streamkit as sk
 from streamkit import messages as m
 from streamkit import protocols
 from streamkit.answers import Confirmation
@@ -513,6 +515,168 @@ def test_a_confirmation_never_shows_other_code_than_it_asks_about() -> None:
     assert [asked.subject.content for asked in asked_in(story)] == ["bad", "worse"]
 
 
+# -- what smells of a confirmation, from a live producer
+
+GATE = confirmation(CODE)
+UNTYPED = {key: value for key, value in GATE.items() if key != "type"}
+SMELLS: dict[str, tuple[Any, str, bool]] = {  # the item, the source that it asks about, whether it is malformed
+    "as it should be": (GATE, "x", False),
+    "without a role": ({key: value for key, value in GATE.items() if key != "role"}, "x", False),
+    "from the server": ({**GATE, "role": "server"}, "x", False),
+    "from the assistant": ({**GATE, "role": "assistant"}, "x", False),
+    "from nobody known": ({**GATE, "role": "dog"}, "x", False),
+    "a role that is no text": ({**GATE, "role": 7}, "x", False),
+    "with flags and content": ({**GATE, "start": True, "end": True}, "x", False),
+    "a start and null": ({**GATE, "start": True, "content": None}, "", True),
+    "an end and null": ({**GATE, "end": True, "content": None}, "", True),
+    "a start without content": (chunk("computer", "confirmation", start=True), "", True),
+    "an end without content": (chunk("computer", "confirmation", end=True), "", True),
+    "nothing but its type": ({"type": "confirmation"}, "", True),
+    "without a type": (UNTYPED, "x", True),
+    "without a type and a role": ({"content": CODE}, "x", True),
+    "a null type": ({**UNTYPED, "type": None}, "x", True),
+    "a type that is a list": ({**UNTYPED, "type": ["confirmation"]}, "x", True),
+    "upper case": ({**GATE, "type": "Confirmation"}, "x", True),
+    "a space": ({**GATE, "type": " confirmation "}, "x", True),
+    "another word": ({**GATE, "type": "confirm_execution"}, "x", True),
+    "an unknown type around code": ({**GATE, "type": "question"}, "x", True),
+    "a server's word around code": ({**GATE, "role": "server", "type": "question"}, "x", True),
+    "a message with its format": ({**GATE, "type": "message"}, "x", True),
+    "the key in upper case": ({**UNTYPED, "Type": "confirmation"}, "x", True),
+    "a key alone": ({"confirmation": CODE}, "x", True),
+    "in a list": ([GATE], "x", True),
+    "in a list of lists": ([1, [GATE]], "x", True),
+    "in a tuple": ((GATE,), "x", True),
+    "in an envelope": ({"event": "chunk", "data": GATE}, "x", True),
+    "in a list in an envelope": ({"data": [GATE]}, "x", True),
+    "executing": ({"executing": {"code": "x", "language": "python"}}, "x", True),
+    "executing nothing": ({"executing": None}, "", True),
+    "executing, with a role": ({"role": "computer", "executing": CODE}, "x", True),
+    "executing, in a list": ([{"executing": CODE}], "x", True),
+    "executing, besides": ({**GATE, "executing": {"code": "rm"}}, "x", True),
+    "executing, beside acknowledging": ({"ack": "1", "executing": CODE}, "x", True),
+    "executing, beside an error": ({"error": "x", "executing": CODE}, "x", True),
+}
+TEXTS = {
+    "no JSON": b"{'role': 'computer', 'type': 'confirmation', 'content': {}}\n",
+    "cut short": b'{"role": "computer", "type": "confirmation", "content": {"type": "code", "con\n',
+    "JSON in JSON": json.dumps(json.dumps(GATE)).encode() + b"\n",
+}
+KINDS = [Decoder, WebsocketDecoder, LegacyDecoder]
+CODE_FIRST = [code(start=True), code("x"), code(end=True)]
+
+
+class Declining(sk.EventHandler):
+    """Counts the questions, and says no."""
+
+    def __init__(self) -> None:
+        self.asked: list[Confirmation] = []
+
+    def on_confirmation(self, confirmation: Confirmation, /) -> None:
+        self.asked.append(confirmation)
+        if confirmation.waiting:
+            confirmation.decline("no")
+
+
+class Undecided(Declining):
+    """Counts the questions, and says nothing."""
+
+    def on_confirmation(self, confirmation: Confirmation, /) -> None:
+        self.asked.append(confirmation)
+
+
+class Producer:
+    """Notes whether it was pulled past its last item: its code has run then."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+        self.ran = False
+
+    def sync(self) -> Iterator[Any]:
+        yield from self.items
+        self.ran = True
+        yield {**CONSOLE_START}
+
+    async def asynchronous(self) -> AsyncIterator[Any]:
+        for item in self.sync():
+            yield item
+
+
+def drive(items: list[Any], handler: Declining, kind: Any, face: str) -> bool:
+    """Whether a producer of these items was pulled past the last."""
+    producer = Producer(items)
+    if face == "sync":
+        sk.stream(producer.sync(), handler, protocol=kind).until_done()
+    else:
+        source = producer.asynchronous() if face == "asyncio" else producer.sync()
+
+        async def read() -> None:
+            await sk.astream(source, handler, protocol=kind).until_done()
+
+        anyio.run(read)
+    return producer.ran
+
+
+@pytest.mark.parametrize("face", ["sync", "asyncio", "asyncio, of a sync source"])
+@pytest.mark.parametrize("handler", [Declining, Undecided])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("case", [*SMELLS, *TEXTS])
+def test_whatever_smells_of_a_confirmation_stops_a_live_producer(
+    case: str, kind: Any, handler: type[Declining], face: str
+) -> None:
+    """Declined, undecided, or not to be approved at all: its code does not run."""
+    if case in TEXTS:
+        items: list[Any] = [json.dumps(item).encode() + b"\n" for item in CODE_FIRST]
+        items.append(TEXTS[case])
+    else:
+        items = [*CODE_FIRST, SMELLS[case][0]]
+    told = handler()
+    assert not drive(items, told, kind, face)
+    [asked] = told.asked
+    assert asked.status == "declined"
+
+
+@pytest.mark.parametrize("kind", [Decoder, WebsocketDecoder])
+@pytest.mark.parametrize("case", SMELLS)
+def test_only_what_is_read_without_doubt_can_be_approved(kind: Any, case: str) -> None:
+    """Its subject is what could be read; it is told by the same lines from bytes and from items."""
+    item, source, malformed = SMELLS[case]
+    story = tell_items(kind, [*CODE_FIRST, item])
+    [asked] = asked_in(story)
+    assert (asked.subject.content, asked.malformed) == (source, malformed)
+    assert ("malformed-confirmation" in story.codes) == malformed
+    assert "raw_event" not in story.types
+    data = b"".join(json.dumps(item).encode() + b"\n" for item in [*CODE_FIRST, item])
+    assert tell_bytes(kind, [data]).lines == story.lines
+
+
+INNOCENT: dict[str, list[Any]] = {
+    "a message about it": [START, message('{"type": "confirmation"}'), message('"executing": 1'), END],
+    "a piece that is its name": [START, {"role": "assistant", "content": "confirmation"}, END],
+    "a list of other things": [START, ["confirmation", {"type": "message"}], END],
+    "another server's word": [{"role": "server", "type": "word", "content": {"a": 1}}],
+}
+
+
+@pytest.mark.parametrize("case", INNOCENT)
+def test_nothing_else_is_taken_for_a_confirmation(case: str) -> None:
+    """Text may say what it likes."""
+    assert not asked_in(tell_items(Decoder, INNOCENT[case]))
+
+
+@pytest.mark.parametrize("face", ["sync", "asyncio"])
+@pytest.mark.parametrize("item", [COMPLETE, chunk("server", "error", content="broke"), {"error": "broke"}])
+def test_nothing_is_pulled_after_the_end(item: dict[str, Any], face: str) -> None:
+    """A server may keep its connection open."""
+    try:
+        ran = drive([START, message("a"), END, item], Declining(), Decoder, face)
+    except sk.RunFailedError:
+        ran = False
+    decoder = Decoder()
+    decoder.feed_items([item])
+    assert (ran, decoder.over, decoder.complete) == (False, True, True)
+
+
 # -- malformed chunks
 
 FAULTS: dict[str, tuple[list[Any], list[str], list[str]]] = {  # chunks, contents, warnings
@@ -932,7 +1096,23 @@ def test_truncate_keeps_head_and_tail(text: str, limit: int) -> None:
     assert len(shown) <= max(limit, 40)
 
 
-RECOGNISED = [START, message("a"), code("x"), CONSOLE_START, COMPLETE, confirmation(CODE), chunk("system", content="x")]
+RECOGNISED: list[dict[str, Any]] = [
+    START,
+    message("a"),
+    code("x"),
+    CONSOLE_START,
+    COMPLETE,
+    GATE,
+    chunk("system", content="x"),
+    UNTYPED,
+    {"type": "message", "content": "a"},
+    {"type": "code", "format": "python", "start": True},
+    {"role": None, "type": "console", "end": True},
+    {"type": "Confirmation ", "content": CODE},
+    {"role": "computer", "type": "confirmation", "content": [CODE]},
+    {"role": "computer", "type": "confirmation"},
+    {"executing": {"code": "x", "language": "python"}},
+]
 FOREIGN: list[dict[str, Any]] = [
     {"role": "assistant", "content": "a"},
     {"id": "1", "object": "chat.completion.chunk", "choices": [{"delta": {"role": "assistant", "content": ""}}]},
@@ -952,13 +1132,25 @@ FOREIGN: list[dict[str, Any]] = [
     {"type": "TEXT_MESSAGE_START", "messageId": "1", "role": "assistant"},
     {"role": ["assistant"], "type": "message", "content": "a"},
     {"role": "assistant", "type": 3, "content": "a"},
+    {"type": "confirmation_created", "confirmation": {"id": "c", "subject": {"type": "code", "content": "x"}}},
+    {"type": "message", "content": "a", "message_type": "assistant_message"},
+    {"type": "message", "content": [{"type": "output_text", "text": "a"}], "id": "msg"},
+    {"type": "message", "message": {}, "content": "a"},
+    {"type": "code", "delta": "a", "item_id": "i", "format": "x"},
+    {"type": "image", "source": {"type": "base64", "data": ""}},
+    {"type": "file", "file": {"file_id": "f"}},
+    {"type": "text", "content": "a"},
+    {"executing": True, "message_type": "x"},
 ]
 
 
 def test_chunks_are_recognised_and_nothing_else_is() -> None:
-    """By a role and a type side by side."""
-    assert all(Decoder.recognises(item) for item in RECOGNISED)
-    assert not any(Decoder.recognises(item) for item in FOREIGN)
+    """By a role and a type side by side, or a type that is its own."""
+    assert [item for item in RECOGNISED if not Decoder.recognises(item)] == []
+    assert [item for item in FOREIGN if Decoder.recognises(item)] == []
+    items = [code(start=True), code("x"), GATE, CONSOLE_START, console(1, "active_line"), console("1"), CONSOLE_END]
+    lines = tell_items(Decoder, [*items, chunk(type="image", format="path", content="a"), COMPLETE]).lines
+    assert [line for line in lines if Decoder.recognises(line)] == []
 
 
 # -- Open Interpreter 0.1

@@ -961,7 +961,6 @@ INPUTS: dict[str, tuple[list[m.Message], list[Any]]] = {
             m.TextMessage("1", role="user", content="see"),
             m.ImageMessage("2", role="user", format="url", content="u"),
             m.ImageMessage("3", role="user", format="base64.png", content="AA=="),
-            m.ImageMessage("4", role="user", format="path", content="/x"),
             m.ImageMessage("5", role="computer", format="url", content="u"),
         ],
         [

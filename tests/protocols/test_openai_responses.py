@@ -1141,7 +1141,7 @@ def check_nesting(items: list[dict[str, Any]]) -> None:
     ("told", "kind", "status"),
     [
         (
-            e("incomplete", response=response(status="incomplete", incomplete_details={"reason": "r"})),
+            e("incomplete", response=response(status="incomplete", incomplete_details={"reason": "content_filter"})),
             "incomplete",
             "incomplete",
         ),
