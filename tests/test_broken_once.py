@@ -204,7 +204,7 @@ def test_a_cancelled_stream_under_another_is_cancelled_there_too() -> None:
             self.stream.cancel()
 
     outer = sk.stream(sk.stream(chat("Hello", " you"), Stopping()))
-    assert outer.get_final_text() == "Hello"
+    outer.until_done()
     assert outer.status == "cancelled"
 
 
@@ -221,4 +221,5 @@ def test_to_input_takes_dicts_and_plain_messages() -> None:
     for protocol in ("openai_chat", "openai_responses"):
         expected = sk.to_input([sk.TextMessage(role="user", content="hi")], protocol)
         assert expected
-        assert sk.to_input([said, sk.Message(role="user", content="hi")], protocol) == [*expected, *expected]  # type: ignore[list-item]
+        assert sk.to_input([said], protocol) == expected  # type: ignore[list-item]
+        assert sk.to_input([sk.Message(role="user", content="hi")], protocol) == expected
