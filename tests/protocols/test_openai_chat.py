@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionChunk
 
 from streamkit import events as e
 from streamkit import messages as m
 from streamkit.engine import Engine
+from streamkit.errors import UsageError
 from streamkit.framing import SseFramer, framer_for, sse_frame
 from streamkit.protocols import Decoder as AnyDecoder
+from streamkit.protocols import openai_responses
 from streamkit.protocols.openai_chat import Decoder, Encoder, to_input
 
 from ..telling import Story, recordings, tell_bytes, tell_items
@@ -891,11 +894,34 @@ def test_metadata_that_chat_can_express_survives_encoding() -> None:
         (e.Run(status="completed"), "stop"),
         (e.Run(status="cancelled"), "stop"),
         (e.Run(status="incomplete", finish_reason="content_filter"), "content_filter"),
+        (e.Run(status="incomplete", finish_reason="max_output_tokens"), "length"),
+        (e.Run(status="incomplete", finish_reason="steered"), "length"),
+        (e.Run(status="completed", finish_reason="eos"), "stop"),
     ],
 )
 def test_a_run_ends_with_a_finish_reason(run: e.Run, reason: str) -> None:
     (item,) = Encoder().feed(e.RunDone(run))
     assert item["choices"] == [{"index": 0, "delta": {}, "finish_reason": reason}]
+
+
+@pytest.mark.parametrize("path", recordings("openai-chat") + recordings("openai-responses"))
+def test_the_sdk_accepts_every_chunk(path: Path) -> None:
+    """Whatever protocol the events came from; an error is no chunk."""
+    decoder = Decoder if path in recordings("openai-chat") else openai_responses.Decoder
+    encoder = Encoder()
+    for event in tell_bytes(decoder, [path.read_bytes()]).events:
+        for item in encoder.feed(event):
+            if "error" not in item:
+                ChatCompletionChunk.model_validate(item)
+
+
+def test_nothing_is_read_beyond_the_sentinel() -> None:
+    """In the same frames as in later ones."""
+    frames = [(b"", b"", json.dumps(chunk({"content": "a"})).encode()), (b"", b"", b"[DONE]")]
+    once, apart = Decoder(), Decoder()
+    told = once.feed_frames([*frames, *frames])
+    assert len(told) == sum(len(apart.feed_frames([frame])) for frame in [*frames, *frames])
+    assert once.index == apart.index == 2
 
 
 def test_a_failed_run_ends_with_an_error() -> None:
@@ -1013,3 +1039,17 @@ INPUTS: dict[str, tuple[list[m.Message], list[Any]]] = {
 @pytest.mark.parametrize("messages, expected", INPUTS.values(), ids=INPUTS.keys())
 def test_messages_become_a_request(messages: list[m.Message], expected: list[Any]) -> None:
     assert to_input(messages) == expected
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.ImageMessage("m-9", role="user", format="path", content="/a.png"),
+        m.FileMessage("m-9", role="user", format="path", content="/a.txt"),
+        m.AudioMessage("m-9", role="user", format="flac", content="AA=="),
+        m.Message("m-9", role="user", type="novelty", content="a"),
+    ],
+)
+def test_what_the_user_gave_is_never_dropped_in_silence(message: m.Message) -> None:
+    with pytest.raises(UsageError, match="m-9"):
+        to_input([message])

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.responses import ResponseStreamEvent
+from pydantic import TypeAdapter
 
 from streamkit import protocols
 from streamkit.answers import Confirmation
@@ -22,6 +23,7 @@ from streamkit.errors import UsageError
 from streamkit.events import ConfirmationCreated, Event, RawEvent
 from streamkit.framing import NdjsonFramer, SseFramer, sse_frame
 from streamkit.messages import (
+    AudioMessage,
     CodeMessage,
     ConsoleMessage,
     FileMessage,
@@ -32,6 +34,7 @@ from streamkit.messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
+from streamkit.protocols import openai_chat
 from streamkit.protocols.openai_responses import Decoder, Encoder, to_input
 
 from ..telling import Story, recordings, tell_bytes, tell_items
@@ -1160,6 +1163,43 @@ def test_an_end_is_encoded_as_it_was(told: dict[str, Any], kind: str, status: st
     assert (again.status, again.finish_reason, again.error) == (status, run.finish_reason, run.error)
 
 
+@pytest.mark.parametrize("reason", ["stop", "length", "content_filter", "insufficient_system_resource"])
+def test_the_sdk_accepts_the_end_of_a_chat_stream(reason: str) -> None:
+    """With all the details of usage that it insists on."""
+    used = {"prompt_tokens": 5, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}
+    items = [
+        {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "a"}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": used},
+    ]
+    (*_, last) = encode(tell_items(openai_chat.Decoder, items).events)
+    TypeAdapter(ResponseStreamEvent).validate_python(last)
+    assert last["type"] == ("response.completed" if reason == "stop" else "response.incomplete")
+    assert last["response"]["usage"] == {
+        "input_tokens": 5,
+        "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 0},
+        "output_tokens": 3,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 8,
+    }
+
+
+def test_nothing_is_read_beyond_the_sentinel() -> None:
+    """In the same frames as in later ones."""
+    frames = [(b"", b"", json.dumps(delta("a")).encode()), (b"", b"", b"[DONE]")]
+    once, apart = Decoder(), Decoder()
+    told = once.feed_frames([*frames, *frames])
+    assert len(told) == sum(len(apart.feed_frames([frame])) for frame in [*frames, *frames])
+    assert once.index == apart.index == 2
+
+
+def test_a_final_output_under_other_ids_ends_the_items_in_their_order() -> None:
+    """A call goes by its call_id, any other item by its type."""
+    told = [added(call("", id=f"fc_{n}"), n) for n in range(3)]
+    final = [call(str(n), id=f"other_{n}", call_id=f"call_fc_{n}") for n in (2, 0, 1)]
+    story = tell(*told, completed(*final))
+    assert calls(story) == [("f", "0"), ("f", "1"), ("f", "2")]
+
+
 # -- messages as input
 
 
@@ -1267,10 +1307,12 @@ def test_messages_are_input_items(messages: list[Any], items: list[dict[str, Any
     [
         ImageMessage("i", role="user", format="path", content="/a.png"),
         FileMessage("f", role="user", format="path", content="/a.txt"),
+        AudioMessage("a", role="user", format="wav", content="AA=="),
+        Message("n", role="user", type="novelty", content="a"),
         Confirmation("q", SUBJECT),
     ],
 )
 def test_what_the_api_cannot_take_is_the_callers_fault(message: Any) -> None:
     """It is not dropped in silence."""
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=repr(message.id)):
         to_input([message])
