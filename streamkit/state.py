@@ -283,7 +283,9 @@ class StreamState:
         self._held += batch
         kind = self._protocol
         for item in batch if kind is None else ():
-            if kind := self._protocol_of(item, parsed=parsed):
+            if kind := self._protocol_of(item, parsed=parsed) or (
+                protocols.asking(_parsed(item)) if self._live else None
+            ):
                 break
         if kind is None:
             if len(self._held) > _UNRECOGNISED_LIMIT:

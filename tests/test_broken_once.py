@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,36 @@ def test_a_producer_with_a_length_is_live_all_the_same(length: bool) -> None:
         Bar.__len__ = lambda self: 9  # type: ignore[attr-defined]
     sk.stream(Bar()).until_done()
     assert "ran" not in ran
+
+
+CODE = {"type": "code", "format": "python", "content": "x"}
+CONFIRMATION = {"role": "computer", "type": "confirmation", "format": "execution", "content": CODE}
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        [CONFIRMATION],
+        {"content": CODE},
+        {"type": "confirmation"},
+        {"confirmation": CODE},
+        {"data": CONFIRMATION},
+        {"type": "confirm_execution", "content": CODE},
+    ],
+    ids=str,
+)
+def test_a_producer_is_not_pulled_past_an_odd_question_that_comes_first(first: Any) -> None:
+    """Though no protocol recognises it: what may be a question, unanswered, is NO."""
+    ran: list[str] = []
+
+    def producer() -> Iterator[Any]:
+        yield first
+        ran.append("ran")
+        yield {"role": "computer", "type": "console", "format": "output", "content": "1"}
+
+    with contextlib.suppress(sk.StreamkitError):
+        sk.stream(producer()).until_done()
+    assert not ran
 
 
 def test_a_done_without_an_id_is_told_once() -> None:

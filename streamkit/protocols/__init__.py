@@ -20,7 +20,7 @@ from ..errors import UsageError
 from ..events import Event, StreamWarning
 from ..messages import Message
 
-__all__ = ["BUILT_IN", "Decoder", "Encoder", "find", "is_list", "is_object", "names", "recognise", "to_input"]
+__all__ = ["BUILT_IN", "Decoder", "Encoder", "asking", "find", "is_list", "is_object", "names", "recognise", "to_input"]
 
 BUILT_IN = ("openai_responses", "openai_chat", "open_interpreter", "streamkit")
 
@@ -68,6 +68,11 @@ class Decoder:
     def recognises(cls, item: Mapping[str, Any]) -> bool:
         """Whether this item has a shape that no other protocol has."""
         raise NotImplementedError(f"{cls.__name__}.recognises")
+
+    @classmethod
+    def asks(cls, item: Any) -> bool:
+        """Whether an item that no protocol recognises may ask a question. A live producer is not pulled past it."""
+        return False
 
     def feed(self, item: Mapping[str, Any]) -> Iterable[Event]:
         """The events of one wire item. It must not keep or change the item."""
@@ -197,6 +202,15 @@ def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
         decoder: type[Decoder] = find(name).Decoder
         wrapped = {"event": event_name, "data": item} if decoder.named and event_name else item
         if is_object(wrapped) and decoder.recognises(wrapped):
+            return decoder
+    return None
+
+
+def asking(item: Any) -> type[Decoder] | None:
+    """The decoder of a protocol in which this item, that none recognises, may be a question."""
+    for name in BUILT_IN:
+        decoder: type[Decoder] = find(name).Decoder
+        if decoder.gates and decoder.asks(item):
             return decoder
     return None
 

@@ -94,6 +94,10 @@ class Decoder(protocols.Decoder):
         self._unreadable: int = -1  # the index of the last frame that was no JSON
 
     @classmethod
+    def asks(cls, item: Any) -> bool:
+        return question_within(item) is not None
+
+    @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
         type, role, content = item.get("type"), item.get("role"), item.get("content")
         foreign = any(key in item for key in _FOREIGN_KEYS)
