@@ -19,12 +19,14 @@ __all__ = ["Answer", "Confirmation"]
 
 class Answer:
     """One answer to one question. `value` is what was given, `ready` whether it needs no awaiting any more.
-    Once `defer` was called, `deferred` is true and `timeout` the seconds to wait, None for no limit."""
+    Once `defer` was called, `deferred` is true and `timeout` the seconds to wait, None for no limit; called again it
+    counts anew, so `deferrals` counts the calls."""
 
     __slots__ = (
         "_lock",
         "awaitables",
         "closed",
+        "deferrals",
         "deferred",
         "error",
         "given",
@@ -45,6 +47,7 @@ class Answer:
         self.ready = False
         self.closed = False
         self.deferred = False
+        self.deferrals = 0
         self.timeout: float | None = None
         self._lock = threading.Lock()
 
@@ -98,8 +101,16 @@ class Answer:
         with self._lock:
             self._check()
             self.deferred = True
+            self.deferrals += 1
             self.timeout = timeout
         self.wake()
+
+    def expire(self, deferral: int) -> None:
+        """The time of this deferral is over; nothing happens if there was another one since."""
+        with self._lock:
+            if self.deferrals == deferral:
+                self.deferred = False
+                self.closed = self.closed or not self.given
 
     def close(self) -> bool:
         """Take no answer any more. False if one was given before."""
@@ -163,7 +174,8 @@ class Confirmation:
         self._asked().give((False, reason))
 
     def defer(self, timeout: float | None = None) -> None:
-        """Answer later, from any thread or task; after `timeout` seconds without an answer it is declined."""
+        """Answer later, from any thread or task; after `timeout` seconds without an answer it is declined. Called again,
+        the time begins anew."""
         self._asked().defer(timeout)
 
     def settle(self, approved: bool, *, edited: str | None = None, reason: str | None = None) -> None:

@@ -22,7 +22,7 @@ __all__ = ["decode_event", "encode_event", "event_from_dict", "event_to_dict"]
 def _strip(event: Event) -> Event:
     """The event without what belongs to this process alone."""
     changes: dict[str, Any] = {}
-    for key in ("source", "snapshot", "exception"):
+    for key in ("source", "item", "snapshot", "exception"):
         if key in event.__struct_fields__ and getattr(event, key) is not None:
             changes[key] = None
     for key in ("run", "run_step"):

@@ -75,6 +75,8 @@ class Engine:
         self._lines: dict[str, int | None] = {}
         self._annotated: dict[str, set[bytes]] = {}
         self._run_over = False
+        self._cause: e.Event | None = None  # what the decoder saw last that was not a common step …
+        self._item: int | None = None  # … and the number of the item that it saw it in
         numbers = count(1)
         self.new_id: Callable[[], str] = lambda: self._repeats.unused(f"message-{next(numbers)}", self._ids)
 
@@ -107,6 +109,7 @@ class Engine:
 
     def step(self, event: e.Event) -> Iterator[e.Event]:
         """What any event tells, with all that it needs before and after it."""
+        self._cause, self._item, event.item = event, event.item, None
         match event:
             case e.Delta():
                 yield from self._delta(event)
@@ -463,7 +466,8 @@ class Engine:
     # -- warnings
 
     def _warn(self, code: str, fault: str, cause: e.Event) -> e.Event:
-        return self._warned(e.StreamWarning(code, fault, kind=cause.type, position=cause.position, source=cause.source))
+        where = self._item if cause is self._cause else None
+        return self._warned(e.StreamWarning(code, fault, where, cause.type, position=cause.position, source=cause.source))
 
     def _warned(self, warning: e.StreamWarning) -> e.Event:
         if self.strict:

@@ -95,6 +95,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
 
     position: int | str | None = msgspec.field(default=None, name="cursor")
     source: Any = None
+    item: int | None = None  # which of its source's items, for warnings; not known of every delta
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

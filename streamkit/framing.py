@@ -45,46 +45,55 @@ class SseFramer(Framer):
     """
 
     def __init__(self) -> None:
-        self._lines: list[bytes] = []  # of the block that is not over yet
-        self._partial: list[bytes] = []  # pieces of the line that is not over yet
+        self._pending: list[bytes] = []  # pieces of the block that is not over yet
         self._begun = False
-        self._plain = True  # no carriage return was seen; after one, lines may end in three ways
+        self._plain = False  # begun, and no carriage return was seen; after one, lines may end in three ways
+        self._returns = False
         self._after_cr = False
-        self._head = b"data: "  # how the newest blocks begin, up to their data; b"" where it is not to be used
-        self._name: bytes = b""
+        self._expect(b"", b"data: ")
+
+    def _expect(self, name: bytes, head: bytes) -> None:
+        """Blocks are expected to begin like this, up to their data, and to end after one line of it."""
+        self._name = name
+        self._head = head
+        self._begin = len(head)
+        self._separator = b"\n\n" + head
 
     def feed(self, chunk: bytes) -> list[tuple[bytes, bytes, bytes]]:
-        # One block alone, headed as the one before it: what a server that flushes each event sends.
-        head, end = self._head, len(chunk) - 2
-        if (
-            not self._partial
-            and chunk.startswith(head)
-            and chunk.find(b"\n", len(head)) == end
+        head, pending = self._head, self._pending
+        begin, end = self._begin, len(chunk) - 2
+        if (  # one block alone, as the newest ones were: what a server sends that flushes each event
+            chunk.find(b"\n", begin) == end
             and chunk[-1] == _LF
+            and chunk.startswith(head)
+            and not pending
             and self._plain
-            and self._begun
-            and not self._lines
             and _CR not in chunk
         ):
-            return [(b"", self._name, chunk[len(head) : end])]
-        if not self._begun:
-            chunk = self._begin(chunk)
+            return [(b"", self._name, chunk[begin:end])]
         if not self._plain or _CR in chunk:
-            chunk = self._normalise(chunk)
-        lines = chunk.split(b"\n")
-        if self._partial:
-            self._partial.append(lines[0])
-            if len(lines) == 1:
-                return []
-            lines[0] = b"".join(self._partial)
-            self._partial.clear()
-        if rest := lines.pop():
-            self._partial.append(rest)
-        if b"" not in lines:  # no block ends here
-            self._lines += lines
+            chunk = self._prepare(chunk)
+        end = chunk.rfind(b"\n\n")
+        if end < 0 and not (chunk.startswith(b"\n") and pending and pending[-1].endswith(b"\n")):
+            if chunk:
+                pending.append(chunk)
             return []
-        if self._lines:
-            lines = self._lines + lines
+        if pending:
+            pending.append(chunk[: max(end, 0)])
+            text = b"".join(pending)
+            pending.clear()
+        else:
+            text = chunk[:end]
+        if rest := chunk[end + 2 :]:
+            pending.append(rest)
+        if text.startswith(head):
+            pieces = text.split(self._separator)
+            pieces[0] = pieces[0][begin:]
+            frames = [(b"", self._name, piece) for piece in pieces if _LF not in piece]
+            if len(frames) == len(pieces):
+                return frames
+        lines = text.split(b"\n")
+        lines.append(b"")
         return self._regular(lines) or self._by_lines(lines)
 
     def _regular(self, lines: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
@@ -94,60 +103,50 @@ class SseFramer(Framer):
         """
         first = lines[0]
         period = _PERIODS.get(first[:4])
-        if period is None:
-            return []
-        whole = len(lines) // period
-        size = whole * period
-        rest = lines[size:]
-        if rest:
-            lines = lines[:size]
-        if not whole or b"" in rest or any(lines[period - 1 :: period]):
+        if period is None or len(lines) % period or any(lines[period - 1 :: period]):
             return []
         if period == 2:
             frames = [(b"", b"", data[6:]) for data in lines[::2] if data.startswith(b"data: ")]
         elif period == 3:
-            frames = self._named(first, lines[::3], lines[1::3])
+            frames = self._named(lines[::3], lines[1::3])
         else:
             frames = [
                 (id[4:], name[7:], data[6:])
                 for id, name, data in zip(lines[::4], lines[1::4], lines[2::4], strict=False)
                 if data.startswith(b"data: ") and name.startswith(b"event: ") and id.startswith(b"id: ") and 0 not in id
             ]
-        if len(frames) < whole:
-            return []
-        self._lines = rest
-        return frames
+        return frames if len(frames) * period == len(lines) else []
 
-    def _named(self, first: bytes, names: list[bytes], data: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
-        if names.count(first) == len(names):  # as the deltas of one message are
-            name = first[7:]
-            if name != self._name:
-                self._name, self._head = name, first + b"\ndata: "
-            return [(b"", name, line[6:]) for line in data if line.startswith(b"data: ")]
-        return [
+    def _named(self, names: list[bytes], data: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
+        frames = [
             (b"", name[7:], line[6:])
             for name, line in zip(names, data, strict=False)
             if line.startswith(b"data: ") and name.startswith(b"event: ")
         ]
+        if len(frames) == len(names):  # the next ones may well be as the last one
+            self._expect(names[-1][7:], names[-1] + b"\ndata: ")
+        return frames
 
     def finish(self) -> list[tuple[bytes, bytes, bytes]]:
-        lines = [*self._lines, b"".join(self._partial), b""]
-        self._partial.clear()
-        return self._by_lines(lines)
+        lines = b"".join(self._pending).split(b"\n")
+        self._pending.clear()
+        return self._by_lines([*lines, b""])
 
-    def _begin(self, chunk: bytes) -> bytes:
-        """Drop a byte order mark, which may come in pieces."""
-        chunk = b"".join((*self._partial, chunk))
-        self._partial.clear()
-        if len(chunk) < 3 and _BOM.startswith(chunk):
-            self._partial.append(chunk)
-            return b""
-        self._begun = True
-        return chunk.removeprefix(_BOM)
-
-    def _normalise(self, chunk: bytes) -> bytes:
-        """CRLF and CR to LF, with the two halves of a CRLF in different chunks taken as one."""
-        self._plain = False
+    def _prepare(self, chunk: bytes) -> bytes:
+        """Drop a byte order mark, which may come in pieces; CRLF and CR to LF, with the two halves of a CRLF in
+        different chunks taken as one."""
+        if not self._begun:
+            chunk = b"".join((*self._pending, chunk))
+            self._pending.clear()
+            if len(chunk) < 3 and _BOM.startswith(chunk):
+                self._pending.append(chunk)
+                return b""
+            self._begun = True
+            chunk = chunk.removeprefix(_BOM)
+        self._returns = self._returns or _CR in chunk
+        self._plain = not self._returns
+        if self._plain:
+            return chunk
         if self._after_cr and chunk[:1] == b"\n":
             chunk = chunk[1:]
             self._after_cr = False
@@ -156,18 +155,16 @@ class SseFramer(Framer):
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _by_lines(self, lines: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
-        """The frames of whole lines, by the letter. The lines after the last blank one are kept."""
+        """The frames of whole blocks, by the letter."""
         frames: list[tuple[bytes, bytes, bytes]] = []
         id = name = b""
         data: list[bytes] = []
-        begin = 0  # where the block begins that is being read
-        for number, line in enumerate(lines):
+        for line in lines:
             if not line:
                 if data:
                     frames.append((id, name, b"\n".join(data)))
                 id = name = b""
                 data = []
-                begin = number + 1
                 continue
             field, _, value = line.partition(b":")
             value = value.removeprefix(b" ")
@@ -182,7 +179,6 @@ class SseFramer(Framer):
                     name, data = b"error", [value]
                 case _:
                     pass  # a comment, `retry`, or a field that the specification says to ignore
-        self._lines = lines[begin:]
         return frames
 
 

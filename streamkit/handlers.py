@@ -13,7 +13,8 @@ import difflib
 import inspect
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -110,9 +111,19 @@ class Handler:
         if self._stream is stream:
             self._stream = None
 
-    def _calls(self, kind: type[Event]) -> Iterator[Call]:
-        """What this kind of event asks of the handler."""
-        yield Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
+    def _plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+        """What each kind of event asks of the handler; those that ask nothing may be missing."""
+        call = Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
+        return dict.fromkeys(EVENTS.values(), (call,))
+
+    def _made_with(self, attribute: str, arguments: str) -> None:
+        """Refuse an object whose class forgot `super().__init__()`, where that needs arguments.
+
+        Raises:
+            UsageError: the attribute that it sets is not there.
+        """
+        if not hasattr(self, attribute):
+            raise UsageError(f"{type(self).__name__}.__init__ has to call super().__init__({arguments})")
 
     def _needs_async(self) -> str | None:
         """The name of a method that only an async stream can run, None if there is none."""
@@ -152,31 +163,37 @@ class Hooks(Handler, Generic[R]):
             if inspect.isawaitable(result):
                 await result
 
-    def _calls(self, kind: type[Event]) -> Iterator[Call]:
+    def _plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
         if cast("Any", type(self)).handle is not cast("Any", Hooks).handle:
-            yield from super()._calls(kind)
-        else:
-            yield from self._hook_calls(kind)
+            return super()._plan()
+        calls = {name: self._call(name) for name in self._overridden()}
+        told = EVENTS.values() if "on_event" in calls else [kind for name in calls for kind in _told(len(EVENTS))[name]]
+        return {kind: tuple(calls[name] for name in ("on_event", *kind.hooks) if name in calls) for kind in told}
 
     def _hook_calls(self, kind: type[Event]) -> Iterator[Call]:
         """The overridden hooks for this kind of event."""
         for name in ("on_event", *kind.hooks):
-            if self._overrides(name):
-                hook = getattr(self, name)
-                if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
-                    raise UsageError(f"{type(self).__name__}.{name} has a `yield`: as a generator it would never run")
-                yield Call(hook, name == "on_event", inspect.iscoroutinefunction(hook))
+            if getattr(type(self), name) is not _BASES[name] or name in getattr(self, "__dict__", ()):
+                yield self._call(name)
 
-    def _overrides(self, name: str) -> bool:
-        return getattr(type(self), name) is not getattr(Hooks, name) or name in getattr(self, "__dict__", ())
+    def _call(self, name: str) -> Call:
+        hook = getattr(self, name)
+        if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
+            raise UsageError(f"{type(self).__name__}.{name} has a `yield`: as a generator it would never run")
+        return Call(hook, name == "on_event", inspect.iscoroutinefunction(hook))
+
+    def _overridden(self) -> list[str]:
+        """The names of the hooks that the subclass, or the object itself, has of its own."""
+        kind, own = type(self), getattr(self, "__dict__", ())
+        return [name for name, base in _BASES.items() if getattr(kind, name) is not base or name in own]
 
     def _needs_async(self) -> str | None:
+        overridden = self._overridden()
         if isinstance(self, AsyncEventHandler):
-            return next((name for name in HOOKS if self._overrides(name)), "handle")
+            return overridden[0] if overridden else "handle"
         if cast("Any", type(self)).handle is not cast("Any", Hooks).handle and inspect.iscoroutinefunction(self.handle):
             return "handle"
-        names = (name for name in HOOKS if self._overrides(name))
-        return next((name for name in names if inspect.iscoroutinefunction(getattr(self, name))), None)
+        return next((name for name in overridden if inspect.iscoroutinefunction(getattr(self, name))), None)
 
     def on_event(self, event: Event, /) -> R:
         """Every event, before its other hooks."""
@@ -346,6 +363,14 @@ class Hooks(Handler, Generic[R]):
 HOOKS: tuple[str, ...] = ("on_event", *dict.fromkeys(name for kind in EVENTS.values() for name in kind.hooks))
 """The names of all hooks, computed from the events."""
 
+_BASES: dict[str, Any] = {name: getattr(Hooks, name) for name in HOOKS}
+
+
+@cache
+def _told(count: int) -> dict[str, list[type[Event]]]:
+    """The events that each hook is told of. `count` is how many there are: applications may declare more."""
+    return {name: [kind for kind in EVENTS.values() if name in kind.hooks] for name in HOOKS}
+
 
 class EventHandler(Hooks[None]):
     """A handler with plain methods. On an async stream it works as well, and its hooks may be `async def` there."""
@@ -422,11 +447,12 @@ class Throttled(Handler):
         self._handler.receive(items)
 
     def bind(self, stream: StreamState) -> None:
+        self._made_with("_handler", "handler, interval")
         super().bind(stream)
         try:
             self._handler.bind(stream)
         except UsageError:
-            self.unbind(stream)
+            super().unbind(stream)
             raise
         self._last.clear()
         self._held.clear()
@@ -436,9 +462,14 @@ class Throttled(Handler):
         self._handler.unbind(stream)
 
     def _needs_async(self) -> str | None:
+        self._made_with("_handler", "handler, interval")
         return self._handler._needs_async()
 
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:
     """What each kind of event asks of these handlers, in their order."""
-    return {kind: tuple(call for handler in handlers for call in handler._calls(kind)) for kind in EVENTS.values()}
+    calls: dict[type[Event], tuple[Call, ...]] = dict.fromkeys(EVENTS.values(), ())
+    for handler in handlers:
+        for kind, more in handler._plan().items():
+            calls[kind] += more
+    return calls

@@ -72,5 +72,9 @@ def astream(
     then: Callable[[StreamState], Any] | None = None,
 ) -> AsyncStreamManager:
     """A manager for a stream, driven by the caller's task. As `stream`; also takes awaitables, async iterables, async
-    callables, sync handlers, and sync sources (pulled in one worker thread). `then` may be `async def`."""
+    callables, sync handlers, and sync sources (pulled in one worker thread). `then` may be `async def`.
+
+    A plain callable is called in a worker thread, as it may send a sync client's request; what it touches of the event
+    loop's has to be in an `async def`. `then` is called where hooks are; for a request that blocks it gives a callable.
+    """
     return AsyncStreamManager(source, handlers, protocol=protocol, strict=strict, then=then)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -17,7 +16,6 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from . import protocols
 from .answers import Answer
 from .errors import StreamkitError, UsageError
 from .events import Created, Delta, Event, Run, RunStep
@@ -25,7 +23,7 @@ from .handlers import Call, Handler
 from .messages import FOLD, Message
 from .opening import open_async
 from .shell import Manager, Stopped, add_note, first_of, is_answer_text, of_delta
-from .sources import AsyncSource, await_source, call_source
+from .sources import AsyncChunks, AsyncSource, await_source, call_source, translate
 from .state import CLOSE, NEXT, PULL, Wait
 
 __all__ = ["AsyncStreamManager"]
@@ -51,7 +49,6 @@ class AsyncStreamManager(Manager):
         self._working: set[int] = set()
         self._task: int | None = None
         self._run_over = anyio.Event()
-        self._deadlines: dict[int, float] = {}
         super().__init__(source, handlers, awaitables=True, **options)
         self._deltas = {kind: tuple((of_delta(c), c.awaited) for c in calls) for kind, calls in self._delta_plan()}
         self._events = self._run()
@@ -117,12 +114,52 @@ class AsyncStreamManager(Manager):
 
     def chunks(self, protocol: str) -> AsyncIterator[dict[str, Any]]:
         """As `StreamManager.chunks`."""
-        return self._chunks(self._encoder(protocol))
+        return AsyncChunks(self, self._encoder(protocol))
 
-    async def _chunks(self, encoder: protocols.Encoder) -> AsyncIterator[dict[str, Any]]:
-        async for event in self:
-            for item in encoder.feed(event):
-                yield item
+    async def go_on(self, source: Any) -> AsyncGenerator[Event, None]:
+        """As `StreamManager.go_on`."""
+        if self._over_early:
+            return
+        try:
+            with self._aside():
+                await self._open(source)
+                try:
+                    async with contextlib.aclosing(self._read_further()) as events:
+                        async for event in events:
+                            yield event
+                            if self._over_early:
+                                return
+                finally:
+                    await self._close_source()
+        finally:
+            if self._ended:  # who ended the stream closed the further source
+                await self._close_source()
+
+    async def _read_further(self) -> AsyncGenerator[Event, None]:
+        story, answer = self._further(), None
+        while (step := story.send(answer) if answer is not None else next(story, None)) is not None:
+            answer = None
+            if step is PULL:
+                try:
+                    answer = await self._interruptible(cast("AsyncSource", self._source).pull)
+                except StreamkitError:
+                    if self._over_early:
+                        return  # our own end broke the pull
+                    raise
+            elif step is CLOSE:
+                await self._close_source()
+            else:
+                for event in cast("Iterator[Event]", step):
+                    await self._tell(event)
+                    if self._over_early:
+                        return
+                    yield event
+            if self._over_early:
+                return
+
+    async def _close_source(self) -> None:
+        if self._source is not None:
+            await self._source.close()
 
     async def close(self) -> None:
         """As `StreamManager.close`."""
@@ -221,17 +258,12 @@ class AsyncStreamManager(Manager):
             await self._open(value)
         return value is not None
 
-    async def _wait(self, answers: list[Answer]) -> list[Answer]:
+    async def _wait(self, answers: list[Answer]) -> list[tuple[Answer, int]]:
         self._wakeup = anyio.Event()
-        now = time.monotonic()
-        for answer in answers:
-            if answer.timeout is not None:
-                self._deadlines.setdefault(id(answer), now + answer.timeout)
+        left = self._deadlines.left(answers)
         if not self._closing and not any(a.ready or a.error for a in answers):
-            deadlines = [self._deadlines[id(a)] for a in answers if a.timeout is not None and not a.given]
-            await self._wait_or_work(answers, min(deadlines) - now if deadlines else None)
-        now = time.monotonic()
-        return [a for a in answers if a.timeout is not None and not a.given and self._deadlines[id(a)] <= now]
+            await self._wait_or_work(answers, left)
+        return self._deadlines.over(answers)
 
     async def _wait_or_work(self, answers: list[Answer], seconds: float | None) -> None:
         """Wait for an answer, at most so long. Where there is no task group, awaitables run here, to their end."""
@@ -285,9 +317,19 @@ class AsyncStreamManager(Manager):
     async def _run(self) -> AsyncGenerator[Event, None]:
         calls = self._deltas
         engine = self._engine
-        find = engine.find_open
+        find, pending = engine.find_open, engine.pending
         step: Any
         answer: Any = None
+        batch: Sequence[Any]
+        message: Message | None = None
+        tail: list[str] = []
+        pull: Any = None
+        feed: Any = None
+        take: Any = None
+        known: str | None = None
+        kind: Any = None
+        grow: Any = None
+        hooks: Any = ()
         pulling = False
         try:
             if self._ended:
@@ -300,50 +342,72 @@ class AsyncStreamManager(Manager):
             while True:
                 if pulling:  # the story is asked again when something waits, or at the source's end
                     try:
-                        answer = await self._interruptible(self._source.pull)  # type: ignore[union-attr]
-                    except StreamkitError:
+                        if self._scope is None:
+                            answer = await self._interruptible(pull)
+                        else:  # as `_interruptible` does
+                            self._pulling = True
+                            answer = await pull()
+                    except StopAsyncIteration:
+                        answer = None
+                    except Exception as error:
                         if self._closing:
                             raise Stopped from None  # our own cancel broke the pull
-                        raise
+                        translate(error)
+                    finally:
+                        self._pulling = False
                     if self._closing:
                         raise Stopped
                     if answer is None:
                         pulling = False
                         continue
-                    message = None
-                    for seen in self._decode(answer):
-                        message = find(seen.message_id)
-                        if message is not None and type(seen) is message.delta_event and not seen.replace:
-                            # `Engine.grow`, in place: the call would be a tenth of what a delta costs.
-                            message._tail.append(seen.value)
-                            seen.snapshot = message
-                            self._current = seen
-                            for call, awaited in calls[type(seen)]:
-                                result = call(seen, message)
-                                if result is not None and (awaited or inspect.isawaitable(result)):
-                                    await result
-                                if self._closing:
-                                    raise Stopped
-                            if not self._unseen:
-                                self._running = False
-                                yield seen
-                                self._running = True
-                                if self._closing:
-                                    raise Stopped
-                            continue
-                        for event in engine.step(seen):
-                            await self._tell(event)
-                            self._check()
-                            if not self._unseen:
-                                self._running = False
-                                yield event
-                                self._running = True
-                                self._check()
-                    self._check()
-                    if message is not None and len(message._tail) >= FOLD:
+                    if feed is None or type(answer) is not bytes:
+                        batch = self._decode(answer)
+                        feed, take = self._direct()
+                    else:
+                        batch = take(feed(answer))
+                    stepped = not batch
+                    seen: Any
+                    for seen in batch:
+                        if seen.message_id is not known or type(seen) is not kind or seen.replace:
+                            known = kind = None
+                            found = find(seen.message_id)
+                            if found is None or type(seen) is not found.delta_event or seen.replace:
+                                stepped = True
+                                for event in engine.step(seen):
+                                    await self._tell(event)
+                                    self._check()
+                                    if not self._unseen:
+                                        self._running = False
+                                        yield event
+                                        self._running = True
+                                        self._check()
+                                continue
+                            if len(tail) >= FOLD and message is not None:
+                                message._fold()
+                            known, kind, message, tail = seen.message_id, type(seen), found, found._tail
+                            grow, hooks = tail.append, calls[kind]
+                        # `Engine.grow`, in place: the call would be a tenth of what a delta costs. The pieces of one
+                        # message that follow each other share the look-up.
+                        grow(seen.value)
+                        seen.snapshot = message
+                        self._current = seen
+                        for call, awaited in hooks:
+                            result = call(seen, message)
+                            if result is not None and (awaited or inspect.isawaitable(result)):
+                                await result
+                            if self._closing:
+                                raise Stopped
+                        if not self._unseen:
+                            self._running = False
+                            yield seen
+                            self._running = True
+                            if self._closing:
+                                raise Stopped
+                    if len(tail) >= FOLD and message is not None:
                         message._fold()
-                    if engine.pending or self._declined or self._decoder is None or self._decoder.over:
-                        pulling = False
+                    if stepped or pending:
+                        self._check()
+                        pulling = not (pending or self._declined or self._decoder is None or self._decoder.over)
                     continue
                 try:
                     step = story.send(answer)
@@ -351,7 +415,10 @@ class AsyncStreamManager(Manager):
                     break
                 answer = None
                 if step is PULL:
-                    pulling = True
+                    pulling, pull = True, self._source.next  # type: ignore[union-attr]
+                    feed, take = self._direct()
+                    message = known = kind = None
+                    tail = []
                 elif step is NEXT:
                     answer = await self._next()
                 elif step is CLOSE:

@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import inspect
 import threading
-import time
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
 
-from . import protocols
 from .answers import Answer
 from .errors import StreamkitError, UsageError
 from .events import Created, Delta, Event, Run, RunStep
 from .handlers import Call, Handler
+from .interrupts import Interruptible
 from .messages import FOLD, Message
 from .opening import open_sync
 from .shell import Manager, Stopped, add_note, first_of, is_answer_text, needs_async, of_delta
-from .sources import Source, call_source
+from .sources import Source, SyncChunks, call_source, translate
 from .state import CLOSE, NEXT, PULL, Wait
 
 __all__ = ["StreamManager"]
@@ -44,8 +43,8 @@ class StreamManager(Manager):
                 raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
         self._wakeup = threading.Event()
         self._source: Source | None = None
+        self._calls = Interruptible()  # that open a source
         self._thread: int | None = None
-        self._deadlines: dict[int, float] = {}
         super().__init__(source, handlers, awaitables=False, **options)
         self._deltas = {kind: tuple(map(of_delta, calls)) for kind, calls in self._delta_plan()}
         self._events = self._run()
@@ -117,14 +116,61 @@ class StreamManager(Manager):
     def chunks(self, protocol: str) -> Iterator[dict[str, Any]]:
         """The same stream as another protocol's wire items.
 
+        A stream that is made of them answers this one's confirmations, if nothing that copies them stands between.
+
         Raises:
             UsageError: there is no such protocol.
         """
-        return self._chunks(self._encoder(protocol))
+        return SyncChunks(self, self._encoder(protocol))
 
-    def _chunks(self, encoder: protocols.Encoder) -> Iterator[dict[str, Any]]:
-        for event in self:
-            yield from encoder.feed(event)
+    def go_on(self, source: Any) -> Generator[Event, None, None]:
+        """Read a further source of the same run here and now, from within a hook or a loop over this stream, as after
+        a call's output was sent: the events, each after the handlers were told of it. Then the source before goes on.
+
+        Raises:
+            StreamkitError: as this source failed or ended. It ends the stream if the hook lets it through.
+        """
+        if self._over_early:
+            return
+        try:
+            with self._aside():
+                self._open(source)
+                try:
+                    for event in self._read_further():
+                        yield event
+                        if self._over_early:
+                            return
+                finally:
+                    self._close_source()
+        finally:
+            if self._ended:  # who ended the stream closed the further source
+                self._close_source()
+
+    def _read_further(self) -> Generator[Event, None, None]:
+        story, answer = self._further(), None
+        while (step := story.send(answer) if answer is not None else next(story, None)) is not None:
+            answer = None
+            if step is PULL:
+                try:
+                    answer = cast("Source", self._source).pull()
+                except StreamkitError:
+                    if self._over_early:
+                        return  # our own end broke the pull
+                    raise
+            elif step is CLOSE:
+                self._close_source()
+            else:
+                for event in cast("Iterator[Event]", step):
+                    self._tell(event)
+                    if self._over_early:
+                        return
+                    yield event
+            if self._over_early:
+                return
+
+    def _close_source(self) -> None:
+        if self._source is not None:
+            self._source.close()
 
     def close(self) -> None:
         """Stop here: closes what is upstream, tells what is open as done, and `on_end`. Then nothing more."""
@@ -140,7 +186,8 @@ class StreamManager(Manager):
     def cancel(self) -> None:
         self._cancelled = self._closing = True
         self._wakeup.set()
-        if self._source is not None and self._thread != threading.get_ident():
+        self._calls.stop()
+        if self._source is not None:
             self._source.interrupt()
 
     # -- the shell
@@ -153,7 +200,7 @@ class StreamManager(Manager):
             raise Stopped
         self._mark("start")
         try:
-            self._source = source = open_sync(value)
+            self._source = source = self._calls.call(open_sync, value)
         except StreamkitError:
             if self._closing:
                 raise Stopped from None
@@ -161,29 +208,34 @@ class StreamManager(Manager):
         self._source_opened(source)
 
     def _next(self) -> bool:
-        value = call_source(self._following or partial(cast("Any", self._then), self))
+        value = self._calls.call(call_source, self._following or partial(cast("Any", self._then), self))
         if value is not None:
             self._open(value)
         return value is not None
 
-    def _wait(self, answers: list[Answer]) -> list[Answer]:
+    def _wait(self, answers: list[Answer]) -> list[tuple[Answer, int]]:
         self._wakeup.clear()
-        now = time.monotonic()
-        for answer in answers:
-            if answer.timeout is not None:
-                self._deadlines.setdefault(id(answer), now + answer.timeout)
+        left = self._deadlines.left(answers)
         if not self._closing and not any(answer.given for answer in answers):
-            deadlines = [self._deadlines[id(a)] for a in answers if a.timeout is not None]
-            self._wakeup.wait(min(deadlines) - now if deadlines else None)
-        now = time.monotonic()
-        return [a for a in answers if a.timeout is not None and self._deadlines[id(a)] <= now]
+            self._wakeup.wait(left)
+        return self._deadlines.over(answers)
 
     def _run(self) -> Generator[Event, None, None]:
         calls = self._deltas
         engine = self._engine
-        find = engine.find_open
+        find, pending = engine.find_open, engine.pending
         step: Any
         answer: Any = None
+        batch: Sequence[Any]
+        message: Message | None = None
+        tail: list[str] = []
+        pull: Any = None
+        feed: Any = None
+        take: Any = None
+        known: str | None = None
+        kind: Any = None
+        grow: Any = None
+        hooks: Any = ()
         pulling = False
         try:
             if self._ended:
@@ -195,45 +247,59 @@ class StreamManager(Manager):
             while True:
                 if pulling:  # the story is asked again when something waits, or at the source's end
                     try:
-                        answer = self._source.pull()  # type: ignore[union-attr]
-                    except StreamkitError:
+                        answer = pull()
+                    except Exception as error:
                         if self._closing:
                             raise Stopped from None  # our own cancel broke the pull
-                        raise
+                        translate(error)
                     if self._closing:
                         raise Stopped
                     if answer is None:
                         pulling = False
                         continue
-                    message = None
-                    for seen in self._decode(answer):
-                        message = find(seen.message_id)
-                        if message is not None and type(seen) is message.delta_event and not seen.replace:
-                            # `Engine.grow`, in place: the call would be a tenth of what a delta costs.
-                            message._tail.append(seen.value)
-                            seen.snapshot = message
-                            self._current = seen
-                            for call in calls[type(seen)]:
-                                if (result := call(seen, message)) is not None:
-                                    self._refuse_awaitable(call, result)
-                                if self._closing:
-                                    raise Stopped
-                            if not self._unseen:
-                                yield seen
-                                if self._closing:
-                                    raise Stopped
-                            continue
-                        for event in engine.step(seen):
-                            self._tell(event)
-                            self._check()
-                            if not self._unseen:
-                                yield event
-                                self._check()
-                    self._check()
-                    if message is not None and len(message._tail) >= FOLD:
+                    if feed is None or type(answer) is not bytes:
+                        batch = self._decode(answer)
+                        feed, take = self._direct()
+                    else:
+                        batch = take(feed(answer))
+                    stepped = not batch
+                    seen: Any
+                    for seen in batch:
+                        if seen.message_id is not known or type(seen) is not kind or seen.replace:
+                            known = kind = None
+                            found = find(seen.message_id)
+                            if found is None or type(seen) is not found.delta_event or seen.replace:
+                                stepped = True
+                                for event in engine.step(seen):
+                                    self._tell(event)
+                                    self._check()
+                                    if not self._unseen:
+                                        yield event
+                                        self._check()
+                                continue
+                            if len(tail) >= FOLD and message is not None:
+                                message._fold()
+                            known, kind, message, tail = seen.message_id, type(seen), found, found._tail
+                            grow, hooks = tail.append, calls[kind]
+                        # `Engine.grow`, in place: the call would be a tenth of what a delta costs. The pieces of one
+                        # message that follow each other share the look-up.
+                        grow(seen.value)
+                        seen.snapshot = message
+                        self._current = seen
+                        for call in hooks:
+                            if (result := call(seen, message)) is not None:
+                                self._refuse_awaitable(call, result)
+                            if self._closing:
+                                raise Stopped
+                        if not self._unseen:
+                            yield seen
+                            if self._closing:
+                                raise Stopped
+                    if len(tail) >= FOLD and message is not None:
                         message._fold()
-                    if engine.pending or self._declined or self._decoder is None or self._decoder.over:
-                        pulling = False
+                    if stepped or pending:
+                        self._check()
+                        pulling = not (pending or self._declined or self._decoder is None or self._decoder.over)
                     continue
                 try:
                     step = story.send(answer)
@@ -241,7 +307,10 @@ class StreamManager(Manager):
                     break
                 answer = None
                 if step is PULL:
-                    pulling = True
+                    pulling, pull = True, self._source.next  # type: ignore[union-attr]
+                    feed, take = self._direct()
+                    message = known = kind = None
+                    tail = []
                 elif step is NEXT:
                     answer = self._next()
                 elif step is CLOSE:

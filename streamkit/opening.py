@@ -10,19 +10,32 @@ import contextlib
 import inspect
 import io
 import os
+import re
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from .errors import SourceError, UsageError
 from .events import Run, RunDone, StreamEnd
+from .interrupts import Interruptible
 from .recording import read_recording
 from .shell import Manager
-from .sources import AsyncSource, Batch, Items, Source, await_source, batches_of, call_source, translate
+from .sources import (
+    AsyncChunks,
+    AsyncSource,
+    Batch,
+    Items,
+    Source,
+    SyncChunks,
+    await_source,
+    batches_of,
+    call_source,
+    translate,
+)
 
 __all__ = ["open_async", "open_sync"]
 
@@ -109,6 +122,8 @@ def open_sync(value: Any) -> Source:
         raise _wants_async(value)
     if isinstance(value, Manager):
         return _of_manager(value)
+    if isinstance(value, SyncChunks):
+        return _of_manager(value.manager, value)
     if isinstance(value, Source):
         return value
     if (response := _sdk_response(value)) is not None:
@@ -141,6 +156,8 @@ def open_sync(value: Any) -> Source:
     raise _unknown(value)
 
 
+_T = TypeVar("_T")
+_END: Any = object()
 _CANCELLED = [RunDone(Run(status="cancelled")), StreamEnd(status="cancelled")]  # a stream's own stop, told to another
 
 
@@ -158,16 +175,18 @@ def _nothing() -> None:
     pass
 
 
-def _of_manager(manager: Any) -> Source:
-    events = iter(manager)
+def _of_manager(manager: Any, chunks: SyncChunks | None = None) -> Source:
+    """Another stream's events, or its chunks. It stays the one that is asked, and waits."""
+    items = iter(manager) if chunks is None else chunks
 
     def batches() -> Iterator[Batch]:
-        for event in events:
-            yield [event]
-        if manager.status == "cancelled":
+        for item in items:
+            yield [item]
+        if chunks is None and manager.status == "cancelled":
             yield _CANCELLED
 
-    return Source(batches(), manager.close, protocol="streamkit", inner=manager)
+    protocol = "streamkit" if chunks is None else chunks.protocol
+    return Source(batches(), manager.close, protocol=protocol, whole=True, chunks=chunks, inner=manager)
 
 
 def _of_response(response: Any) -> Source:
@@ -196,7 +215,9 @@ def _of_iterable(value: Iterable[Any]) -> Source:
             if callable(close := getattr(thing, "close", None)):
                 close()
 
-    return Source(batches_of(items), finish, live=_is_live(value))
+    calls = Interruptible()
+    pulled = iter(partial(calls.call, next, items, _END), _END)
+    return Source(batches_of(pulled), finish, live=_is_live(value), calls=calls)
 
 
 def _is_live(value: Any) -> bool:
@@ -231,6 +252,7 @@ def _of_context(value: Any) -> Source:
         **_known(source),
         response=source.response,
         inner=source.inner,
+        calls=source.calls,
     )
 
 
@@ -246,6 +268,8 @@ async def open_async(value: Any) -> AsyncSource:
         return value
     if _is_async_manager(value):
         return _of_async_manager(value)
+    if isinstance(value, AsyncChunks):
+        return _of_async_manager(value.manager, value)
     if inspect.isawaitable(value):
         return await open_async(await await_source(value))
     response = _sdk_response(value) or _response_in(value)
@@ -258,27 +282,83 @@ async def open_async(value: Any) -> AsyncSource:
     if hasattr(value, "__aenter__") and response is None and not hasattr(value, "__iter__") and not _is_client(value):
         return await _of_async_context(value)
     if callable(value) and not hasattr(value, "__iter__") and not hasattr(value, "__enter__"):
-        return await open_async(call_source(value))
-    if isinstance(value, (Manager, Source)):
+        return await open_async(await _call(value))
+    if isinstance(value, (Manager, SyncChunks, Source)):
         return _threaded(open_sync(value))
-    source = open_sync(value) if not hasattr(value, "__enter__") else await anyio.to_thread.run_sync(open_sync, value)
+    source = open_sync(value) if not hasattr(value, "__enter__") else await _in_thread(partial(open_sync, value))
     blocks = source.response is not None or not isinstance(value, (list, tuple, bytes, bytearray))
     return _threaded(source) if blocks else _direct(source)
 
 
-def _of_async_manager(manager: Any) -> AsyncSource:
-    events = aiter(manager)
+async def _call(function: Callable[[], Any]) -> Any:
+    """What a callable gives; one that may block is called in a worker thread."""
+    if _returns_at_once(function):
+        return call_source(function)
+    try:
+        return await _in_thread(partial(call_source, function))
+    except SourceError as error:
+        cause = error.__cause__
+        if isinstance(cause, RuntimeError) and re.search("event loop|async context", str(cause)):
+            error.add_note(
+                "a plain callable is called in a worker thread; one that needs the event loop is `async def`"
+            )
+        raise
 
+
+def _returns_at_once(function: Callable[[], Any]) -> bool:
+    """Whether calling this only makes a coroutine or a generator. Any other may send a request of a sync client."""
+    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    return any(kind(one) for kind in kinds for one in (function, getattr(function, "__call__", None)))  # noqa: B004
+
+
+async def _in_thread(function: Callable[[], _T]) -> _T:
+    """What this gives, called in a worker thread: the event loop stays free. A cancelled task does not wait for it;
+    its request is broken, and what it still gives is closed."""
+    calls = Interruptible()
+    lock = threading.Lock()
+    left = False
+    given: list[_T] = []
+
+    def work() -> None:
+        value = calls.call(function)
+        with lock:
+            given.append(value)
+            closes = left
+        if closes:
+            _drop(value)
+
+    try:
+        await anyio.to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1), abandon_on_cancel=True)
+    except BaseException:
+        with lock:
+            left, late = True, [*given]
+        calls.stop()
+        for value in late:
+            _drop(value)
+        raise
+    return given[0]
+
+
+def _drop(value: Any) -> None:
+    """Close what was opened for nobody."""
+    if callable(close := getattr(value, "close", None)):
+        with contextlib.suppress(Exception):
+            close()
+
+
+def _of_async_manager(manager: Any, chunks: AsyncChunks | None = None) -> AsyncSource:
+    items = aiter(manager) if chunks is None else chunks
     over = False
 
     async def pull() -> Batch | None:
         nonlocal over
-        async for event in events:
-            return [event]
+        async for item in items:
+            return [item]
         ended, over = over, True
-        return _CANCELLED if manager.status == "cancelled" and not ended else None
+        return _CANCELLED if chunks is None and manager.status == "cancelled" and not ended else None
 
-    return AsyncSource(pull, manager.close, protocol="streamkit")
+    protocol = "streamkit" if chunks is None else chunks.protocol
+    return AsyncSource(pull, manager.close, protocol=protocol, whole=True, chunks=chunks)
 
 
 async def _of_async_response(response: Any) -> AsyncSource:
@@ -311,7 +391,7 @@ def _of_async_iterable(value: Any) -> AsyncSource:
 
     async def pull() -> Batch | None:
         item = await take()
-        return item if type(item) is bytes else batch(item)
+        return batch(item)
 
     async def finish() -> None:
         for thing in _distinct(items, value):
@@ -339,7 +419,7 @@ async def _of_async_context(value: Any) -> AsyncSource:
 
 def _known(source: Source | AsyncSource) -> dict[str, Any]:
     """What one source hands on to another that wraps it."""
-    return {key: getattr(source, key) for key in ("protocol", "live", "edits", "whole", "following")}
+    return {key: getattr(source, key) for key in ("protocol", "live", "edits", "whole", "following", "chunks")}
 
 
 def _direct(source: Source) -> AsyncSource:

@@ -5,22 +5,47 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import protocols
+from .answers import Answer
 from .errors import UsageError
 from .events import Delta, Event, Run, TextDelta
 from .handlers import Call, Handler
+from .interrupts import Stopped
 from .messages import Message, TextMessage
 from .state import StreamState
 
-__all__ = ["Manager", "Stopped", "add_note", "first_of", "is_answer_text", "needs_async", "of_delta"]
+__all__ = ["Deadlines", "Manager", "Stopped", "add_note", "first_of", "is_answer_text", "needs_async", "of_delta"]
 
 
-class Stopped(BaseException):
-    """Our own end of a run loop: `close` or `cancel` was called while an event was told."""
+class Deadlines:
+    """When the time of what was deferred is over. It begins anew where it was deferred again."""
+
+    def __init__(self) -> None:
+        self._ends: dict[Answer, tuple[int, float]] = {}  # of which deferral, and when
+
+    def left(self, answers: Iterable[Answer]) -> float | None:
+        """Seconds until the first of these is over, None if none ever is."""
+        now = time.monotonic()
+        ends: list[float] = []
+        for answer in answers:
+            deferral, seconds = answer.deferrals, answer.timeout
+            if self._ends.get(answer, (0, 0.0))[0] != deferral:
+                self._ends[answer] = (deferral, math.inf if seconds is None else now + seconds)
+            if not answer.given:
+                ends.append(self._ends[answer][1])
+        first = min(ends, default=math.inf)
+        return None if first == math.inf else max(0.0, first - now)
+
+    def over(self, answers: Iterable[Answer]) -> list[tuple[Answer, int]]:
+        """Those that are over without an answer, each with the number of its deferral."""
+        now = time.monotonic()
+        over = ((answer, *self._ends[answer]) for answer in answers if answer in self._ends)
+        return [(answer, deferral) for answer, deferral, end in over if end <= now and not answer.given]
 
 
 class Manager(StreamState):
@@ -30,6 +55,7 @@ class Manager(StreamState):
         super().__init__(handlers, wake=self._woken, **options)
         self._source_given = source
         self._closing = False
+        self._deadlines = Deadlines()
         self._unseen = False  # nobody iterates: events need not be handed out
 
     def _woken(self) -> None:
@@ -39,6 +65,11 @@ class Manager(StreamState):
         """Go no further once `close` or `cancel` was called; what is told after the end is told."""
         if self._closing and not self._ended:
             raise Stopped
+
+    @property
+    def _over_early(self) -> bool:
+        """Whether `close`, `cancel` or a failure ended the stream, so that nothing more is read."""
+        return self._closing or self._ended
 
     def _delta_plan(self) -> list[tuple[type[Event], tuple[Call, ...]]]:
         return [(kind, calls) for kind, calls in self._plan.items() if issubclass(kind, Delta)]

@@ -5,18 +5,30 @@ A foreign exception becomes a `SourceError` here, with the client's own as its c
 
 from __future__ import annotations
 
-import contextlib
-import re
-import socket
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NoReturn, cast
 
-import msgspec
-
+from .answers import Confirmation
 from .errors import SourceError, SourceTimeoutError, StreamkitError
-from .events import Event
+from .events import ConfirmationCreated, Event
+from .interrupts import Interruptible, hang_up
+from .pieces import Pieces
+from .protocols import Encoder
 
-__all__ = ["AsyncSource", "Items", "Source", "await_source", "batches_of", "call_source", "translate"]
+__all__ = [
+    "AsyncChunks",
+    "AsyncSource",
+    "Chunks",
+    "Items",
+    "Source",
+    "SyncChunks",
+    "await_source",
+    "batches_of",
+    "call_source",
+    "translate",
+]
 
 Batch = Any  # bytes, or a list of items
 
@@ -30,6 +42,9 @@ class Source(Iterator[Batch]):
         edits: whether it can take edited code with an approval.
         whole: whether it is read to its end whatever its items say, as a recording is.
         following: opens the next source of the same run, where the source itself knows of one.
+        chunks: another stream's, which this is.
+        calls: what pulls go through that only stopping their thread can end early.
+        next: as `pull`, with the client's own exceptions.
     """
 
     def __init__(
@@ -42,18 +57,23 @@ class Source(Iterator[Batch]):
         edits: bool = False,
         whole: bool = False,
         following: Callable[[], Source] | None = None,
+        chunks: Chunks | None = None,
         response: Any = None,
         inner: Any = None,
+        calls: Interruptible | None = None,
     ) -> None:
         self._batches = batches
+        self.next: Callable[[], Batch | None] = partial(next, batches, None)
         self._close = close
         self.protocol = protocol
         self.live = live
         self.edits = edits
         self.whole = whole
         self.following = following
+        self.chunks = chunks
         self.response = response
         self.inner = inner
+        self.calls = calls
 
     def pull(self) -> Batch | None:
         """The next batch, None at the end.
@@ -74,7 +94,13 @@ class Source(Iterator[Batch]):
 
     def interrupt(self) -> None:
         """Make a pull that waits in another thread end soon, where the source allows it."""
-        interrupt(self.response, self.inner)
+        if self.inner is not None:
+            self.inner.cancel()
+        if self.calls is not None:
+            self.calls.stop()
+        network = getattr(self.response, "extensions", {}).get("network_stream")
+        if network is not None and (connection := network.get_extra_info("socket")) is not None:
+            hang_up(connection)
 
     def close(self) -> None:
         """Close what is upstream. It returns when that is closed."""
@@ -85,7 +111,7 @@ class Source(Iterator[Batch]):
 
 
 class AsyncSource:
-    """The same, pulled by a task."""
+    """The same, pulled by a task. `next` raises `StopAsyncIteration` at the end, or gives None."""
 
     def __init__(
         self,
@@ -97,19 +123,21 @@ class AsyncSource:
         edits: bool = False,
         whole: bool = False,
         following: Callable[[], Source] | None = None,
+        chunks: Chunks | None = None,
     ) -> None:
-        self._pull = pull
+        self.next = pull
         self._close = close
         self.protocol = protocol
         self.live = live
         self.edits = edits
         self.whole = whole
         self.following = following
+        self.chunks = chunks
 
     async def pull(self) -> Batch | None:
         """The next batch, None at the end. Raises as `Source.pull`."""
         try:
-            return await self._pull()
+            return await self.next()
         except StopAsyncIteration:
             return None
         except Exception as error:
@@ -120,6 +148,55 @@ class AsyncSource:
             await self._close()
         except Exception as error:
             translate(error)
+
+
+class Chunks:
+    """A stream's chunks in a protocol, read one at a time. Another stream over them hands its answers on; closing them
+    closes the stream."""
+
+    def __init__(self, manager: Any, encoder: Encoder) -> None:
+        self.manager = manager
+        self.protocol = encoder.name
+        self._feed = encoder.feed
+        self._ready: deque[dict[str, Any]] = deque()
+
+    @property
+    def question(self) -> Confirmation | None:
+        """What the stream asks with the newest chunk, None if that asks nothing."""
+        event = self.manager.current_event
+        return event.confirmation if type(event) is ConfirmationCreated else None
+
+
+class SyncChunks(Chunks, Iterator[dict[str, Any]]):
+    """Those of a sync stream."""
+
+    def __init__(self, manager: Any, encoder: Encoder) -> None:
+        super().__init__(manager, encoder)
+        self._events = iter(manager)
+
+    def __next__(self) -> dict[str, Any]:
+        while not self._ready:
+            self._ready.extend(self._feed(next(self._events)))
+        return self._ready.popleft()
+
+    def close(self) -> None:
+        self.manager.close()
+
+
+class AsyncChunks(Chunks, AsyncIterator[dict[str, Any]]):
+    """Those of an async stream."""
+
+    def __init__(self, manager: Any, encoder: Encoder) -> None:
+        super().__init__(manager, encoder)
+        self._events = aiter(manager)
+
+    async def __anext__(self) -> dict[str, Any]:
+        while not self._ready:
+            self._ready.extend(self._feed(await anext(self._events)))
+        return self._ready.popleft()
+
+    async def aclose(self) -> None:
+        await self.manager.close()
 
 
 def call_source(value: Callable[[], Any]) -> Any:
@@ -152,17 +229,6 @@ def translate(error: Exception) -> NoReturn:
     raise translated from error
 
 
-def interrupt(response: Any, inner: Any) -> None:
-    if inner is not None:
-        inner.cancel()
-    network = getattr(response, "extensions", {}).get("network_stream") if response is not None else None
-    raw = network.get_extra_info("socket") if network is not None else None
-    if raw is not None:
-        # Closing a socket does not wake a thread that reads from it; shutting it down does.
-        with contextlib.suppress(OSError):
-            raw.shutdown(socket.SHUT_RDWR)
-
-
 def _item(value: Any) -> Any:
     """An item of an iterable, as a decoder takes it."""
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -178,41 +244,18 @@ def _item(value: Any) -> Any:
 
 
 class Items:
-    """The items of one iterable. Text comes in pieces, or in lines, which may have lost their ends."""
+    """The items of one iterable. Bytes and text are one body, in pieces or in lines."""
 
     def __init__(self) -> None:
-        self._lines: bool | None = None  # whether lines have lost their ends, once that is known
-        self._begun = False
+        self._body = Pieces().feed
 
     def item(self, value: Any) -> Any:
-        return self._text(value) if isinstance(value, str) else _item(value)
+        item = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else _item(value)
+        return self._body(item) if isinstance(item, bytes) else item
 
     def batch(self, value: Any) -> Batch:
-        if type(value) is bytes:
-            return value
         item = self.item(value)
         return item if isinstance(item, bytes) else [item]
-
-    def _text(self, text: str) -> bytes:
-        data = text.encode("utf-8", "surrogatepass")
-        if self._lines is None:
-            begun, self._begun = self._begun, True
-            if "\n" in text or (begun and not _LINE(text)):
-                self._lines = False
-            elif begun or _is_object(data):
-                self._lines = True
-                data = b"\n" + data if begun else data
-        return data + b"\n" if self._lines else data
-
-
-_LINE = re.compile(r"\Z|:|\{|(data|event|id|retry|error)\b").match
-
-
-def _is_object(data: bytes) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(data), dict)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
 
 
 def batches_of(values: Iterable[Any]) -> Iterator[Batch]:
@@ -220,9 +263,6 @@ def batches_of(values: Iterable[Any]) -> Iterator[Batch]:
     items = Items()
     if not isinstance(values, (list, tuple)):
         yield from map(items.batch, values)
-        return
-    if all(type(value) is bytes for value in values):
-        yield from values
         return
     together: list[Any] = []
     for value in values:

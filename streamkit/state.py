@@ -11,6 +11,7 @@ manager pulls, waits, tells and awaits; it decides nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, Final, NamedTuple, cast
 
@@ -35,8 +36,10 @@ from .events import (
 )
 from .framing import Framer, framer_for
 from .handlers import Handler, plan
+from .inner import Inner
 from .messages import Message, ToolCallMessage
 from .protocols import Decoder
+from .runs import merge
 from .sources import AsyncSource, Source
 
 __all__ = ["CLOSE", "NEXT", "PULL", "StreamState", "Timing", "Wait"]
@@ -54,7 +57,8 @@ CLOSE: Final = _Command()  # what is upstream, closed
 
 
 class Wait(NamedTuple):
-    """Wait until something is answered. Gives the answers whose time is over; `ready` ones need no waiting."""
+    """Wait until something is answered. Gives the answers whose time is over, each with the number of its deferral;
+    `ready` ones need no waiting."""
 
     answers: list[Answer]
 
@@ -108,8 +112,10 @@ class StreamState:
         self._live = False
         self._whole = False
         self._following: Callable[[], Source] | None = None
+        self._inner: Inner | None = None
         self._source_number = 0
         self._declined = False
+        self._went_on_to: Run | None = None  # how a further source's run ended, that was read inside this one
         self._current: Event | None = None
         self._position: int | str | None = None  # of the last event before the current one that had one
         self._error: BaseException | None = None
@@ -217,7 +223,13 @@ class StreamState:
         return told or (self._engine.messages[-1] if self._engine.messages else None)
 
     def cancel(self) -> None:
-        """Stop, from any thread, without waiting. What arrived is kept and returned; nothing is raised."""
+        """Stop, from any thread, without waiting. What arrived is kept and returned; nothing is raised.
+
+        A task is cancelled where it waits. A thread that waits for the network is stopped there, before an answer's head
+        too: httpx, so the clients of openai and anthropic, and `http.client`, so urllib and requests. A thread that
+        waits for anything else (a lock, `time.sleep`, a subprocess, a connection that is still being made) cannot be
+        stopped by Python; the stream then ends when that wait does.
+        """
         raise NotImplementedError("a manager's")
 
     # -- the story
@@ -240,6 +252,44 @@ class StreamState:
             yield engine.next_source()
         yield chain(engine.end(), self._last())
 
+    def _further(self) -> Generator[_Command | Iterator[Event], Any, None]:
+        """The story of a further source of the same run, read while the one before is not at its end."""
+        yield self._go_on()
+        while not self._over and (batch := (yield PULL)) is not None:
+            yield self._engine.complete(self._decode(batch))
+        yield CLOSE
+        yield self._source_finished()
+        self._check_failure()
+        self._went_on_to = self._engine.runs.outcome
+
+    def _go_on(self) -> Iterator[Event]:
+        """The run has what it waited for: the outputs of its calls."""
+        engine = self._engine
+        for key, waiting in [*engine.pending.items()]:
+            if isinstance(waiting, ToolCallMessage):
+                del engine.pending[key]
+                if waiting._answer is not None:
+                    waiting._answer.close()
+        if engine.runs.step is not None:
+            yield from engine.runs.end_step(RunStep(status="completed"), Event())
+        engine.runs.outcome = None
+        if engine.runs.run is not None:
+            engine.runs.run.status = "in_progress"
+
+    @contextmanager
+    def _aside(self) -> Generator[None, None, None]:
+        """What belongs to the source that is being read is kept, and there again afterwards."""
+        names = "_source", "_decoder", "_framer", "_start", "_held", "_seen", "_live", "_whole", "_following", "_inner"
+        kept = {name: getattr(self, name) for name in names}
+        edits = self._engine.takes_edits
+        try:
+            yield
+        finally:
+            for name, value in kept.items():
+                setattr(self, name, value)
+            self._engine.takes_edits = edits
+            self._allow_answers()
+
     def _decode(self, batch: Any) -> Sequence[Event]:
         """What the decoder says of a batch of the source: bytes, or a list of frames or of items."""
         decoder = self._decoder
@@ -259,7 +309,13 @@ class StreamState:
             receive(batch)
         if decoder is None:
             return self._recognise(batch, parsed=True)
-        return decoder.feed_items(batch)
+        return decoder.feed_items(batch) if self._inner is None else self._inner.link(decoder.feed_items(batch))
+
+    def _direct(self) -> tuple[Any, Any]:
+        """The two steps from bytes to events, to be taken without `_decode` where nothing else is to be done."""
+        if self._framer is None or self._decoder is None or self._receivers:
+            return None, None
+        return self._framer.feed, self._decoder.feed_frames
 
     def _decode_first(self, chunk: bytes) -> Sequence[Event]:
         """Hold the first bytes until they tell how they are framed."""
@@ -317,6 +373,11 @@ class StreamState:
     def _source_finished(self) -> Iterator[Event]:
         """What the source's end tells: the rest of its bytes, what its decoder says, and what stays open."""
         cut = False
+        runs, went_on_to = self._engine.runs, self._went_on_to
+        if went_on_to is not None and runs.run is not None and runs.outcome is not None:
+            if runs.outcome.status == "requires_action":  # what it asked for, it got
+                merge(runs.run, went_on_to, keep=("status", "usage"))
+                runs.outcome = went_on_to
         if self._framer is not None:
             rest = self._framer.finish()
             whole = [frame for frame in rest if _is_whole(frame[2])]
@@ -329,6 +390,9 @@ class StreamState:
         if decoder is not None:
             if not self._declined:
                 yield from self._engine.complete(decoder.finish())
+            if self._inner is not None:
+                yield from self._engine.complete(self._inner.finish())
+                complete = complete or self._inner.cancelled
             complete = complete or decoder.complete
         elif self._held:
             yield from self._held_error()
@@ -371,10 +435,8 @@ class StreamState:
             waiting = self._waiting(at_end=at_end)
             if not waiting:
                 return
-            for answer in (yield Wait(waiting)) or ():
-                answer.deferred = False
-                if not answer.given:
-                    answer.close()
+            for answer, deferral in (yield Wait(waiting)) or ():
+                answer.expire(deferral)
 
     def _tell_answers(self) -> Generator[Iterator[Event], Any, None]:
         for waiting in [*self._engine.pending.values()]:
@@ -444,6 +506,7 @@ class StreamState:
         self._live = source.live
         self._whole = source.whole
         self._following = source.following
+        self._inner = Inner(source.chunks, self._engine) if source.chunks is not None else None
         self._source_number += 1
         self._engine.takes_edits = source.edits
         self._allow_answers()

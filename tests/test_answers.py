@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -147,8 +149,6 @@ async def test_the_second_answer_is_refused(face: Face) -> None:
 @body
 async def test_a_deferred_confirmation_is_answered_from_another_thread(face: Face, yes: bool, way: str) -> None:
     """Found in `stream.pending`; meanwhile nothing is pulled."""
-    import threading
-
     source, deferred = Source(interpreter()), threading.Event()
 
     def defer(told: Any, asked: sk.Confirmation) -> None:
@@ -221,12 +221,69 @@ async def test_a_deferral_that_runs_out_declines(face: Face) -> None:
 
 
 @every_face
+@pytest.mark.parametrize(
+    ("first", "second", "yes"),
+    [
+        pytest.param(0.15, 10, True, id="longer"),
+        pytest.param(0.15, None, True, id="without end"),
+        pytest.param(None, 0.02, False, id="shorter"),
+        pytest.param(10, 0, False, id="at once"),
+    ],
+)
+@body
+async def test_a_deferral_that_is_called_again_counts_anew(face: Face, first: Any, second: Any, yes: bool) -> None:
+    """From another thread, while the stream waits."""
+    source, deferred = Source(interpreter()), threading.Event()
+
+    def defer(_: Any, asked: sk.Confirmation) -> None:
+        asked.defer(first)
+        deferred.set()
+
+    stream = face.stream(face.generator(source), face.told(on_confirmation=defer))
+
+    def again() -> None:
+        assert deferred.wait(5)
+        time.sleep(0.02)  # the stream waits
+        (asked,) = stream.pending.values()
+        asked.defer(second)
+        if yes:
+            time.sleep(0.3)  # longer than the first deferral
+            asked.approve()
+
+    async with face.beside(again):
+        await stream.until_done()
+    assert did_run(source) is yes
+
+
+@every_face
+@body
+async def test_a_calls_deferral_that_is_called_again_counts_anew(face: Face) -> None:
+    """As a confirmation's."""
+    deferred = threading.Event()
+
+    def defer(_: Any, call: Any) -> None:
+        call.defer(timeout=0.15)
+        deferred.set()
+
+    stream = face.stream(calls("one"), face.told(on_tool_call_done=defer), then=go_on(chat("Dry.")))
+
+    def again() -> None:
+        assert deferred.wait(5)
+        time.sleep(0.02)
+        (call,) = stream.pending.values()
+        call.defer(timeout=10)
+        time.sleep(0.3)
+        call.respond("ok")
+
+    async with face.beside(again):
+        assert await stream.get_final_text() == "Dry."
+
+
+@every_face
 @pytest.mark.parametrize("way", ["until_done", "iterate"])
 @body
 async def test_cancelling_while_an_answer_is_awaited_declines(face: Face, way: str) -> None:
     """From another thread; nothing is raised."""
-    import threading
-
     source, deferred = Source(interpreter()), threading.Event()
 
     def defer(told: Any, asked: sk.Confirmation) -> None:
@@ -342,6 +399,163 @@ async def test_a_stream_over_another_stream_answers_it(face: Face) -> None:
     assert did_run(source)
     assert [m.type for m in messages] == ["code", "console", "message"]
     assert [asked.status for asked in told.of("on_confirmation_done")] == ["approved"]
+
+
+def over(inner: Any, way: str) -> Any:
+    """A source that is another stream."""
+    inner = getattr(inner, "manager", inner)
+    return inner if way == "the stream" else inner.chunks(way)
+
+
+WAYS = ["the stream", "open_interpreter", "streamkit"]
+
+
+@every_face
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("how", ["approve", "decline", "nothing", "approve later", "decline later", "too late"])
+@body
+async def test_an_answer_to_another_streams_question_reaches_it(face: Face, way: str, how: str) -> None:
+    """Whether it is read as a stream or as chunks; both tell the same outcome, which is what happens."""
+    source, asked = Source(interpreter()), threading.Event()
+
+    def answer(_: Any, confirmation: sk.Confirmation) -> None:
+        match how:
+            case "approve":
+                confirmation.approve()
+            case "decline":
+                confirmation.decline("too risky")
+            case "nothing":
+                pass
+            case _:
+                confirmation.defer(0.02 if how == "too late" else None)
+        asked.set()
+
+    inner_told, told = face.told(), face.told(on_confirmation=answer)
+    inner = face.stream(face.generator(source), inner_told)
+    stream = face.stream(over(inner, way), told)
+
+    def later() -> None:
+        assert asked.wait(5)
+        if how.endswith("later"):
+            time.sleep(0.02)
+            (waiting,) = stream.pending.values()
+            waiting.approve() if how == "approve later" else waiting.decline("too risky")
+
+    async with face.beside(later):
+        messages = await stream.get_final_messages()
+    yes = how.startswith("approve")
+    assert did_run(source) is yes
+    assert source.closed
+    assert [m.type for m in messages] == (["code", "console", "message"] if yes else ["code"])
+    reason = None if yes else "too risky" if how.startswith("decline") else "not answered"
+    for one in (inner_told, told):
+        one.check_brackets()
+        (outcome,) = one.of("on_confirmation_done")
+        assert (outcome.status, outcome.reason) == ("approved" if yes else "declined", reason)
+    if yes:
+        assert told.hooks.index("on_confirmation_done") < told.hooks.index("on_console_created")
+    assert (stream.status, inner.status) == ("completed", "completed")
+    assert (await stream.get_final_run()).finish_reason == (None if yes else "declined")
+
+
+@every_face
+@pytest.mark.parametrize("way", WAYS)
+@body
+async def test_another_stream_that_takes_no_answer_takes_none_from_outside(face: Face, way: str) -> None:
+    """What is passive has happened already; its outcome is told."""
+    stream = face.stream(
+        over(face.stream(interpreter()), way), face.told(on_confirmation=lambda _, asked: asked.approve())
+    )
+    error = await raised_by(stream.until_done())
+    assert isinstance(error, sk.UsageError)
+    assert "passive" in str(error)
+    told = face.told()
+    stream = face.stream(over(face.stream(interpreter()), way), told)
+    assert len(await stream.get_final_messages()) == 3
+    assert [asked.status for asked in told.of("on_confirmation_done")] == ["approved"]
+
+
+@every_face
+@pytest.mark.parametrize("way", WAYS)
+@body
+async def test_the_inner_streams_own_handler_may_answer(face: Face, way: str) -> None:
+    """Then the outer one is too late, and is told the outcome."""
+    source, seen = Source(interpreter()), []
+    inner = face.stream(face.generator(source), face.told(on_confirmation=lambda _, asked: asked.approve()))
+
+    def too_late(_: Any, asked: sk.Confirmation) -> None:
+        with pytest.raises(sk.UsageError, match="answered already"):
+            asked.decline()
+        seen.append(asked)
+
+    told = face.told(on_confirmation=too_late)
+    await face.stream(over(inner, way), told).until_done()
+    assert did_run(source)
+    assert len(seen) == 1
+    assert [asked.status for asked in told.of("on_confirmation_done")] == ["approved"]
+
+
+@every_face
+@pytest.mark.parametrize("protocol", ["open_interpreter", "streamkit", "openai_chat"])
+@body
+async def test_a_stream_over_chunks_closes_and_cancels_the_other(face: Face, protocol: str) -> None:
+    """As over a stream."""
+    for end in ("close", "cancel"):
+        source, inner_told = Source(chat("Hel", "lo")), face.told()
+        inner = face.stream(face.generator(source), inner_told)
+        async with face.stream(over(inner, protocol)) as stream:
+            async for _ in stream.text_deltas:
+                if end == "close":
+                    break
+                stream.cancel()
+        assert source.closed
+        assert inner.ended
+        inner_told.check_brackets()
+    source = Source(chat("Hel", "lo"))
+    inner = face.stream(face.generator(source), face.told(on_text_delta=lambda told, *_: told.stream.cancel()))
+    stream = face.stream(over(inner, protocol))
+    await stream.until_done()
+    assert stream.status == "cancelled"
+
+
+@async_faces
+@body
+async def test_an_async_stream_over_a_sync_streams_chunks_answers_it(face: Face) -> None:
+    """Which waits in a worker thread meanwhile."""
+    source, deferred = Source(interpreter()), anyio.Event()
+
+    def defer(_: Any, asked: sk.Confirmation) -> None:
+        asked.defer()
+        deferred.set()
+
+    inner = sk.stream(source.generate())
+    stream = face.stream(inner.chunks("open_interpreter"), AsyncTold(on_confirmation=defer))
+
+    async def answer() -> None:
+        await deferred.wait()
+        await anyio.sleep(0.02)
+        (asked,) = stream.pending.values()
+        asked.approve()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(answer)
+        await stream.until_done()
+    assert did_run(source)
+    assert [c.status for c in stream.confirmations] == [c.status for c in inner.confirmations] == ["approved"]
+
+
+@every_face
+@body
+async def test_a_loop_over_chunks_that_goes_past_a_question_does_not_approve(face: Face) -> None:
+    """Only a yes to the stream's own confirmation does."""
+    for yes in (False, True):
+        source = Source(interpreter())
+        stream = face.stream(face.generator(source))
+        async for chunk in stream.chunks("open_interpreter"):
+            if chunk["type"] == "confirmation" and yes:
+                (asked,) = stream.pending.values()
+                asked.approve()
+        assert did_run(source) is yes
 
 
 # -- tool calls
@@ -535,8 +749,6 @@ async def test_a_call_is_answered_once(face: Face) -> None:
 @body
 async def test_a_deferred_call_is_answered_from_another_thread(face: Face, way: str) -> None:
     """By its call id; the stream waits for it."""
-    import threading
-
     deferred = threading.Event()
 
     def defer(_: Any, call: Any) -> None:

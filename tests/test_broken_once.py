@@ -254,3 +254,68 @@ def test_to_input_takes_dicts_and_plain_messages() -> None:
         assert expected
         assert sk.to_input([said], protocol) == expected  # type: ignore[list-item]
         assert sk.to_input([sk.Message(role="user", content="hi")], protocol) == expected
+
+
+_DONE = {"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}}
+_TEXT = {"item_id": "m", "output_index": 0, "content_index": 0}
+_DELTA = {"type": "response.output_text.delta", **_TEXT, "delta": "a"}
+
+
+@pytest.mark.parametrize(
+    ("code", "index", "items"),
+    [
+        ("content-differs", 2, [_DELTA, {"type": "response.output_text.done", **_TEXT, "text": "b"}, _DONE]),
+        (
+            "bad-arguments",
+            0,
+            [
+                {
+                    "type": "response.output_item.done",
+                    "output_index": 0,
+                    "item": {"type": "function_call", "id": "f", "call_id": "c", "name": "n", "arguments": "{"},
+                },
+                _DONE,
+            ],
+        ),
+        (
+            "delta-after-done",
+            3,
+            [
+                *({"type": kind, "message": {"id": "m", "type": "message"}} for kind in ("text_created", "text_done")),
+                {"type": "active_line", "message_id": "m", "line": 1},
+                {"type": "text_delta", "message_id": "m", "value": "a"},
+                {"type": "stream_end"},
+            ],
+        ),
+        (
+            "duplicate-created",
+            1,
+            [
+                *({"type": "text_created", "message": {"id": "m", "type": "message"}} for _ in "ab"),
+                {"type": "stream_end"},
+            ],
+        ),
+        (
+            "stray-annotation",
+            0,
+            [
+                {"type": "annotation_added", "message_id": "m", "annotation": {"type": "url_citation"}},
+                {"type": "stream_end"},
+            ],
+        ),
+    ],
+)
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_a_fault_that_the_engine_finds_names_its_item(
+    code: str, index: int, items: list[dict[str, Any]], as_bytes: bool
+) -> None:
+    """Law 7: as one that the decoder finds; lenient in the warning, strict in the error."""
+    source = b"".join(b"data: " + msgspec.json.encode(item) + b"\n\n" for item in items)
+    stream = sk.stream([source] if as_bytes else items)
+    stream.until_done()
+    (warning,) = stream.warnings
+    assert (warning.code, warning.index) == (code, index)
+    with pytest.raises(sk.ProtocolError) as error:
+        sk.stream([source] if as_bytes else items, strict=True).until_done()
+    assert (error.value.code, error.value.index) == (code, index)
+    assert f"item {index}" in str(error.value)

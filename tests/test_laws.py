@@ -368,6 +368,7 @@ def test_law_7_no_damage_to_an_item_raises_anything_but_our_own_errors(
             assert strict
             assert error.code
             assert error.fault in str(error)
+            assert error.index is None or 0 <= error.index < len(items)
         except sk.StreamkitError as error:
             assert list(error.messages) == list(stream.messages), "nothing that arrived is lost"
         assert "decoder-error" not in {warning.code for warning in stream.warnings}

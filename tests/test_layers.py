@@ -25,7 +25,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("runs",),
     ("engine",),
     # the faces; a path to a recording is a source
-    ("handlers", "state", "recording", "sources", "shell", "opening", "manager_sync", "manager_async", "manager"),
+    (
+        *("handlers", "state", "recording", "interrupts", "pieces", "sources", "inner", "shell", "opening"),
+        *("manager_sync", "manager_async", "manager"),
+    ),
     ("renderers", "computer", "relay", "agent", "server", "testing"),
     ("compat",),
     ("",),  # the package itself

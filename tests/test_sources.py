@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import anyio.from_thread
 import httpx
 import httpx2
 import pytest
+import trio
 
 import streamkit as sk
 from streamkit import codec
@@ -248,6 +252,105 @@ async def test_a_sync_producer_is_pulled_in_a_worker_thread(face: Face) -> None:
         tasks.start_soon(go_on)
         assert await face.stream(items()).get_final_text() == "Hello"
     assert threading.get_ident() not in threads
+
+
+@async_faces
+@body
+async def test_a_plain_callable_is_called_in_a_worker_thread(face: Face) -> None:
+    """It may send a request of a sync client's, or make a coroutine of an async one's. It sees the task's context."""
+    free, seen = threading.Event(), []
+    context: ContextVar[str] = ContextVar("context", default="none")
+    context.set("the task's")
+
+    def blocks() -> Any:
+        seen.append((threading.get_ident(), context.get()))
+        assert free.wait(10)
+        return HELLO
+
+    class Blocks:
+        def __call__(self) -> Any:
+            return blocks()
+
+    async def later() -> Any:
+        return HELLO
+
+    for source in (blocks, Blocks(), partial(blocks), lambda: blocks, lambda: later(), lambda: lambda: later()):
+        free.clear()
+        async with anyio.create_task_group() as tasks:
+
+            async def go_on() -> None:
+                free.set()
+
+            tasks.start_soon(go_on)
+            assert await face.stream(source).get_final_text() == "Hello"
+    assert {context for _, context in seen} == {"the task's"}
+    assert threading.get_ident() not in {thread for thread, _ in seen}
+
+
+@async_faces
+@body
+async def test_what_needs_the_event_loop_is_called_there(face: Face) -> None:
+    """An `async def`, however it is wrapped, and what makes a generator; a plain callable is told how to."""
+    threads: set[int] = set()
+
+    async def later() -> Any:
+        threads.add(threading.get_ident())
+        return HELLO
+
+    class Later:
+        async def __call__(self) -> Any:
+            return await later()
+
+    async def items() -> AsyncIterator[Any]:
+        threads.add(threading.get_ident())
+        for chunk in HELLO:
+            yield chunk
+
+    for source in (later, partial(later), Later(), Later().__call__, items, partial(items), lambda: items()):
+        assert await face.stream(source).get_final_text() == "Hello"
+    assert threads == {threading.get_ident()}
+
+    def needs() -> Any:
+        return asyncio.get_running_loop() if face.name == "asyncio" else trio.lowlevel.current_task()
+
+    error = await raised_by(face.stream(needs).until_done())
+    assert type(error) is sk.SourceError
+    assert "async def" in error.__notes__[0]
+
+
+@async_faces
+@body
+async def test_what_a_callable_gives_after_the_stream_was_cancelled_is_closed(face: Face) -> None:
+    """By its own thread, which nobody waits for."""
+    began, free, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class Items:
+        def __iter__(self) -> Iterator[Any]:
+            return iter(HELLO)
+
+        def close(self) -> None:
+            closed.set()
+
+    def ask() -> Any:
+        began.set()
+        free.wait(10)
+        return Items()
+
+    told = face.told()
+    stream = face.stream(ask, told)
+    async with anyio.create_task_group() as tasks:
+
+        async def stop() -> None:
+            assert await face.in_thread(lambda: began.wait(5))
+            stream.cancel()
+
+        tasks.start_soon(stop)
+        with anyio.fail_after(5):
+            await stream.until_done()
+    assert told.hooks == ["on_end"]
+    assert not closed.is_set()
+    free.set()
+    assert await face.in_thread(lambda: closed.wait(5))
 
 
 @async_faces

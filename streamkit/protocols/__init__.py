@@ -110,12 +110,12 @@ class Decoder:
                 elif name == b"error" and is_object(item) and "error" not in item and "type" not in item:
                     item = {"error": item}
                 events = self._guarded(item)
-        self.index += 1
         position = _text(id) or None
         for event in events:
-            event.source = data
+            event.source, event.item = data, self.index
             if position is not None:
                 event.position = position
+        self.index += 1
         return events
 
     def feed_items(self, items: Iterable[Any]) -> list[Event]:
@@ -123,9 +123,9 @@ class Decoder:
         events: list[Event] = []
         for item in items:
             told = self._guarded(item)
-            self.index += 1
             for event in told:
-                event.source = item
+                event.source, event.item = item, self.index
+            self.index += 1
             events += told
         return events
 

@@ -156,8 +156,7 @@ class Decoder(protocols.Decoder):
             if not self._over and (asked := question_of_text(data)):
                 told = self._ask_in_place_of(*asked)
                 for event in told:
-                    event.source = data
-                    event.position = events[0].position
+                    event.source, event.item, event.position = data, self.index - 1, events[0].position
                 events += told
         return events
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -57,6 +57,20 @@ _ENDS: dict[str, RunStatus] = {
 }
 
 
+class _Growing(NamedTuple):
+    """A part as its deltas name it, and what they become."""
+
+    item_id: str | None = None
+    wire: type[Any] | None = None
+    part: int | None = None
+    place: int | None = None
+    message_id: str = ""
+    event: Any = None
+
+
+_NOTHING = _Growing()
+
+
 class Decoder(protocols.Decoder):
     """A Responses stream, or one whole response."""
 
@@ -74,8 +88,8 @@ class Decoder(protocols.Decoder):
         self._by_place: dict[int, Item] = {}
         self._by_type: dict[str, list[Item]] = {}  # the latest one that is not done comes last, once those after it go
         self._audio: dict[type[Message], str] = {}
-        # By item_id: the part that grows, as (wire class, index, output_index, message id, event class).
-        self._growing: dict[str, tuple[type[Any], int | None, int | None, str, Any]] = {}
+        self._growing: dict[str, _Growing] = {}  # by item_id: the part that grows
+        self._grew = _NOTHING  # the one that grew last
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
@@ -90,26 +104,29 @@ class Decoder(protocols.Decoder):
 
     def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
         events: list[Event] = []
-        if self.over:
-            return events
         growing = self._growing
         start, beyond = self.index, 0  # what slow items told beyond one event each
+        item_id, kind, part, place, message_id, make = self._grew
         for id, name, data in frames:
             try:
                 grown = decode_grown(data)
-                kind, part, place, message_id, make = growing[grown.item_id]
+                if grown.item_id != item_id:
+                    item_id, kind, part, place, message_id, make = self._grew = growing[grown.item_id]
                 if type(grown) is kind and grown.index == part and grown.output_index == place and not id:
                     events.append(make(message_id, grown.delta, position=grown.sequence_number, source=data))
                     continue
             except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
                 pass
+            if self.over:
+                return events
             self.index = start + len(events) - beyond
             told = self.feed_frame(id, name, data)
             events += told
             beyond += len(told) - 1
-            if self.over:
-                return events
             growing = self._growing
+            if self.over:
+                growing.clear()
+            item_id, kind, part, place, message_id, make = self._grew = _NOTHING
         self.index = start + len(frames)
         return events
 
@@ -241,7 +258,7 @@ class Decoder(protocols.Decoder):
         """Nothing of this item grows any more."""
         for id in item.growing:
             grows = self._growing.get(id)
-            if grows is not None and grows[3] in item.by_id:
+            if grows is not None and grows.message_id in item.by_id:
                 del self._growing[id]
         item.growing.clear()
 
@@ -269,7 +286,7 @@ class Decoder(protocols.Decoder):
         wire_id = text(event.get("item_id"))
         if stem in GROWN and self._by_id.get(wire_id) is item and not item.done:
             item.growing.add(wire_id)
-            self._growing[wire_id] = (GROWN[stem], index if stream.at else None, item.place, id, make)
+            self._growing[wire_id] = _Growing(wire_id, GROWN[stem], index if stream.at else None, item.place, id, make)
 
     def _grown(self, stream: Stream, event: Mapping[str, Any]) -> Iterator[Event]:
         """The final text of a part."""

@@ -110,53 +110,53 @@ STREAMS: dict[str, Stream] = {
 }
 
 
-class Grown(msgspec.Struct, tag_field="type"):
+class Grown(msgspec.Struct, tag_field="type", gc=False):
     """A delta as it mostly comes; what differs takes the tolerant path."""
 
     item_id: str
     delta: Annotated[str, msgspec.Meta(min_length=1)]
     output_index: int | None = None
     sequence_number: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
-    logprobs: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
+    logprobs: tuple[()] | None = None
 
 
-class _InContent(Grown):
+class _InContent(Grown, gc=False):
     index: int = msgspec.field(default=0, name="content_index")
 
 
-class GrownText(_InContent, tag="response.output_text.delta"):
+class GrownText(_InContent, tag="response.output_text.delta", gc=False):
     pass
 
 
-class _GrownRefusal(_InContent, tag="response.refusal.delta"):
+class _GrownRefusal(_InContent, tag="response.refusal.delta", gc=False):
     pass
 
 
-class _GrownReasoning(_InContent, tag="response.reasoning_text.delta"):
+class _GrownReasoning(_InContent, tag="response.reasoning_text.delta", gc=False):
     pass
 
 
-class _GrownSummary(Grown, tag="response.reasoning_summary_text.delta"):
+class _GrownSummary(Grown, tag="response.reasoning_summary_text.delta", gc=False):
     index: int = msgspec.field(default=0, name="summary_index")
 
 
-class _Whole(Grown):
+class _Whole(Grown, gc=False):
     index: None = msgspec.field(default=None, name="")  # these have but one part
 
 
-class _GrownArguments(_Whole, tag="response.function_call_arguments.delta"):
+class _GrownArguments(_Whole, tag="response.function_call_arguments.delta", gc=False):
     pass
 
 
-class _GrownInput(_Whole, tag="response.custom_tool_call_input.delta"):
+class _GrownInput(_Whole, tag="response.custom_tool_call_input.delta", gc=False):
     pass
 
 
-class _GrownMcpArguments(_Whole, tag="response.mcp_call_arguments.delta"):
+class _GrownMcpArguments(_Whole, tag="response.mcp_call_arguments.delta", gc=False):
     pass
 
 
-class _GrownCode(_Whole, tag="response.code_interpreter_call_code.delta"):
+class _GrownCode(_Whole, tag="response.code_interpreter_call_code.delta", gc=False):
     pass
 
 

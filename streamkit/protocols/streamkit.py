@@ -51,8 +51,8 @@ class Decoder(protocols.Decoder):
             if isinstance(item, Event):
                 if isinstance(item, StreamEnd):
                     self.complete = True
+                events.append(msgspec.structs.replace(item, item=self.index))
                 self.index += 1
-                events.append(msgspec.structs.replace(item))
             else:
                 position = item.get("cursor") if protocols.is_object(item) else None
                 told = super().feed_items([item])

@@ -1,0 +1,131 @@
+"""Stopping a thread that waits for the network, from another thread.
+
+No thread can be stopped soundly wherever it is: it may hold a lock, or have changed half of something. So it is
+stopped in one place alone, where it waits for the bytes of a connection: httpcore's streams (httpx, and with it the
+clients of openai and anthropic) and the standard library's (`http.client`, and with it urllib and requests). There its
+connection is shut down, and `Stopped` is raised in it, which no client takes for a failure to try again. Any other
+wait ends when it ends.
+"""
+
+# pyright: reportPrivateUsage=false
+# Where another thread is, only `sys._current_frames` tells.
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeVar
+
+__all__ = ["Interruptible", "Stopped", "hang_up"]
+
+_T = TypeVar("_T")
+_POLL = 0.02  # seconds between two looks at a thread that was not waiting for the network yet
+
+
+class Stopped(BaseException):
+    """Our own end of a run loop: `close` or `cancel` was called. No failure: nothing may take it for one."""
+
+
+class Interruptible:
+    """Calls, one at a time, that other threads may stop, and signal handlers of the same thread. Once stopped, no
+    further call is made."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: int | None = None  # the one that is in a call
+        self._stopped = False
+
+    def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """What the function gives.
+
+        Raises:
+            Stopped: `stop` was called, before or meanwhile.
+        """
+        self._thread = threading.get_ident()
+        try:
+            if self._stopped:
+                raise Stopped
+            return function(*arguments)
+        finally:
+            self._thread = None
+            if self._stopped:  # it was set before the thread was looked at: nothing is missed without a lock
+                self._over()
+
+    def stop(self) -> None:
+        """Stop the call that is going on, and those to come. It waits for nothing."""
+        if self._stopped or not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._stopped = True
+            missed = self._thread is not None and (self._thread == threading.get_ident() or not self._break())
+        finally:
+            self._lock.release()
+        if missed:  # it may be about to wait
+            threading.Thread(target=self._watch, name="streamkit-cancel", daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(_POLL)
+            with self._lock:
+                if self._break():
+                    return
+
+    def _break(self) -> bool:
+        """Stop the thread if it waits for the network; False if it does something else. With the lock held: it cannot
+        leave its call meanwhile."""
+        thread = self._thread
+        if thread is None:
+            return True
+        connection = _awaited(sys._current_frames().get(thread))
+        if connection is None:
+            return False
+        _raise_in(thread, Stopped)
+        hang_up(connection)
+        return True
+
+    def _over(self) -> None:
+        """What was to be raised in a call is raised in it or not at all."""
+        with self._lock:
+            _raise_in(threading.get_ident(), None)
+
+
+def _awaited(frame: FrameType | None) -> socket.socket | None:
+    """The connection whose bytes a thread waits for, None if it does something else."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name in ("read", "write", "readinto") and code.co_varnames[:1] == ("self",):
+            stream: Any = frame.f_locals.get("self")
+            found: Any = getattr(stream, "_sock", None) if isinstance(stream, socket.SocketIO) else _of_httpcore(stream)
+            if isinstance(found, socket.socket):
+                return found
+        frame = frame.f_back
+    return None
+
+
+def _of_httpcore(stream: Any) -> Any:
+    # The type is asked: an object of the user's might do anything when it is asked for an attribute.
+    if all(callable(getattr(type(stream), name, None)) for name in ("get_extra_info", "start_tls", "read")):
+        return stream.get_extra_info("socket")
+    return None
+
+
+def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
+    """Raise an exception in another thread before its next instruction, where Python can; None: after all not."""
+    import ctypes  # brought by the first cancel that needs it
+
+    if (python := getattr(ctypes, "pythonapi", None)) is not None:
+        python.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None if kind is None else ctypes.py_object(kind))
+
+
+def hang_up(connection: Any) -> None:
+    """End a connection that another thread reads from. (Closing its socket would not wake that thread.)"""
+    with contextlib.suppress(OSError):
+        if isinstance(connection, socket.socket):
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)  # not TLS's own, which would drop its state
+        else:
+            connection.shutdown(socket.SHUT_RDWR)
