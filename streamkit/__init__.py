@@ -11,6 +11,8 @@ Subclass `EventHandler`, override the hooks you care about, and run it over any 
     sk.stream(lambda: client.responses.create(model=…, input=…, stream=True), Printer()).until_done()
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import events
 from .answers import Confirmation
 from .errors import (
@@ -43,6 +45,10 @@ from .protocols import to_input
 from .recording import Recorder, replay
 from .state import StreamState, Timing
 
+if TYPE_CHECKING:
+    from .emitter import Emitter
+    from .relay import MemoryRelay
+
 __all__ = [
     "Annotation",
     "AsyncEventHandler",
@@ -51,12 +57,14 @@ __all__ = [
     "CodeMessage",
     "Confirmation",
     "ConsoleMessage",
+    "Emitter",
     "EventHandler",
     "FileMessage",
     "Handler",
     "Hooks",
     "ImageMessage",
     "IncompleteStreamError",
+    "MemoryRelay",
     "Message",
     "ProtocolError",
     "ReasoningMessage",
@@ -80,3 +88,14 @@ __all__ = [
     "to_input",
 ]
 __all__ += events.__all__
+
+_LATER = {"Emitter": "emitter", "MemoryRelay": "relay"}  # imported when they are asked for
+
+if not TYPE_CHECKING:  # to type checkers it would give every name there is
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

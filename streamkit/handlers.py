@@ -71,7 +71,7 @@ class Call(NamedTuple):
 class Handler:
     """The root of handlers: told every event, in order. Override `handle`."""
 
-    _stream: StreamState | None = None
+    _streamkit_live: StreamState | None = None
 
     @property
     def stream(self) -> StreamState:
@@ -80,9 +80,9 @@ class Handler:
         Raises:
             UsageError: no stream has been given this handler.
         """
-        if self._stream is None:
+        if self._streamkit_live is None:
             raise UsageError(f"{type(self).__name__} is on no stream yet; give it to `stream()` or `astream()`")
-        return self._stream
+        return self._streamkit_live
 
     def handle(self, event: Event, /) -> Any:
         """Told of each event, after the engine completed it. On an async stream it may be `async def`."""
@@ -97,21 +97,21 @@ class Handler:
         Raises:
             UsageError: it is on another one that has not ended.
         """
-        if self._stream is not None and self._stream is not stream and not self._stream.ended:
+        if self._streamkit_live is not None and self._streamkit_live is not stream and not self._streamkit_live.ended:
             raise UsageError(
                 f"{type(self).__name__} is on a live stream already; a handler serves one at a time: run that stream "
                 "to its end, or close it"
             )
-        if self._stream is stream:
+        if self._streamkit_live is stream:
             raise UsageError(f"{type(self).__name__} was given twice to the same stream")
-        self._stream = stream
+        self._streamkit_live = stream
 
     def unbind(self, stream: StreamState) -> None:
         """Take the handler off a stream that did not come to be."""
-        if self._stream is stream:
-            self._stream = None
+        if self._streamkit_live is stream:
+            self._streamkit_live = None
 
-    def _plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+    def _streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
         """What each kind of event asks of the handler; those that ask nothing may be missing."""
         call = Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
         return dict.fromkeys(EVENTS.values(), (call,))
@@ -125,7 +125,7 @@ class Handler:
         if not hasattr(self, attribute):
             raise UsageError(f"{type(self).__name__}.__init__ has to call super().__init__({arguments})")
 
-    def _needs_async(self) -> str | None:
+    def _streamkit_needs_async(self) -> str | None:
         """The name of a method that only an async stream can run, None if there is none."""
         return "handle" if inspect.iscoroutinefunction(self.handle) else None
 
@@ -149,46 +149,46 @@ class Hooks(Handler, Generic[R]):
 
     def handle(self, event: Event, /) -> Any:
         """Calls the hooks of this event, in order. Gives an awaitable where one of them has to be awaited."""
-        calls = self._hook_calls(type(event))
+        calls = self._streamkit_hook_calls(type(event))
         for call in calls:
             result = call.function(event) if call.whole else call.function(*event.arguments())
             if inspect.isawaitable(result):
-                return self._await_hooks(result, calls, event)
+                return self._streamkit_await_hooks(result, calls, event)
         return None
 
-    async def _await_hooks(self, first: Awaitable[Any], calls: Iterable[Call], event: Event) -> None:
+    async def _streamkit_await_hooks(self, first: Awaitable[Any], calls: Iterable[Call], event: Event) -> None:
         await first
         for call in calls:
             result = call.function(event) if call.whole else call.function(*event.arguments())
             if inspect.isawaitable(result):
                 await result
 
-    def _plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+    def _streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
         if cast("Any", type(self)).handle is not cast("Any", Hooks).handle:
-            return super()._plan()
-        calls = {name: self._call(name) for name in self._overridden()}
+            return super()._streamkit_plan()
+        calls = {name: self._streamkit_call(name) for name in self._streamkit_overridden()}
         told = EVENTS.values() if "on_event" in calls else [kind for name in calls for kind in _told(len(EVENTS))[name]]
         return {kind: tuple(calls[name] for name in ("on_event", *kind.hooks) if name in calls) for kind in told}
 
-    def _hook_calls(self, kind: type[Event]) -> Iterator[Call]:
+    def _streamkit_hook_calls(self, kind: type[Event]) -> Iterator[Call]:
         """The overridden hooks for this kind of event."""
         for name in ("on_event", *kind.hooks):
             if getattr(type(self), name) is not _BASES[name] or name in getattr(self, "__dict__", ()):
-                yield self._call(name)
+                yield self._streamkit_call(name)
 
-    def _call(self, name: str) -> Call:
+    def _streamkit_call(self, name: str) -> Call:
         hook = getattr(self, name)
         if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
             raise UsageError(f"{type(self).__name__}.{name} has a `yield`: as a generator it would never run")
         return Call(hook, name == "on_event", inspect.iscoroutinefunction(hook))
 
-    def _overridden(self) -> list[str]:
+    def _streamkit_overridden(self) -> list[str]:
         """The names of the hooks that the subclass, or the object itself, has of its own."""
         kind, own = type(self), getattr(self, "__dict__", ())
         return [name for name, base in _BASES.items() if getattr(kind, name) is not base or name in own]
 
-    def _needs_async(self) -> str | None:
-        overridden = self._overridden()
+    def _streamkit_needs_async(self) -> str | None:
+        overridden = self._streamkit_overridden()
         if isinstance(self, AsyncEventHandler):
             return overridden[0] if overridden else "handle"
         if cast("Any", type(self)).handle is not cast("Any", Hooks).handle and inspect.iscoroutinefunction(self.handle):
@@ -406,7 +406,7 @@ class Throttled(Handler):
 
     def handle(self, event: Event, /) -> Any:
         told = self._let_through(event)
-        if self._handler._needs_async():
+        if self._handler._streamkit_needs_async():
             return self._tell_async(told)
         for one in told:
             self._handler.handle(one)
@@ -461,15 +461,15 @@ class Throttled(Handler):
         super().unbind(stream)
         self._handler.unbind(stream)
 
-    def _needs_async(self) -> str | None:
+    def _streamkit_needs_async(self) -> str | None:
         self._made_with("_handler", "handler, interval")
-        return self._handler._needs_async()
+        return self._handler._streamkit_needs_async()
 
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:
     """What each kind of event asks of these handlers, in their order."""
     calls: dict[type[Event], tuple[Call, ...]] = dict.fromkeys(EVENTS.values(), ())
     for handler in handlers:
-        for kind, more in handler._plan().items():
+        for kind, more in handler._streamkit_plan().items():
             calls[kind] += more
     return calls

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 __all__ = ["Interruptible", "Stopped", "hang_up"]
 
@@ -109,7 +109,8 @@ def _awaited(frame: FrameType | None) -> socket.socket | None:
 
 def _of_httpcore(stream: Any) -> Any:
     # The type is asked: an object of the user's might do anything when it is asked for an attribute.
-    if all(callable(getattr(type(stream), name, None)) for name in ("get_extra_info", "start_tls", "read")):
+    kind = type(cast("object", stream))
+    if all(callable(getattr(kind, name, None)) for name in ("get_extra_info", "start_tls", "read")):
         return stream.get_extra_info("socket")
     return None
 

@@ -116,8 +116,8 @@ class AsyncStreamManager(Manager):
         """As `StreamManager.chunks`."""
         return AsyncChunks(self, self._encoder(protocol))
 
-    async def go_on(self, source: Any) -> AsyncGenerator[Event, None]:
-        """As `StreamManager.go_on`."""
+    async def _read_on(self, source: Any) -> AsyncGenerator[Event, None]:
+        """As `StreamManager._read_on`."""
         if self._over_early:
             return
         try:

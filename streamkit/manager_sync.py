@@ -123,7 +123,7 @@ class StreamManager(Manager):
         """
         return SyncChunks(self, self._encoder(protocol))
 
-    def go_on(self, source: Any) -> Generator[Event, None, None]:
+    def _read_on(self, source: Any) -> Generator[Event, None, None]:
         """Read a further source of the same run here and now, from within a hook or a loop over this stream, as after
         a call's output was sent: the events, each after the handlers were told of it. Then the source before goes on.
 

@@ -22,13 +22,14 @@ import anyio.to_thread
 from .errors import SourceError, UsageError
 from .events import Run, RunDone, StreamEnd
 from .interrupts import Interruptible
-from .recording import read_recording
+from .recording import read_recording, recording_in
 from .shell import Manager
 from .sources import (
     AsyncChunks,
     AsyncSource,
     Batch,
     Items,
+    Readable,
     Source,
     SyncChunks,
     await_source,
@@ -40,8 +41,9 @@ from .sources import (
 __all__ = ["open_async", "open_sync"]
 
 _KNOWN = (
-    "an openai stream, a callable, awaitable or context manager that gives one, an HTTP response, an "
-    "iterable of bytes, dicts, typed objects or streamkit events, a path to a recording, or another stream"
+    "an openai or anthropic stream, a callable, awaitable or context manager that gives one, an HTTP response, an "
+    "iterable of bytes, dicts, typed objects or streamkit events, a path to a recording, a relay's reader, an "
+    "Emitter, or another stream"
 )
 
 
@@ -69,9 +71,15 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, os.PathLike)
 
 
+# Where the SDKs' helpers keep the stream that they read: of Responses, Chat and Messages; of Assistants.
+_INNER_STREAMS = ("_raw_stream", "_AssistantEventHandler__stream", "_AsyncAssistantEventHandler__stream")
+
+
 def _sdk_response(value: Any) -> Any:
     """The unread response inside an SDK's stream, None if there is none."""
-    response = getattr(getattr(value, "_raw_stream", value), "response", None)
+    for name in _INNER_STREAMS:
+        value = getattr(value, name, value)
+    response = getattr(value, "response", None)
     if response is None or not _is_response(response) or getattr(response, "is_stream_consumed", True):
         return None
     return response
@@ -120,6 +128,8 @@ def open_sync(value: Any) -> Source:
         if inspect.iscoroutine(value):
             value.close()
         raise _wants_async(value)
+    if isinstance(value, Readable):
+        return value.source()
     if isinstance(value, Manager):
         return _of_manager(value)
     if isinstance(value, SyncChunks):
@@ -142,9 +152,8 @@ def open_sync(value: Any) -> Source:
         raise _unknown(value)
     if _is_whole_answer(value):
         return Source(batches_of([value]), _nothing)
-    if isinstance(value, io.IOBase) and isinstance(name := getattr(value, "name", None), str) and not value.tell():
-        value.close()
-        return read_recording(name)
+    if _is_file(value):
+        return _of_file(value)
     if hasattr(value, "__iter__"):
         return _of_iterable(value)
     if hasattr(value, "__enter__") and not _is_client(value):
@@ -205,6 +214,20 @@ def _of_path(path: Any) -> Source:
     return read_recording(path)
 
 
+def _is_file(value: Any) -> bool:
+    names = ("read", "readline", "seekable", "__iter__")  # `tempfile` wraps its files
+    return isinstance(value, io.IOBase) or all(hasattr(value, name) for name in names)
+
+
+def _of_file(file: Any) -> Source:
+    """From where it is on: a recording, if it can be sought in, or a body."""
+    try:
+        recording = recording_in(file) if file.seekable() else None
+    except Exception as error:
+        translate(error)
+    return recording or _of_iterable(file)
+
+
 def _of_iterable(value: Iterable[Any]) -> Source:
     if isinstance(value, (list, tuple)):
         return Source(batches_of(value), _nothing)
@@ -217,13 +240,14 @@ def _of_iterable(value: Iterable[Any]) -> Source:
 
     calls = Interruptible()
     pulled = iter(partial(calls.call, next, items, _END), _END)
-    return Source(batches_of(pulled), finish, live=_is_live(value), calls=calls)
+    live = _is_live(value)
+    return Source(batches_of(pulled, live=live), finish, live=live, calls=calls)
 
 
 def _is_live(value: Any) -> bool:
     """Whether an iterable may be a producer that goes on only when it is pulled: whatever is not all there already."""
     # A length alone proves nothing: progress bars and proxies have one. A file's items are there already.
-    return not isinstance(value, (Sequence, Set, io.IOBase))
+    return not isinstance(value, (Sequence, Set)) and not _is_file(value)
 
 
 def _distinct(items: Any, value: Any) -> tuple[Any, ...]:
@@ -266,6 +290,8 @@ async def open_async(value: Any) -> AsyncSource:
     """
     if isinstance(value, AsyncSource):
         return value
+    if isinstance(value, Readable):
+        return value.async_source()
     if _is_async_manager(value):
         return _of_async_manager(value)
     if isinstance(value, AsyncChunks):
@@ -387,11 +413,13 @@ async def _close_all(chunks: Any, response: Any) -> None:
 def _of_async_iterable(value: Any) -> AsyncSource:
     items = aiter(value)
     take = items.__anext__
-    batch = Items().batch
+    live = _is_live(value)
+    of = Items(live=live)
+    feed, batch = of.feed, of.batch
 
     async def pull() -> Batch | None:
         item = await take()
-        return batch(item)
+        return feed(item) if type(item) is bytes else batch(item)
 
     async def finish() -> None:
         for thing in _distinct(items, value):
@@ -399,7 +427,7 @@ def _of_async_iterable(value: Any) -> AsyncSource:
             if callable(close) and inspect.isawaitable(result := close()):
                 await result
 
-    return AsyncSource(pull, finish, live=_is_live(value))
+    return AsyncSource(pull, finish, live=live)
 
 
 async def _of_async_context(value: Any) -> AsyncSource:
@@ -419,7 +447,9 @@ async def _of_async_context(value: Any) -> AsyncSource:
 
 def _known(source: Source | AsyncSource) -> dict[str, Any]:
     """What one source hands on to another that wraps it."""
-    return {key: getattr(source, key) for key in ("protocol", "live", "edits", "whole", "following", "chunks")}
+    return {
+        key: getattr(source, key) for key in ("protocol", "live", "edits", "whole", "following", "chunks", "resume")
+    }
 
 
 def _direct(source: Source) -> AsyncSource:

@@ -8,11 +8,15 @@ before it where that line cannot go on: it is a whole JSON object or array (afte
 another SSE field and the item is empty or begins one. From there on all items are lines. So pieces tell what their
 body tells however they are cut; only a comment or an event's name that is the body's first line, and is cut just
 before something like `data:`, is taken for a line.
+
+A live producer goes on when it is pulled, which may be taken for an answer. So what is a whole question ends its line,
+and its event, although their ends may come with the next item: `asks` says what is one. Half a question is none yet.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 __all__ = ["Pieces"]
 
@@ -22,18 +26,42 @@ _HEAD = 32  # bytes that tell what a line is
 
 
 class Pieces:
-    """The items of one body, to be joined in order."""
+    """The items of one body, to be joined in order.
 
-    def __init__(self) -> None:
+    Args:
+        asks: whether a line without its end is a whole question; None for a body that goes on by itself.
+    """
+
+    def __init__(self, asks: Callable[[bytes], bool] | None = None) -> None:
+        self._asks = asks
+        self._line: list[bytes] = []  # the unfinished line, where it matters
+        self._plain = False  # the next item is a piece, and begins a line
         self._lines: bool | None = None  # whether they are lines, once that is known
         self._head = b""  # how the line begins that the items so far are
         self._json = _Json()
 
     def feed(self, item: bytes) -> bytes:
         """The body's bytes that an item stands for."""
-        if self._lines is None:
-            return self._first(item)
-        return item + b"\n" if self._lines else item
+        if self._plain and (item[-2:] == b"\n\n" or self._asks is None):
+            return item
+        given = self._first(item) if self._lines is None else item + b"\n" if self._lines else item
+        if self._asks is not None:
+            given = self._watched(given, self._asks)
+        self._plain = self._lines is False and not self._line
+        return given
+
+    def _watched(self, given: bytes, asks: Callable[[bytes], bool]) -> bytes:
+        """The same, with the end of what is a whole question."""
+        _, newline, rest = given.rstrip(b"\n").rpartition(b"\n")
+        if newline:
+            self._line.clear()
+        self._line.append(rest)
+        if rest.rstrip(b" \t\r")[-1:] == b"}" and asks(b"".join(self._line)):
+            self._line.clear()
+            return given + b"\n\n"
+        if given[-1:] == b"\n":
+            self._line.clear()
+        return given
 
     def _first(self, item: bytes) -> bytes:
         if b"\n" in item or b"\r" in item:

@@ -14,12 +14,13 @@ ends as the stream did, with `IncompleteStreamError`.
 
 from __future__ import annotations
 
+import io
 import re
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from os import SEEK_END, PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import msgspec
 
@@ -31,7 +32,7 @@ from .protocols import is_list, is_object
 from .sources import Source
 from .state import StreamState
 
-__all__ = ["Recorder", "read_recording", "replay"]
+__all__ = ["Recorder", "read_recording", "recording_in", "replay"]
 
 _is_marked = re.compile(rb'\s*\{\s*"streamkit"\s*:\s*"recording"').match
 _MARK = 40  # bytes that the mark is found in
@@ -57,6 +58,7 @@ class Recorder(Handler):
         self._source = 0  # the number of the stream's source that was written last
 
     def bind(self, stream: StreamState) -> None:
+        self._made_with("_path", "path")
         super().bind(stream)
         self._source = 0
         if self._path.exists() and self._path.stat().st_size:
@@ -153,7 +155,7 @@ def read_recording(path: str | PathLike[str]) -> Source:
     Raises:
         SourceError: the file cannot be read; when it is pulled, also where a recorded failure is reached.
     """
-    return _source(Path(path), None)
+    return _source(_at(Path(path)), None)
 
 
 def replay(path: str | PathLike[str], *, speed: float = 1.0) -> Source:
@@ -164,42 +166,98 @@ def replay(path: str | PathLike[str], *, speed: float = 1.0) -> Source:
     """
     if not speed > 0:
         raise UsageError(f"a replay's speed cannot be {speed!r}; 1 is as it was, 2 is twice as fast")
-    return _source(Path(path), speed)
+    return _source(_at(Path(path)), speed)
 
 
-def _source(path: Path, speed: float | None, part: int = 0, size: int = 0, began: float | None = None) -> Source:
-    """One part of a file: a recording has one for each source that it recorded, one after the other."""
+def recording_in(file: Any) -> Source | None:
+    """The recording that an open file has from where it is on, read whole; None if it has none. The file can be sought
+    in, is of bytes or of text, and is closed with the source."""
+    try:
+        place = file.tell()
+    except OSError:  # a text file that a loop has begun to read does not tell where it is
+        rest = _as_bytes(file.read())
+        file.seek(0)
+        marked = _is_marked(_as_bytes(file.read(_MARK))) is not None
+    else:
+        if place == 0 and isinstance(file, io.TextIOWrapper):
+            file = cast("Any", file).buffer  # a recording is in UTF-8, whatever the text file takes it for
+            file.seek(0)
+        marked = _is_recording(file, place)
+        file.seek(place)
+        if not marked:
+            return None
+        rest = _as_bytes(file.read())
+    return _source(_content(lambda: io.BytesIO(rest), marked, len(rest)), None, close=file.close)
+
+
+def _is_recording(file: Any, place: int) -> bool:
+    """Whether an open file is one, here or from its start."""
+    for start in (place, 0):
+        file.seek(start)
+        if _is_marked(_as_bytes(file.read(_MARK))):
+            return True
+    return False
+
+
+def _as_bytes(read: str | bytes) -> bytes:
+    return read.encode("utf-8", "surrogatepass") if isinstance(read, str) else bytes(read)
+
+
+class _Content(NamedTuple):
+    """What is read: how it is opened, whether it is a recording, and where its parts begin and it ends: a recording
+    has a part for each source that it recorded. What is recorded into the same file meanwhile is another run's."""
+
+    open: Callable[[], BinaryIO]
+    marked: bool
+    places: list[int]
+
+
+def _at(path: Path) -> _Content:
     try:
         with path.open("rb") as file:
             marked = _is_marked(file.read(_MARK)) is not None
-            file.seek(0)
-            starts = [0] if not marked else _starts(file)
-            # What is recorded into the same file meanwhile is another run's.
-            size = size or file.seek(0, SEEK_END)
+            return _content(lambda: path.open("rb"), marked, file.seek(0, SEEK_END))
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}") from error
-    began = time.monotonic() if began is None else began
-    starts = [start for start in starts if start < size] or [0]
-    ends = [*starts[1:], size]
-    batches = _items(path, starts[part], ends[part], speed, began) if marked else _chunks(path, size)
-    more = part + 1 < len(starts)
-    following = (lambda: _source(path, speed, part + 1, size, began)) if more else None
-    return Source(batches, batches.close, following=following, whole=marked)
 
 
-def _starts(file: BinaryIO) -> list[int]:
-    """Where the parts of a recording begin."""
+def _content(opened: Callable[[], BinaryIO], marked: bool, size: int) -> _Content:
     starts: list[int] = []
     place = 0
-    for line in file:
-        if line.startswith(b'{"source":'):
-            starts.append(place)
-        place += len(line)
-    return starts or [0]
+    with opened() as file:
+        for line in file if marked else ():
+            if place >= size:
+                break
+            if line.startswith(b'{"source":') or not (starts or _is_marked(line)):
+                starts.append(place)  # what is read from its middle has a first part without that line
+            place += len(line)
+    return _Content(opened, marked, [*(starts or [0]), size])
 
 
-def _chunks(path: Path, size: int) -> Generator[bytes, None, None]:
-    with path.open("rb") as file:
+def _source(
+    content: _Content,
+    speed: float | None,
+    *,
+    part: int = 0,
+    began: float | None = None,
+    close: Callable[[], object] | None = None,
+) -> Source:
+    """One part of a content."""
+    began = time.monotonic() if began is None else began
+    start, end, *more = content.places[part:]
+    batches = _items(content, start, end, speed, began) if content.marked else _chunks(content, end)
+    following = (lambda: _source(content, speed, part=part + 1, began=began, close=close)) if more else None
+
+    def finish() -> None:
+        batches.close()
+        if close is not None:
+            close()
+
+    return Source(batches, finish, following=following, whole=content.marked)
+
+
+def _chunks(content: _Content, size: int) -> Generator[bytes, None, None]:
+    with content.open() as file:
         while size > 0 and (chunk := file.read(min(size, _CHUNK))):
             size -= len(chunk)
             yield chunk
@@ -222,8 +280,8 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def _items(path: Path, start: int, end: int, speed: float | None, began: float) -> Generator[Any, None, None]:
-    with path.open("rb") as file:
+def _items(content: _Content, start: int, end: int, speed: float | None, began: float) -> Generator[Any, None, None]:
+    with content.open() as file:
         file.seek(start)
         while start < end and (text := file.readline()):
             start += len(text)

@@ -28,6 +28,7 @@ class Runs:
         self.outcome: e.Run | None = None
         self.asked_for_action = False
         self._counted: e.Usage | None = None
+        self._by_id: dict[str, e.RunStep] = {}
 
     def count(self, usage: e.Usage) -> None:
         """The step's tokens, and the run's: the sum of its steps'."""
@@ -62,7 +63,7 @@ class Runs:
 
     def begin_step(self, given: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
         yield from self.open(e.Run(), cause)
-        if self.step is not None and given.id and self.step.id == given.id:
+        if given.id and given.id in self._by_id:
             return
         if self.step is not None:
             yield from self.end_step(e.RunStep(status="completed"), cause)
@@ -71,12 +72,17 @@ class Runs:
         self.step.id = given.id or f"step-{len(self.steps) + 1}"
         self.step.run_id = given.run_id or self.run.id
         self.steps.append(self.step)
+        self._by_id[self.step.id] = self.step
         self.asked_for_action = False
         yield e.RunStepCreated(self.step, position=cause.position, source=cause.source)
 
     def end_step(self, given: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
         step = self.step
-        if step is None or (given.id and given.id != step.id):
+        if given.id and given.id != (step.id if step is not None else None):
+            if given.id in self._by_id:
+                merge(self._by_id[given.id], given)  # what is said late of a step that is over
+            return
+        if step is None:
             return
         merge(step, given)
         if step.status == "in_progress":

@@ -100,7 +100,7 @@ class Manager(StreamState):
 
 def needs_async(handler: object) -> str | None:
     """The name of a hook of this handler that only an async stream can run."""
-    return handler._needs_async() if isinstance(handler, Handler) else None  # what is none is refused later
+    return handler._streamkit_needs_async() if isinstance(handler, Handler) else None  # what is none is refused later
 
 
 def of_delta(call: Call) -> Callable[[Any, Any], Any]:
@@ -129,5 +129,8 @@ def _weight(error: BaseException) -> int:
 
 
 def add_note(error: BaseException, event: Event | None, another: BaseException) -> None:
+    """Tell of a later error with the first. What only comes again, as a full disk does, is not told again."""
+    if type(another) is type(error) and str(another) == str(error):
+        return
     where = f"telling {event.type}" if event is not None else "closing the source"
     error.add_note(f"While the stream ended, {where} raised {type(another).__name__}: {another}")

@@ -5,23 +5,28 @@ A foreign exception becomes a `SourceError` here, with the client's own as its c
 
 from __future__ import annotations
 
+import re
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NoReturn, cast
+
+import msgspec
 
 from .answers import Confirmation
 from .errors import SourceError, SourceTimeoutError, StreamkitError
 from .events import ConfirmationCreated, Event
 from .interrupts import Interruptible, hang_up
 from .pieces import Pieces
-from .protocols import Encoder
+from .protocols import Encoder, gating
 
 __all__ = [
     "AsyncChunks",
     "AsyncSource",
     "Chunks",
     "Items",
+    "Readable",
     "Source",
     "SyncChunks",
     "await_source",
@@ -43,6 +48,8 @@ class Source(Iterator[Batch]):
         whole: whether it is read to its end whatever its items say, as a recording is.
         following: opens the next source of the same run, where the source itself knows of one.
         chunks: another stream's, which this is.
+        resume: called before anything is pulled, of a log: with the cursor that the stream is to go on after, it gives
+            the one up to which nothing is told.
         calls: what pulls go through that only stopping their thread can end early.
         next: as `pull`, with the client's own exceptions.
     """
@@ -57,6 +64,7 @@ class Source(Iterator[Batch]):
         edits: bool = False,
         whole: bool = False,
         following: Callable[[], Source] | None = None,
+        resume: Callable[[str | None], str | None] | None = None,
         chunks: Chunks | None = None,
         response: Any = None,
         inner: Any = None,
@@ -70,6 +78,7 @@ class Source(Iterator[Batch]):
         self.edits = edits
         self.whole = whole
         self.following = following
+        self.resume = resume
         self.chunks = chunks
         self.response = response
         self.inner = inner
@@ -123,6 +132,7 @@ class AsyncSource:
         edits: bool = False,
         whole: bool = False,
         following: Callable[[], Source] | None = None,
+        resume: Callable[[str | None], str | None] | None = None,
         chunks: Chunks | None = None,
     ) -> None:
         self.next = pull
@@ -132,6 +142,7 @@ class AsyncSource:
         self.edits = edits
         self.whole = whole
         self.following = following
+        self.resume = resume
         self.chunks = chunks
 
     async def pull(self) -> Batch | None:
@@ -148,6 +159,20 @@ class AsyncSource:
             await self._close()
         except Exception as error:
             translate(error)
+
+
+class Readable(ABC):
+    """What any number of streams can read as their source, each for itself: a relay's reader, an Emitter."""
+
+    @abstractmethod
+    def for_stream(self) -> Readable:
+        """What a stream holds on to until it opens it."""
+
+    @abstractmethod
+    def source(self) -> Source: ...
+
+    @abstractmethod
+    def async_source(self) -> AsyncSource: ...
 
 
 class Chunks:
@@ -244,23 +269,38 @@ def _item(value: Any) -> Any:
 
 
 class Items:
-    """The items of one iterable. Bytes and text are one body, in pieces or in lines."""
+    """The items of one iterable. Bytes and text are one body, in pieces or in lines; `feed` is for bytes."""
 
-    def __init__(self) -> None:
-        self._body = Pieces().feed
+    def __init__(self, *, live: bool = False) -> None:
+        self.feed = Pieces(_is_question if live else None).feed
 
     def item(self, value: Any) -> Any:
         item = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else _item(value)
-        return self._body(item) if isinstance(item, bytes) else item
+        return self.feed(item) if isinstance(item, bytes) else item
 
     def batch(self, value: Any) -> Batch:
         item = self.item(value)
         return item if isinstance(item, bytes) else [item]
 
 
-def batches_of(values: Iterable[Any]) -> Iterator[Batch]:
+_may_ask = re.compile(b"confirm|executing", re.IGNORECASE).search
+
+
+def _is_question(line: bytes) -> bool:
+    """Whether a line, of SSE or of JSON, is a whole question of a protocol where going on is an answer."""
+    if not _may_ask(line):
+        return False
+    try:
+        item = msgspec.json.decode(line.strip().removeprefix(b"data:"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    decoder = gating(item)
+    return decoder is not None and decoder.asks(item)
+
+
+def batches_of(values: Iterable[Any], *, live: bool = False) -> Iterator[Batch]:
     """One batch an item, or few large ones where all items are there already."""
-    items = Items()
+    items = Items(live=live)
     if not isinstance(values, (list, tuple)):
         yield from map(items.batch, values)
         return

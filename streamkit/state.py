@@ -10,7 +10,7 @@ manager pulls, waits, tells and awaits; it decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, Final, NamedTuple, cast
@@ -34,11 +34,13 @@ from .events import (
     StreamWarning,
     Usage,
 )
+from .fields import Fields
 from .framing import Framer, framer_for
 from .handlers import Handler, plan
 from .inner import Inner
 from .messages import Message, ToolCallMessage
 from .protocols import Decoder
+from .resuming import ResumableEngine, Resumption
 from .runs import merge
 from .sources import AsyncSource, Source
 
@@ -85,6 +87,8 @@ class StreamState:
         then: Callable[[Any], Any] | None,
         wake: Callable[[], None],
         awaitables: bool,
+        fields: Mapping[str, str] | None = None,
+        after: str | None = None,
     ) -> None:
         if isinstance(protocol, str):
             protocol = protocols.find(protocol).Decoder
@@ -96,9 +100,14 @@ class StreamState:
         for handler in cast("Sequence[object]", handlers):  # what is called without types is checked here
             if not isinstance(handler, Handler):
                 raise UsageError(f"{handler!r} is no handler; subclass EventHandler, AsyncEventHandler or Handler")
+        self._fields = None if fields is None else Fields(fields)
         self._protocol = cast("type[Decoder] | None", protocol)
         self._then = then
-        self._engine = Engine(strict=strict, wake=wake)
+        if after is not None and not isinstance(cast("object", after), str):
+            raise UsageError(f"a cursor is a str, as `stream.cursor` gives it, not {after!r}")
+        self._after = after
+        self._resumption: Resumption | None = None  # where the source is read on from, until that is reached
+        self._engine: Engine = ResumableEngine(strict=strict, wake=wake)
         self._engine.takes_outputs = then is not None
         self._engine.takes_awaitables = awaitables
         self._handlers = tuple(handlers)
@@ -113,6 +122,7 @@ class StreamState:
         self._whole = False
         self._following: Callable[[], Source] | None = None
         self._inner: Inner | None = None
+        self._other: Decoder | None = None  # of a live producer's items that are not the stream's own protocol's
         self._source_number = 0
         self._declined = False
         self._went_on_to: Run | None = None  # how a further source's run ended, that was read inside this one
@@ -243,7 +253,8 @@ class StreamState:
             yield self._source_finished()
             self._check_failure()
             yield from self._settle(at_end=True)
-            goes_on = self._then is not None and self._answers_taken and not engine.unanswered
+            paused = self._decoder is not None and self._decoder.paused
+            goes_on = self._then is not None and (self._answers_taken or paused) and not engine.unanswered
             if self._declined or not (goes_on or self._following):
                 break
             self._answers_taken = 0
@@ -279,7 +290,10 @@ class StreamState:
     @contextmanager
     def _aside(self) -> Generator[None, None, None]:
         """What belongs to the source that is being read is kept, and there again afterwards."""
-        names = "_source", "_decoder", "_framer", "_start", "_held", "_seen", "_live", "_whole", "_following", "_inner"
+        names = (
+            *("_source", "_decoder", "_framer", "_start", "_held", "_seen"),
+            *("_live", "_whole", "_following", "_inner", "_other", "_resumption"),
+        )
         kept = {name: getattr(self, name) for name in names}
         edits = self._engine.takes_edits
         try:
@@ -291,6 +305,13 @@ class StreamState:
             self._allow_answers()
 
     def _decode(self, batch: Any) -> Sequence[Event]:
+        """What a batch of the source tells the engine: what its decoder says of it, and the fields in that."""
+        events = self._decode_batch(batch)
+        if self._fields is not None:
+            events = self._fields.feed(events)
+        return events if self._resumption is None else self._resumption.feed(events)
+
+    def _decode_batch(self, batch: Any) -> Sequence[Event]:
         """What the decoder says of a batch of the source: bytes, or a list of frames or of items."""
         decoder = self._decoder
         if type(batch) is bytes:
@@ -313,7 +334,9 @@ class StreamState:
 
     def _direct(self) -> tuple[Any, Any]:
         """The two steps from bytes to events, to be taken without `_decode` where nothing else is to be done."""
-        if self._framer is None or self._decoder is None or self._receivers:
+        if self._framer is None or self._decoder is None or self._receivers or self._fields is not None:
+            return None, None
+        if self._resumption is not None:
             return None, None
         return self._framer.feed, self._decoder.feed_frames
 
@@ -347,8 +370,7 @@ class StreamState:
             if len(self._held) > _UNRECOGNISED_LIMIT:
                 raise self._unrecognised()
             return ()
-        self._decoder = decoder = kind(self._engine.new_id)
-        self._allow_answers()
+        decoder = self._decode_with(kind)
         held, self._held = self._held, []
         return decoder.feed_items(held) if parsed else decoder.feed_frames(held)
 
@@ -382,21 +404,28 @@ class StreamState:
             rest = self._framer.finish()
             whole = [frame for frame in rest if _is_whole(frame[2])]
             cut = len(whole) != len(rest)
-            yield from self._engine.complete(self._decode_frames(whole))
+            yield from self._complete(self._decode_frames(whole))
         elif self._start.strip():
             cut = True
         decoder = self._decoder
         complete = self._declined
         if decoder is not None:
             if not self._declined:
-                yield from self._engine.complete(decoder.finish())
+                yield from self._complete(decoder.finish())
+                if self._other is not None:
+                    yield from self._complete(self._other.finish())
+                    complete = self._other.complete
             if self._inner is not None:
-                yield from self._engine.complete(self._inner.finish())
+                yield from self._complete(self._inner.finish())
                 complete = complete or self._inner.cancelled
             complete = complete or decoder.complete
         elif self._held:
             yield from self._held_error()
             complete = True
+        if self._fields is not None:
+            yield from self._engine.complete(self._fields.finish(complete=complete))
+        if self._resumption is not None:
+            self._resumption.finish()
         yield from self._engine.source_done(complete=complete)
         if not complete and self._engine.failure is None and not self._following:
             name = f"the {decoder.name} stream" if decoder else "the source"
@@ -408,13 +437,17 @@ class StreamState:
                 raise IncompleteStreamError(f"none of the source's {decoder.index} items is one of {decoder.name}")
             raise IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end{seen}")
 
+    def _complete(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The story of these events, and of the fields in them."""
+        if self._fields is not None:
+            events = self._fields.feed(events)
+        return self._engine.complete(events if self._resumption is None else self._resumption.feed([*events]))
+
     def _held_error(self) -> Iterator[Event]:
         """A stream that was nothing but an error, which every protocol has in about the same shape."""
-        for item in map(_parsed, self._held):
-            if protocols.is_object(item) and (item.get("error") or item.get("type") == "error"):
-                given = item.get("error") or item
-                error = dict(given) if protocols.is_object(given) else {"message": str(given)}
-                yield from self._engine.complete([RunDone(Run(status="failed", error=error, raw=item))])
+        for held in self._held:
+            if (error := _error_in(held)) is not None:
+                yield from self._engine.complete([RunDone(Run(status="failed", error=error, raw=_parsed(held)))])
                 return
         raise self._unrecognised()
 
@@ -481,7 +514,7 @@ class StreamState:
     @property
     def _gated(self) -> bool:
         """Whether pulling on would let run what a confirmation asks about."""
-        return self._live and self._decoder is not None and self._decoder.gates
+        return self._live and (self._other is not None or (self._decoder is not None and self._decoder.gates))
 
     def _note(self, event: Event) -> None:
         """Make an event the current one."""
@@ -501,15 +534,38 @@ class StreamState:
     def _source_opened(self, source: Source | AsyncSource) -> None:
         """Make ready for a source's items."""
         kind = protocols.find(source.protocol).Decoder if source.protocol else self._protocol
-        self._decoder = kind(self._engine.new_id) if kind is not None else None
+        self._decoder = self._other = None
         self._framer, self._start, self._held = None, b"", []
         self._live = source.live
         self._whole = source.whole
         self._following = source.following
         self._inner = Inner(source.chunks, self._engine) if source.chunks is not None else None
+        after = self._after if self._source_number == 0 else None
+        after = after if source.resume is None else source.resume(after)
+        self._resumption = None if after is None else Resumption(after, self._engine)
         self._source_number += 1
         self._engine.takes_edits = source.edits
+        if kind is not None:
+            self._decode_with(kind)
         self._allow_answers()
+
+    def _decode_with(self, kind: type[Decoder]) -> Decoder:
+        """The decoder of the source's items. A live producer is not pulled past any protocol's question."""
+        self._decoder = decoder = kind(self._engine.new_id)
+        decoder.elsewhere = self._elsewhere if self._live and not kind.gates else None
+        self._allow_answers()
+        return decoder
+
+    def _elsewhere(self, item: Mapping[str, Any]) -> Decoder | None:
+        """The decoder of an item that is another protocol's, and may be part of a question."""
+        assert self._decoder is not None
+        if self._decoder.recognises(item):
+            return None
+        kind = protocols.gating(item.get("data") if self._decoder.named and "event" in item else item)
+        if kind is not None and self._other is None:
+            self._other = kind(self._engine.new_id)
+            self._allow_answers()
+        return None if kind is None else self._other
 
     def _allow_answers(self) -> None:
         self._engine.takes_approvals = self._gated or self._then is not None or self._engine.takes_edits
@@ -554,6 +610,21 @@ def _parsed(held: Any) -> Any:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return data.decode("utf-8", "replace")
+
+
+def _error_in(held: Any) -> dict[str, Any] | None:
+    """The error that a held item or frame tells of: under `error`, or all of an item that says that it is one."""
+    item = _parsed(held)
+    named = isinstance(held, tuple) and cast("tuple[bytes, ...]", held)[1] == b"error"
+    if protocols.is_object(item) and item.get("event") == "error" and "data" in item:
+        item, named = item["data"], True
+    if protocols.is_object(item):
+        given = item.get("error") or (item if named or item.get("type") == "error" else None)
+    else:
+        given = item if named else None
+    if given is None:
+        return None
+    return dict(given) if protocols.is_object(given) else {"message": str(given)}
 
 
 def _is_whole(data: bytes) -> bool:

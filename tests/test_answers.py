@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
@@ -399,6 +400,138 @@ async def test_a_stream_over_another_stream_answers_it(face: Face) -> None:
     assert did_run(source)
     assert [m.type for m in messages] == ["code", "console", "message"]
     assert [asked.status for asked in told.of("on_confirmation_done")] == ["approved"]
+
+
+CALL = calls("one", finish="tool_calls")
+OTHERS: dict[str, list[Any]] = {
+    "an odd chat chunk": [{"choices": []}],
+    "a chat chunk": chat("Hi", finish=None)[:1],
+    "a text": chat("Hi", finish=None),
+    "a whole chat answer": chat("Hi"),
+    "a tool call": CALL,
+    "a response": [{"type": "response.created", "response": {"id": "resp_1", "object": "response"}}],
+    "a canonical event": [{"type": "run_created", "run": {"id": "run-1"}}],
+}
+
+
+@every_face
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("wire", ["objects", "ndjson", "sse"])
+@pytest.mark.parametrize("yes", [True, False])
+@body
+async def test_a_producer_is_not_pulled_past_a_question_behind_another_protocols_items(
+    face: Face, name: str, wire: str, yes: bool
+) -> None:
+    """What comes first does not decide what may run: each item is read as what it is."""
+    first = OTHERS[name]
+    source = Source(encoded([*first, *interpreter()], wire))
+    told = face.told(on_confirmation=lambda _, asked: asked.approve() if yes else None)
+    stream = face.stream(face.generator(source), told)
+    await stream.until_done()
+    assert (source.went > len(first) + ASKED) is yes
+    told.check_brackets()
+    (outcome,) = told.of("on_confirmation_done")
+    assert outcome.status == ("approved" if yes else "declined")
+    types = [m.type for m in stream.messages if m.type in ("code", "console")]
+    assert types == (["code", "console"] if yes else ["code"])
+    assert outcome.subject.content == "34/24"
+    warned = [w for w in stream.warnings if w.code == "other-protocol"]
+    assert len(warned) == (name != "an odd chat chunk")
+
+
+@every_face
+@body
+async def test_a_stream_whose_protocol_was_given_is_gated_too(face: Face) -> None:
+    """By a caller who was mistaken."""
+    source = Source(interpreter())
+    stream = face.stream(face.generator(source), protocol="openai_chat")
+    await stream.until_done()
+    assert not did_run(source)
+
+
+@every_face
+@body
+async def test_a_strict_stream_fails_at_another_protocols_item(face: Face) -> None:
+    """It is closed there."""
+    source = Source([*chat("Hi"), *interpreter()])
+    error = await raised_by(face.stream(face.generator(source), strict=True).until_done())
+    assert isinstance(error, sk.ProtocolError)
+    assert "other-protocol" in str(error)
+    assert source.closed
+    assert source.went == len(chat("Hi")) + 1
+
+
+def encoded(items: list[Any], wire: str) -> list[Any]:
+    """Items as an iterable yields them."""
+    match wire:
+        case "ndjson":
+            return [json.dumps(item).encode() + b"\n" for item in items]
+        case "sse":
+            return [b"data: " + json.dumps(item).encode() + b"\n\n" for item in items]
+        case _:
+            return items
+
+
+WITHOUT_END = {
+    "ndjson": ("{}", "\n"),
+    "ndjson, CRLF": ("{}", "\r\n"),
+    "ndjson with a space": ("{} ", "\n"),
+    "sse": ("data: {}", "\n\n"),
+    "sse with half its end": ("data: {}\n", "\n"),
+    "sse, CRLF": ("data: {}\r\n", "\r\n"),
+    "sse with a name": ("event: chunk\ndata: {}", "\n\n"),
+    "ndjson lines": ("{}", None),
+    "sse lines": ("data: {}", None),
+}
+
+
+@every_face
+@pytest.mark.parametrize("name", WITHOUT_END)
+@pytest.mark.parametrize("halves", [True, False])
+@pytest.mark.parametrize("kind", [str, bytes])
+@pytest.mark.parametrize("yes", [True, False])
+@body
+async def test_a_producer_is_not_pulled_for_the_end_of_a_questions_line(
+    face: Face, name: str, halves: bool, kind: type, yes: bool
+) -> None:
+    """A whole question is asked although its newline would come with the next piece; so is one that comes in two."""
+    shape, end = WITHOUT_END[name]
+    ran: list[str] = []
+
+    def pieces() -> Iterator[str]:
+        before = ""
+        for place, item in enumerate(interpreter()):
+            text = shape.format(json.dumps(item))
+            if place == ASKED:
+                ran.append("the code")
+            if end is None:
+                yield text
+                if shape.startswith("data"):
+                    yield ""
+                continue
+            if halves:
+                yield before + text[: len(text) // 2]
+                yield text[len(text) // 2 :]
+            else:
+                yield before + text
+            before = end
+        if end is not None:
+            yield end
+
+    async def later() -> AsyncIterator[Any]:
+        for piece in pieces():
+            yield piece if kind is str else piece.encode()
+
+    source = later() if face.is_async else (piece if kind is str else piece.encode() for piece in pieces())
+    told = face.told(on_confirmation=lambda _, asked: asked.approve() if yes else None)
+    stream = face.stream(source, told)
+    messages = await stream.get_final_messages()
+    assert ran == (["the code"] if yes else [])
+    assert [(m.type, m.content) for m in messages] == (
+        [("code", "34/24"), ("console", "1.41"), ("message", "About 1.4.")] if yes else [("code", "34/24")]
+    )
+    assert [asked.status for asked in told.of("on_confirmation_done")] == ["approved" if yes else "declined"]
+    assert not stream.warnings
 
 
 def over(inner: Any, way: str) -> Any:

@@ -319,3 +319,20 @@ def test_a_fault_that_the_engine_finds_names_its_item(
         sk.stream([source] if as_bytes else items, strict=True).until_done()
     assert (error.value.code, error.value.index) == (code, index)
     assert f"item {index}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        [b'event: error\ndata: {"message": "no quota", "code": "q"}\n\n'],
+        [b'event: error\ndata: {"error": {"message": "no quota", "code": "q"}}\n\n'],
+        [b"event: error\ndata: no quota\n\n"],
+        [{"event": "error", "data": {"message": "no quota"}}],
+        [{"type": "error", "message": "no quota"}],
+        [{"error": "no quota"}],
+    ],
+)
+def test_a_stream_that_is_nothing_but_an_error_fails_with_it(source: list[Any]) -> None:
+    """No protocol is needed to read it."""
+    with pytest.raises(sk.RunFailedError, match="no quota"):
+        sk.stream(source).until_done()

@@ -14,7 +14,7 @@ import pytest
 from streamkit.testing import ModelServer, Reply
 
 ROOT = Path(__file__).resolve().parents[1]
-EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
+EXAMPLES = sorted((ROOT / "examples").glob("[!_]*.py"))
 CLEAN = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
 
 # What is on stdout, in this order, for the answers on stdin.
@@ -58,6 +58,14 @@ SHOWN = {
             "Run this code? [y/N] ",
             "[console] 1.417\n",
             "[message] 34/24 is about 1.417.\n(4 messages; approved)\n",
+        ],
+    ),
+    "migrate_assistant": (
+        "",
+        [
+            f"== {api}\nassistant > code_interpreter\n\nprint((121 + 11) / 3)\n\noutput > 44.0\n\n"
+            "assistant > The answer is 44.\n"
+            for api in ("Assistants", "Responses", "Anthropic")
         ],
     ),
     "07_compatible_server": ("", ["(They want a number.)\nForty-two.\n10 tokens in, 8 out\n"]),

@@ -259,6 +259,26 @@ async def test_a_forgotten_super_init_is_harmless(face: Face) -> None:
 
 
 @every_face
+@pytest.mark.parametrize(
+    ("base", "named"),
+    [(sk.Throttled, r"super\(\).__init__\(handler, interval\)"), (sk.Recorder, r"super\(\).__init__\(path\)")],
+)
+@body
+async def test_a_forgotten_super_init_that_has_arguments_is_told_at_once(face: Face, base: Any, named: str) -> None:
+    """At construction, before any request; the other handlers are free."""
+
+    class Own(base):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.mine = 1
+
+    other = SyncTold()
+    for handlers in ((other, Own()), (Own(), other), (other, sk.Throttled(Own(), 1))):
+        with pytest.raises(sk.UsageError, match="Own.__init__ has to call " + named):
+            face.stream(lambda: pytest.fail("a request was sent"), *handlers)
+    assert await face.stream(chat("Hi"), other).get_final_text() == "Hi"
+
+
+@every_face
 @body
 async def test_hooks_may_be_attributes_of_one_object(face: Face) -> None:
     """Set on the handler itself."""
@@ -421,3 +441,20 @@ def test_no_thread_is_left_behind() -> None:
     before = set(threading.enumerate())
     sk.stream(iter(chat("Hi")), SyncTold()).until_done()
     assert set(threading.enumerate()) == before
+
+
+def test_a_subclass_may_use_any_private_name_of_its_own() -> None:
+    """What streams ask of handlers has names that no subclass has by chance."""
+
+    class Busy(sk.EventHandler):
+        def __init__(self) -> None:
+            self._stream = self._plan = self._needs_async = self._call = self._calls = "mine"
+            self.told: list[str] = []
+
+        def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+            self.told.append(delta.value)
+
+    busy = Busy()
+    sk.stream(chat("a", "b"), busy).until_done()
+    assert (busy.told, busy._stream) == (["a", "b"], "mine")
+    assert busy.stream.status == "completed"

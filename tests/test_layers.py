@@ -21,20 +21,25 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("messages", "answers", "events"),  # one layer: a message knows the events that tell of it
     ("codec", "framing", "json_fields"),
+    ("fields",),
     ("protocols",),
     ("runs",),
     ("engine",),
     # the faces; a path to a recording is a source
     (
         *("handlers", "state", "recording", "interrupts", "pieces", "sources", "inner", "shell", "opening"),
+        "resuming",
         *("manager_sync", "manager_async", "manager"),
     ),
-    ("renderers", "computer", "relay", "agent", "server", "testing"),
+    ("renderers", "computer", "relay", "emitter", "agent", "server", "testing"),
     ("compat",),
     ("",),  # the package itself
     ("terminal", "cli", "demo", "__main__"),
 )
-CORE = ("errors", "messages", "answers", "events", "runs", "engine", "codec", "framing", "json_fields", "protocols")
+CORE = (
+    *("errors", "messages", "answers", "events", "runs", "engine"),
+    *("codec", "framing", "json_fields", "fields", "protocols"),
+)
 
 # What the core may import besides itself. `threading` is there for the lock of `Answer`, whose calls are thread-safe.
 ALLOWED = {

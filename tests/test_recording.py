@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +95,137 @@ async def test_a_recording_of_a_recording_is_the_same_but_for_its_times(face: Fa
         return [{key: line[key] for key in line if key not in ("time", "created_at")} for line in out]
 
     assert lines(one) == lines(two)
+
+
+def opened(path: Path, kind: str) -> Any:
+    """A file in one of many ways."""
+    match kind:
+        case "bytes":
+            return path.open("rb")
+        case "unbuffered":
+            return path.open("rb", buffering=0)
+        case "text":
+            return path.open(encoding="utf-8")
+        case "text that is taken for another":
+            return path.open(encoding="latin-1")
+        case "BytesIO":
+            return io.BytesIO(path.read_bytes())
+        case "StringIO":
+            return io.StringIO(path.read_text(encoding="utf-8"))
+        case "gzip":
+            return gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(path.read_bytes())))
+        case "temporary":
+            file = tempfile.NamedTemporaryFile()  # noqa: SIM115  # the stream closes it
+            file.write(path.read_bytes())
+            file.seek(0)
+            return file
+        case _:
+            raise AssertionError(kind)
+
+
+OPENED = ["bytes", "unbuffered", "text", "text that is taken for another", "BytesIO", "StringIO", "gzip", "temporary"]
+
+
+async def record(face: Face, path: Path) -> list[dict[str, Any]]:
+    """A run over three sources; what its recording tells."""
+    then = [calls("again"), chat("It rains in Troms\xf8.")]
+    told = face.told(on_tool_call_done=lambda _, call: call.respond("ok"))
+    source = calls("weather")
+    stream = face.stream(source, told, sk.Recorder(path), then=lambda _: then.pop(0) if then else None)
+    await stream.until_done()
+    return await story(face.stream(path))
+
+
+@every_face
+@pytest.mark.parametrize("kind", OPENED)
+@body
+async def test_an_open_file_of_a_recording_is_as_its_path(face: Face, kind: str, tmp_path: Path) -> None:
+    """On disk or in memory, of bytes or of text; it is closed with the stream."""
+    expected = await record(face, tmp_path / "recording")
+    assert "It rains in Troms\xf8." in str(expected)
+    file = opened(tmp_path / "recording", kind)
+    assert await story(face.stream(file)) == expected
+    assert file.closed
+
+
+@every_face
+@pytest.mark.parametrize("kind", OPENED)
+@pytest.mark.parametrize("way", ["from its first item", "after something else", "from its second source", "looped"])
+@body
+async def test_an_open_file_is_read_from_where_it_is(face: Face, kind: str, way: str, tmp_path: Path) -> None:
+    """What was read before is not told again."""
+    path = tmp_path / "recording"
+    expected = await record(face, path)
+    if way == "after something else":
+        path.write_bytes(b"# my notes\n" + path.read_bytes())
+    if (kind, way) == ("text that is taken for another", "looped"):
+        pytest.skip("read as another encoding's, it is another text")
+    file = opened(path, kind)
+    if way == "looped":
+        assert next(iter(file))
+        assert next(iter(file))
+    elif way == "from its second source":
+        text = path.read_bytes()
+        second = text.index(b'{"source":', text.index(b'{"source":') + 1)
+        while file.tell() < second:
+            file.readline()
+        expected = []
+    else:
+        for _ in range(2 if way == "from its first item" else 1):
+            file.readline()
+    told = await story(face.stream(file))
+    if expected:
+        assert len(told) == len(expected)
+        assert "another" in kind or told == expected
+    else:
+        texts = [line["message"].get("content") for line in told if line["type"] == "text_done"]
+        assert len(texts) == 1
+        assert "another" in kind or texts == ["It rains in Troms\xf8."]
+
+
+@every_face
+@pytest.mark.parametrize("kind", OPENED)
+@body
+async def test_an_open_file_of_a_body_is_read_from_where_it_is(face: Face, kind: str, tmp_path: Path) -> None:
+    """Server-Sent Events after a line of the caller's own."""
+    path = tmp_path / "body"
+    path.write_text(
+        "my notes\n" + "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chat("Hel", "lo")), encoding="utf-8"
+    )
+    for looped in (False, True):
+        file = opened(path, kind)
+        next(iter(file)) if looped else file.readline()
+        assert await face.stream(file).get_final_text() == "Hello"
+        assert file.closed
+
+
+@every_face
+@body
+async def test_a_file_that_cannot_be_read_is_a_source_error(face: Face, tmp_path: Path) -> None:
+    """Closed, or open for writing alone."""
+    closed = io.BytesIO(b"data: {}")
+    closed.close()
+    for file in (closed, (tmp_path / "out").open("wb")):
+        assert type(await raised_by(face.stream(file).until_done())) is sk.SourceError
+        file.close()
+
+
+@every_face
+@body
+async def test_a_pipe_is_read_as_it_comes(face: Face) -> None:
+    """It cannot be sought in, and its end is not waited for."""
+    ours, theirs = os.pipe()
+    with os.fdopen(ours, "rb") as file, os.fdopen(theirs, "wb", buffering=0) as out:
+        lines = [b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chat("Hel", "lo")]
+        out.write(b"".join(lines[:2]))
+        stream = face.stream(file)
+        texts = []
+        async for text in stream.text_deltas:
+            texts.append(text)
+            if text == "Hel":
+                out.write(b"".join(lines[2:]))
+                out.close()
+        assert texts == ["Hel", "lo"]
 
 
 @every_face

@@ -16,15 +16,31 @@ from typing import Any, ClassVar, TypeGuard
 
 import msgspec
 
+from ..answers import Confirmation
 from ..errors import UsageError
 from ..events import Event, StreamWarning
-from ..messages import Message
+from ..messages import CodeMessage, Message, ReasoningMessage, TextMessage, ToolCallMessage
 
-__all__ = ["BUILT_IN", "Decoder", "Encoder", "asking", "find", "is_list", "is_object", "names", "recognise", "to_input"]
+__all__ = [
+    "BUILT_IN",
+    "Decoder",
+    "Encoder",
+    "asking",
+    "find",
+    "gating",
+    "is_list",
+    "is_object",
+    "names",
+    "recognise",
+    "to_input",
+]
 
-BUILT_IN = ("openai_responses", "openai_chat", "open_interpreter", "streamkit")
+BUILT_IN = ("openai_responses", "openai_chat", "openai_assistants", "anthropic", "open_interpreter", "letta", "streamkit")
 
 ENTRY_POINTS = "streamkit.protocols"
+
+# Whose input has no place for tool calls, or has every message as it is.
+_WITHOUT_CALLS = ("openai_assistants", "open_interpreter", "streamkit")
 
 _parse = msgspec.json.Decoder().decode
 
@@ -49,9 +65,12 @@ class Decoder:
     Attributes:
         index: the number of items fed before the current one.
         complete: whether the protocol's terminal rule is met; each module states its rule.
+        paused: whether the answer is not over, though its stream is: `then=` goes on with it.
         over: whether nothing more can come, so that the source need not be read on: some servers keep the connection
             open after `[DONE]`.
         new_id: gives `message-1`, `message-2` …: for messages that have no id of the provider's own.
+        elsewhere: gives the decoder of an item that is not this protocol's; None where there is none. It is not asked
+            of the common items, which a fast path takes.
     """
 
     name: ClassVar[str]
@@ -62,7 +81,10 @@ class Decoder:
         self.new_id = new_id or map("message-{}".format, count(1)).__next__
         self.index = 0
         self.complete = False
+        self.paused = False
         self.over = False
+        self.elsewhere: Callable[[Mapping[str, Any]], Decoder | None] | None = None
+        self._warned_of: str | None = None  # another protocol
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
@@ -140,11 +162,23 @@ class Decoder:
     def _guarded(self, item: Any) -> list[Event]:
         if not is_object(item):
             return [self.warn("not-an-object", f"it is a JSON {type(item).__name__}, not an object, and was skipped")]
+        if self.elsewhere is not None and (other := self.elsewhere(item)) is not None:
+            return self._fed_to(other, item)
         try:
             return list(self.feed(item))
         except Exception as error:  # the last line of law 7: a decoder's own fault must not end the stream
             fault = f"the {self.name} decoder could not read it: {type(error).__name__}: {error}"
             return [self.warn("decoder-error", fault, item.get("type"))]
+
+    def _fed_to(self, other: Decoder, item: Mapping[str, Any]) -> list[Event]:
+        told: list[Event] = []
+        if self._warned_of != other.name:
+            self._warned_of = other.name
+            fault = f"it is of {other.name}, in a stream of {self.name}, and was read as what it is"
+            told.append(self.warn("other-protocol", fault, item.get("type")))
+        other.index = self.index
+        inner = item.get("data") if self.named and "event" in item else item
+        return told + other._guarded(inner)
 
 
 class Encoder:
@@ -215,8 +249,23 @@ def asking(item: Any) -> type[Decoder] | None:
     return None
 
 
-def to_input(messages: Iterable[Message], protocol: str) -> list[Any]:
-    """Messages as the input of a request in a protocol: what `messages=` or `input=` takes.
+def gating(item: Any) -> type[Decoder] | None:
+    """The decoder of the protocol that this item belongs to, if pulling on could be taken for an answer there."""
+    if not is_object(item):
+        return None
+    for name in BUILT_IN:
+        decoder: type[Decoder] = find(name).Decoder
+        if decoder.gates and decoder.recognises(item):
+            return decoder
+    return None
+
+
+def to_input(messages: Iterable[Message | Confirmation], protocol: str) -> list[Any]:
+    """Messages as the input of a request in a protocol: what `messages=` or `input=` takes. Where the protocol takes
+    answers to confirmations, as `openai_responses` does, they may stand among the messages.
+
+    What `fields=` took out of a call is left out where the call tells it: where it is among the messages and is one
+    that goes into the request.
 
     Raises:
         UsageError: there is no such protocol, or it cannot express what a user said.
@@ -228,5 +277,16 @@ def to_input(messages: Iterable[Message], protocol: str) -> list[Any]:
         elif type(message) is Message:
             message = Message.from_dict(message.to_dict())
         known.append(message)
-    converted: list[Any] = find(protocol).to_input(known)
+    converted: list[Any] = find(protocol).to_input(known if protocol in _WITHOUT_CALLS else _without_fields(known))
     return converted
+
+
+def _without_fields(messages: Sequence[Message]) -> list[Message]:
+    """These messages, but for fields of calls that are told."""
+    calls = {
+        call.call_id or call.id
+        for call in messages
+        if isinstance(call, ToolCallMessage) and call.status == "completed" and not call.provider_executed
+    }
+    kinds = (TextMessage, ReasoningMessage, CodeMessage)
+    return [m for m in messages if not (isinstance(m, kinds) and "field" in m.metadata and m.call_id in calls)]

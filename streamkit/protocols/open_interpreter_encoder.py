@@ -218,14 +218,16 @@ def explode(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
         yield from encoder.feed(message.done_event(message))
 
 
-def to_input(messages: Iterable[Message]) -> list[dict[str, Any]]:
+def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
     """What `interpreter.chat` and `interpreter.messages` take: role, type, format, recipient and content alone.
 
-    Open Interpreter raises on what it does not know, so reasoning, tool calls and their outputs are left out, and so
-    are images and files that are neither a path nor data. A refusal is a message as any other.
+    Open Interpreter raises on what it does not know, so reasoning, tool calls, their outputs and confirmations are left
+    out, and so are images and files that are neither a path nor data. A refusal is a message as any other.
     """
     taken: list[dict[str, Any]] = []
     for message in messages:
+        if isinstance(message, Confirmation):
+            continue
         type, format = message.type, message.format
         if type not in _INPUT or (type == "message" and format not in (None, "refusal")):
             continue

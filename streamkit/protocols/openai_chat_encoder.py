@@ -158,7 +158,7 @@ class Encoder(protocols.Encoder):
                 ends = {"incomplete": "length", "requires_action": "tool_calls"}
                 reason = ends.get(run.status) or ("tool_calls" if self._called.get(choice) else "stop")
             yield self._item([{"index": choice, "delta": {}, "finish_reason": reason}])
-        if (used := self._usage) is not None:
+        if (used := run.usage or self._usage) is not None:
             counts = (used.input_tokens, used.output_tokens, used.total_tokens)
             names = ("prompt_tokens", "completion_tokens", "total_tokens")
             details = {_DETAILS.get(key, key): value for key, value in used.details.items()}

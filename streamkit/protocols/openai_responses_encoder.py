@@ -201,6 +201,10 @@ class Encoder(protocols.Encoder):
         yield from self._close_idle(also_waiting=True)
         self._ended = True
         status = _ENDS.get(run.status, run.status if run.status in ("incomplete", "cancelled") else "completed")
+        if run.error is not None and status == "incomplete":
+            status = "failed"  # cut off, not cut short
+        if run.usage is not None:
+            self._usage = usage_of(run.usage)
         self._response |= {"status": status, "usage": self._usage, "output": [entry.wire for entry in self._entries]}
         # The first id was what was known when the response began; clients refuse another.
         if run.model:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from .. import protocols
+from ..answers import Confirmation
 from ..codec import event_from_dict, event_to_dict
 from ..events import EVENTS, Created, Delta, Event, StreamEnd
 from ..messages import Message
@@ -75,6 +76,6 @@ class Encoder(protocols.Encoder):
         return name
 
 
-def to_input(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Flat messages, in their static form."""
-    return [message.to_dict() for message in messages]
+def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
+    """Flat messages, in their static form. Confirmations are none, and left out."""
+    return [message.to_dict() for message in messages if isinstance(message, Message)]

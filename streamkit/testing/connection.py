@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
+from . import anthropic
 from .replies import Reply, ServiceError
 from .requests import Request, fault_of, parse_body
 from .wire import Dialect, Frame, Unsayable, error_body, to_json
@@ -65,7 +66,7 @@ class Connection(BaseHTTPRequestHandler):
         if request.method == "GET" and (model := self.owner.model_object(request.path)) is not None:
             self._send_json(200, model)
         elif (fault := fault_of(request)) is not None:
-            self._send_json(fault[0], error_body(fault[1]))
+            self._send_error(request, *fault)
         else:
             self._perform(request)
 
@@ -74,14 +75,15 @@ class Connection(BaseHTTPRequestHandler):
         try:
             reply, dialect = self.owner.next_answer(request)
         except Unsayable as fault:
-            self._send_json(400, error_body(ServiceError(str(fault), "invalid_request_error", "unsupported_reply")))
+            error = ServiceError(str(fault), "invalid_request_error", "unsupported_reply")
+            self._send_error(request, 400, error)
         except Exception as fault:
             message = f"The script failed: {type(fault).__name__}: {fault}"
-            self._send_json(400, error_body(ServiceError(message, "invalid_request_error", "script_failed")))
+            self._send_error(request, 400, ServiceError(message, "invalid_request_error", "script_failed"))
         else:
             if reply.raw is None and reply.status >= 400:
                 self._wait(reply.first_delay)
-                self._send_json(reply.status, error_body(reply.error), reply)
+                self._send_error(request, reply.status, reply.error, reply)
             elif request.stream:
                 self._send_stream(reply, dialect)
             else:
@@ -122,6 +124,11 @@ class Connection(BaseHTTPRequestHandler):
             for frame in dialect.failure():
                 self._send_chunk(frame.data)
         self._send_end()
+
+    def _send_error(self, request: Request, status: int, error: ServiceError, reply: Reply | None = None) -> None:
+        """An error in the words of the service that was asked."""
+        messages = request.path == "/v1/messages"
+        self._send_json(status, anthropic.error_body(error, status) if messages else error_body(error), reply)
 
     def _send_json(self, status: int, value: Mapping[str, Any], reply: Reply | None = None) -> None:
         body = to_json(value)

@@ -14,7 +14,18 @@ from typing import Any, Literal
 
 from ..errors import UsageError
 
-__all__ = ["CodeInterpreter", "Part", "Reasoning", "Refusal", "Reply", "ServiceError", "Text", "Tokens", "ToolCall"]
+__all__ = [
+    "CodeInterpreter",
+    "McpApproval",
+    "Part",
+    "Reasoning",
+    "Refusal",
+    "Reply",
+    "ServiceError",
+    "Text",
+    "Tokens",
+    "ToolCall",
+]
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
@@ -87,11 +98,32 @@ class ToolCall(Part):
 
 
 class CodeInterpreter(Part):
-    """Code that the provider runs, and what it printed. Responses only: Chat requests are answered with a 400."""
+    """Code that the provider runs, and what it printed. Responses and Messages only: Chat requests are answered
+    with a 400."""
 
     def __init__(self, code: str | None = None, logs: str = "", *, pieces: Iterable[str] | None = None) -> None:
         super().__init__(code, pieces=pieces)
         self.logs = logs
+
+
+class McpApproval(Part):
+    """A question whether the provider may call a tool of a remote MCP server. Responses only: requests of other APIs
+    are answered with a 400.
+
+    Args:
+        name: the tool's.
+        arguments: a mapping, sent as JSON, or the JSON text as it is. They come whole.
+        server_label: the MCP server's.
+    """
+
+    def __init__(self, name: str, arguments: Mapping[str, Any] | str = "{}", *, server_label: str = "tools") -> None:
+        super().__init__("")
+        self.name = name
+        self.arguments = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        self.server_label = server_label
+
+    def __repr__(self) -> str:
+        return f"McpApproval({self.name!r}, {self.arguments!r})"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -10,6 +11,8 @@ from typing import Any, cast
 from .replies import ServiceError
 
 __all__ = ["Request", "fault_of", "parse_body"]
+
+_IDS = re.compile(r"(?<=^/v1/threads/)[^/]+(?=/runs)|(?<=/runs/)[^/]+(?=/submit_tool_outputs$)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +32,11 @@ class Request:
     headers: Mapping[str, str]
     content: bytes = field(repr=False)
     body: Mapping[str, Any]
+
+    @property
+    def route(self) -> str:
+        """The path with `{id}` in the place of each id."""
+        return _IDS.sub("{id}", self.path)
 
     @property
     def stream(self) -> bool:
@@ -51,8 +59,15 @@ def parse_body(content: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None  # JSON's keys are text
 
 
-# path -> the parameters that its requests must have
-_REQUIRED = {"/v1/chat/completions": ("model", "messages"), "/v1/responses": ("model",)}
+# route -> the parameters that its requests must have
+_REQUIRED = {
+    "/v1/chat/completions": ("model", "messages"),
+    "/v1/responses": ("model",),
+    "/v1/messages": ("model", "messages", "max_tokens"),
+    "/v1/threads/runs": ("assistant_id",),
+    "/v1/threads/{id}/runs": ("assistant_id",),
+    "/v1/threads/{id}/runs/{id}/submit_tool_outputs": ("tool_outputs",),
+}
 
 
 def fault_of(request: Request) -> tuple[int, ServiceError] | None:
@@ -63,7 +78,7 @@ def fault_of(request: Request) -> tuple[int, ServiceError] | None:
     ) -> tuple[int, ServiceError]:
         return status, ServiceError(message, "invalid_request_error", code, param)
 
-    required = _REQUIRED.get(request.path)
+    required = _REQUIRED.get(request.route)
     if required is None:
         return invalid(404, f"Invalid URL ({request.method} {request.path})")
     if request.method != "POST":
@@ -73,4 +88,6 @@ def fault_of(request: Request) -> tuple[int, ServiceError] | None:
     for param in required:
         if request.body.get(param) is None:
             return invalid(400, f"Missing required parameter: '{param}'.", "missing_required_parameter", param)
+    if request.path == "/v1/messages" and "anthropic-version" not in request.headers:
+        return invalid(400, "anthropic-version: header is required")
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .replies import CodeInterpreter, Part, Reasoning, Refusal, Reply, ToolCall, turns
+from .replies import CodeInterpreter, McpApproval, Part, Reasoning, Refusal, Reply, ToolCall, turns
 from .requests import Request
 from .wire import CREATED, Dialect, Frame, to_json
 
@@ -58,6 +58,8 @@ class _Item(NamedTuple):
 
 class Responses(Dialect):
     """The answer to `POST /v1/responses`."""
+
+    unsayable = ()
 
     def __init__(self, reply: Reply, request: Request, number: int) -> None:
         super().__init__(reply, request, number)
@@ -125,6 +127,8 @@ class Responses(Dialect):
                 )
             case CodeInterpreter():
                 return _code_interpreter(part, self._id("ci", output_index), output_index, f"cntr_{self.number}")
+            case McpApproval():
+                return _mcp_approval(part, self._id("mcpr", output_index), output_index)
             case Reasoning():
                 return _reasoning(part, self._id("rs", output_index), output_index)
             case _:
@@ -221,6 +225,13 @@ def _function_call(part: ToolCall, id: str, output_index: int, call_id: str) -> 
         opening=[],
         closing=[("function_call_arguments.done", {"arguments": part.text})],
     )
+
+
+def _mcp_approval(part: McpApproval, id: str, output_index: int) -> _Item:
+    """It is whole from the first."""
+    item: Json = {"id": id, "type": "mcp_approval_request", "arguments": part.arguments, "name": part.name}
+    item["server_label"] = part.server_label
+    return _Item(part, id, output_index, empty=item, full=item, delta="", place={}, opening=[], closing=[])
 
 
 def _code_interpreter(part: CodeInterpreter, id: str, output_index: int, container_id: str) -> _Item:

@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Any
 
 from ..errors import UsageError
+from .anthropic import Messages
+from .assistants import Assistants
 from .chat import Chat
 from .connection import Connection
 from .replies import Reply
@@ -27,7 +29,14 @@ __all__ = ["ModelServer"]
 
 Scripted = Reply | Callable[[Request], Reply]
 
-_DIALECTS: dict[str, type[Dialect]] = {"/v1/chat/completions": Chat, "/v1/responses": Responses}
+_DIALECTS: dict[str, type[Dialect]] = {
+    "/v1/chat/completions": Chat,
+    "/v1/responses": Responses,
+    "/v1/messages": Messages,
+    "/v1/threads/runs": Assistants,
+    "/v1/threads/{id}/runs": Assistants,
+    "/v1/threads/{id}/runs/{id}/submit_tool_outputs": Assistants,
+}
 
 
 class ModelServer:
@@ -53,6 +62,7 @@ class ModelServer:
         self._requests: list[Request] = []
         self._disconnects: list[Request] = []
         self._answers = 0
+        self._waiting_steps: dict[str, Any] = {}  # of runs that wait for tool outputs
         self._listener = Listener(self)
         self._port: int = self._listener.server_address[1]
         self._thread = threading.Thread(
@@ -63,7 +73,12 @@ class ModelServer:
     @property
     def url(self) -> str:
         """The `base_url` for a client; it ends in `/v1`."""
-        return f"http://127.0.0.1:{self._port}/v1"
+        return f"{self.root_url}/v1"
+
+    @property
+    def root_url(self) -> str:
+        """The same without `/v1`: the `base_url` for Anthropic's client, which has it in its paths."""
+        return f"http://127.0.0.1:{self._port}"
 
     @property
     def requests(self) -> list[Request]:
@@ -131,7 +146,10 @@ class ModelServer:
             self._answers += 1
             number = self._answers
         reply = scripted if isinstance(scripted, Reply) else scripted(request)
-        return reply, _DIALECTS[request.path](reply, request, number)
+        dialect = _DIALECTS[request.route](reply, request, number)
+        if isinstance(dialect, Assistants):
+            dialect.waiting = self._waiting_steps
+        return reply, dialect
 
     def model_object(self, path: str) -> dict[str, Any] | None:
         """What `GET` has for the list of models and for the model in it; None for any other path."""

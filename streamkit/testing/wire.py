@@ -1,12 +1,12 @@
-"""What the two dialects have in common: an answer to one request, as frames or as one JSON object."""
+"""What the dialects have in common: an answer to one request, as frames or as one JSON object."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from .replies import Reply, ServiceError
+from .replies import McpApproval, Part, Reply, ServiceError
 from .requests import Request
 
 __all__ = ["CREATED", "Dialect", "Frame", "Unsayable", "error_body", "to_json"]
@@ -33,7 +33,14 @@ class Dialect:
         Unsayable: (when made) the dialect cannot say this reply.
     """
 
+    unsayable: ClassVar[tuple[type[Part], ...]] = (McpApproval,)
+
     def __init__(self, reply: Reply, request: Request, number: int) -> None:
+        for part in reply.parts:
+            if isinstance(part, self.unsayable):
+                raise Unsayable(
+                    f"The scripted reply has a {type(part).__name__} part, which this API has no words for."
+                )
         self.reply = reply
         self.request = request
         self.number = number

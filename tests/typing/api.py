@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any, assert_type
 
 from openai import AsyncOpenAI, OpenAI
+from openai.types import beta as beta_events
+from openai.types.beta import threads as beta
+from openai.types.beta.threads.runs import RunStep, ToolCall, ToolCallDelta
 from typing_extensions import override
 
 import streamkit as sk
+from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
 
 client = OpenAI(api_key="none")
 aclient = AsyncOpenAI(api_key="none")
@@ -158,3 +162,92 @@ def errors() -> str:
 def tool_outputs(state: sk.StreamState) -> Any:
     assert_type(sk.to_input(state.messages, "openai_chat"), list[Any])
     return None
+
+
+# -- openai's handlers: a subclass as it was written, with another import
+
+
+class Stranded(AssistantEventHandler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    @override
+    def on_event(self, event: beta_events.AssistantStreamEvent) -> None:
+        if event.event == "thread.run.requires_action" and event.data.required_action is not None:
+            for called in event.data.required_action.submit_tool_outputs.tool_calls:
+                assert_type(called.function.arguments, str)
+
+    @override
+    def on_text_created(self, text: beta.Text) -> None: ...
+
+    @override
+    def on_text_delta(self, delta: beta.TextDelta, snapshot: beta.Text) -> None:
+        self.texts.append(delta.value or "")
+
+    @override
+    def on_message_done(self, message: beta.Message) -> None: ...
+
+    @override
+    def on_tool_call_delta(self, delta: ToolCallDelta, snapshot: ToolCall) -> None:
+        if delta.type == "code_interpreter" and delta.code_interpreter:
+            for output in delta.code_interpreter.outputs or []:
+                if output.type == "logs":
+                    assert_type(output.logs, str | None)
+
+    @override
+    def on_run_step_done(self, run_step: RunStep) -> None:
+        assert_type(self.current_run, beta.Run | None)
+        assert_type(self.stream, sk.StreamState)
+
+    @override
+    def on_confirmation(self, confirmation: sk.Confirmation) -> None:
+        confirmation.decline()
+
+    @override
+    def on_exception(self, exception: Exception) -> None: ...
+
+    @override
+    def on_text_detla(self, delta: beta.TextDelta) -> None: ...  # type: ignore[misc]  # pyright: ignore[reportGeneralTypeIssues]
+
+
+class AsyncStranded(AsyncAssistantEventHandler):
+    @override
+    async def on_text_delta(self, delta: beta.TextDelta, snapshot: beta.Text) -> None: ...
+
+    @override
+    async def on_end(self) -> None: ...
+
+    @override
+    def on_timeout(self) -> None: ...  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+
+
+def the_client_takes_it() -> None:
+    with client.beta.threads.runs.stream(  # pyright: ignore[reportDeprecated]
+        thread_id="t", assistant_id="a", event_handler=Stranded()
+    ) as stream:
+        assert_type(stream, Stranded)
+        for text in stream.text_deltas:
+            assert_type(text, str)
+        for event in stream:
+            assert_type(event.event == "error", bool)
+        stream.until_done()
+        assert_type(stream.get_final_run(), beta.Run)
+        assert_type(stream.get_final_run_steps(), list[RunStep])
+        assert_type(stream.get_final_messages(), list[beta.Message])
+        stream.close()
+    sk.stream(lambda: client.responses.create(model="m", input="x", stream=True), Stranded()).until_done()
+
+
+async def the_async_client_takes_it() -> None:
+    async with aclient.beta.threads.runs.stream(  # pyright: ignore[reportDeprecated]
+        thread_id="t", assistant_id="a", event_handler=AsyncStranded()
+    ) as stream:
+        assert_type(stream, AsyncStranded)
+        async for text in stream.text_deltas:
+            assert_type(text, str)
+        async for event in stream:
+            assert_type(event.event == "error", bool)
+        await stream.until_done()
+        assert_type(await stream.get_final_messages(), list[beta.Message])
+    await sk.astream(aclient.responses.create(model="m", input="x", stream=True), AsyncStranded()).until_done()

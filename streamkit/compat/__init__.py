@@ -1,0 +1,1 @@
+"""Handlers and interfaces that people know from elsewhere, over any stream."""

@@ -1,0 +1,972 @@
+"""The push side: an agent that calls, from any thread or task, and any number of streams that read it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from hypothesis import given
+
+import streamkit as sk
+from streamkit import codec, protocols
+from streamkit import events as e
+from streamkit import messages as m
+from streamkit.relay import MemoryRelay, Relay
+
+from .faces import LIMIT, Face, async_faces, body, chat, every_face, interpreter
+from .telling import tell_items
+from .test_laws import canonical, check_brackets, often
+from .test_relay import every_relay, without_cursors
+
+CANONICAL = protocols.find("streamkit").Decoder
+
+
+def in_thread(function: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=function, name="agent", daemon=True)
+    thread.start()
+    return thread
+
+
+def say(emitter: sk.Emitter, *pieces: str) -> None:
+    with emitter:
+        for piece in pieces:
+            emitter.text(piece)
+
+
+# -- one producer, one consumer
+
+
+@every_relay
+@every_face
+@body
+async def test_what_a_thread_says_is_read_as_a_stream(face: Face, relay_of: Callable[..., Relay]) -> None:
+    """From the same engine as any other source."""
+    emitter = sk.Emitter(relay_of())
+    told = face.told()
+    async with face.beside(lambda: say(emitter, "Hel", "lo")):
+        stream = face.stream(emitter, told)
+        assert await stream.get_final_text() == "Hello"
+    told.check_brackets()
+    assert [str(delta) for delta in told.of("on_text_delta")] == ["Hel", "lo"]
+    assert stream.status == emitter.status == "completed"
+    assert stream.current_run.id == emitter.run_id
+    assert list(stream.messages) == list(emitter.messages)
+
+
+@async_faces
+@body
+async def test_what_a_task_says_is_read_by_another(face: Face) -> None:
+    """Of the same event loop; each piece as it is said."""
+    emitter = sk.Emitter()
+    seen: list[str] = []
+    said = anyio.Event()
+
+    async def agent() -> None:
+        async with emitter:
+            for piece in "abc":
+                nonlocal said
+                said = anyio.Event()
+                emitter.text(piece)
+                await said.wait()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(agent)
+        async for event in emitter:
+            if isinstance(event, sk.TextDelta):
+                seen.append(event.value)
+                said.set()
+    assert seen == ["a", "b", "c"]
+
+
+@every_face
+@body
+async def test_the_same_thread_or_task_may_say_all_and_read_it_then(face: Face) -> None:
+    """Nothing is waited for that cannot come."""
+    emitter = sk.Emitter()
+    say(emitter, *["x"] * 5000)
+    assert await face.stream(emitter).get_final_text() == "x" * 5000
+
+
+def test_iterating_an_emitter_gives_the_events_of_a_stream() -> None:
+    """With snapshots; each iteration from the beginning."""
+    emitter = sk.Emitter()
+    say(emitter, "a", "b")
+    for _ in range(2):
+        events = list(emitter)
+        assert [event.snapshot.content for event in events if isinstance(event, sk.TextDelta)][-1] == "ab"
+        assert events[-1].type == "stream_end"
+
+
+@every_face
+@body
+async def test_the_first_token_comes_at_once(face: Face) -> None:
+    """In far less than a tenth of a second, to a consumer that waits."""
+    emitter = sk.Emitter()
+    said = 0.0
+    late: list[float] = []
+    go = threading.Event()
+
+    def agent() -> None:
+        nonlocal said
+        go.wait(5)
+        time.sleep(0.05)  # the consumer has begun to wait
+        with emitter:
+            said = time.monotonic()
+            emitter.text("first")
+            time.sleep(0.3)
+
+    async with face.beside(agent):
+        go.set()
+        async for _ in face.stream(emitter).text_deltas:
+            late.append(time.monotonic() - said)
+    assert late[0] < 0.1
+
+
+# -- what is said
+
+
+def test_each_kind_of_message_has_its_call() -> None:
+    """One goes on while the kind is the same, and ends where another begins."""
+    emitter = sk.Emitter(model="m")
+    with emitter:
+        emitter.reasoning("hm")
+        emitter.reasoning("so", format="summary")
+        emitter.text("a")
+        emitter.text("")
+        emitter.text("b")
+        emitter.end_message()
+        emitter.text("c")
+        emitter.code("x", "python")
+        emitter.code(" = 1")
+        emitter.code("ls", "shell")
+        emitter.console("1", "stdout")
+        emitter.console("!", "stderr")
+        emitter.tool_call("f", {"n": 1}, call_id="call")
+        emitter.tool_output({"ok": True})
+    stream = sk.stream(emitter)
+    stream.until_done()
+    assert [(type(x).__name__, x.format, x.content, x.status) for x in stream.messages] == [
+        ("ReasoningMessage", None, "hm", "completed"),
+        ("ReasoningMessage", "summary", "so", "completed"),
+        ("TextMessage", None, "ab", "completed"),
+        ("TextMessage", None, "c", "completed"),
+        ("CodeMessage", "python", "x = 1", "completed"),
+        ("CodeMessage", "shell", "ls", "completed"),
+        ("ConsoleMessage", "output", "1!", "completed"),
+        ("ToolCallMessage", None, '{"n":1}', "completed"),
+        ("ToolOutputMessage", None, '{"ok":true}', "completed"),
+    ]
+    call, output = stream.messages[-2:]
+    assert (call.name, call.call_id, output.name, output.call_id) == ("f", "call", "f", "call")
+    streams = [x.metadata for x in emitter.reader() if isinstance(x, sk.ConsoleDelta)]
+    assert streams == [{"stream": "stdout"}, {"stream": "stderr"}]
+    assert stream.current_run is not None
+    assert stream.current_run.model == "m"
+    assert stream.warnings == ()
+
+
+def test_steps_are_marked() -> None:
+    """Each with what was said in it."""
+    emitter = sk.Emitter()
+    with emitter:
+        emitter.step("one")
+        emitter.text("a")
+        emitter.step()
+        emitter.text("b")
+        emitter.step_done()
+        emitter.text("c")
+    stream = sk.stream(emitter)
+    assert [step.id for step in stream.get_final_run_steps()] == ["one", "step-2", "step-3"]
+    assert [message.step_id for message in stream.messages] == ["one", "step-2", "step-3"]
+    assert {step.status for step in stream.get_final_run_steps()} == {"completed"}
+
+
+@pytest.mark.parametrize("value", [None, 1, b"x", ["a"]])
+def test_what_is_no_text_is_refused(value: Any) -> None:
+    """At once, and the run goes on."""
+    emitter = sk.Emitter()
+    with emitter:
+        with pytest.raises(sk.UsageError):
+            emitter.text(value)
+        with pytest.raises(sk.UsageError):
+            emitter.emit(value)
+        emitter.text("fine")
+    assert sk.stream(emitter).get_final_text() == "fine"
+
+
+@often
+@given(canonical)
+def test_law_6_what_is_emitted_is_read_as_the_emitter_completed_it(events: list[e.Event]) -> None:
+    """Whatever is emitted: the log is a whole story, and its readers tell that one."""
+    emitter = sk.Emitter(run_id="run")
+    for event in events:
+        emitter.emit(event)
+    emitter.close()
+    log = [codec.event_to_dict(event) for event in emitter.reader()]
+    again = tell_items(CANONICAL, list(emitter.reader()))
+    check_brackets(again.lines)
+    assert without_cursors([*again.lines]) == [line for line in without_cursors(log) if line["type"] not in ("stream_end", "stream_exception")]  # fmt: skip
+    stream = sk.stream(emitter)
+    try:
+        stream.until_done()
+    except sk.RunFailedError:
+        assert emitter.status == "failed"
+    assert list(stream.messages) == list(emitter.messages)
+    assert stream.status == emitter.status
+
+
+def test_an_event_that_is_emitted_stays_the_callers() -> None:
+    """It may be another stream's."""
+    emitter = sk.Emitter()
+    with emitter:
+        for event in sk.stream(chat("Hel", "lo")):
+            snapshot = getattr(event, "snapshot", None)
+            emitter.emit(event)
+            assert getattr(event, "snapshot", None) is snapshot
+    assert sk.stream(emitter).get_final_text() == "Hello"
+
+
+def test_raw_items_of_any_protocol_are_fed() -> None:
+    """Dicts, objects, or bytes cut anywhere; `step` ends one answer."""
+    emitter = sk.Emitter()
+    with emitter:
+        for chunk in chat("Hel", "lo"):
+            emitter.feed(chunk)
+        emitter.step()
+        for item in interpreter():
+            if item.get("type") != "confirmation":
+                emitter.feed(item, "open_interpreter")
+        emitter.text("mine")
+    stream = sk.stream(emitter)
+    stream.until_done()
+    assert [message.content for message in stream.messages] == ["Hello", "34/24", "1.41", "About 1.4.", "mine"]
+    assert len(stream.get_final_run_steps()) >= 2
+
+    body = b'data: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant","content":[]}}\n\n'
+    body += b'data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}\n\n'
+    body += b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}\n\n'
+    body += b'data: {"type":"content_block_stop","index":0}\n\ndata: {"type":"message_stop"}\n\n'
+    emitter = sk.Emitter()
+    with emitter:
+        for place in range(0, len(body), 7):
+            emitter.feed(body[place : place + 7])
+    assert sk.stream(emitter).get_final_text() == "Hi"
+
+
+def test_a_feed_that_was_cut_off_is_told_as_that() -> None:
+    """To the readers; and to the producer where it goes on to another step."""
+    emitter = sk.Emitter()
+    with emitter:
+        for chunk in chat("Hel", finish=None):
+            emitter.feed(chunk)
+    with pytest.raises(sk.IncompleteStreamError):
+        sk.stream(emitter).until_done()
+    emitter = sk.Emitter()
+    for chunk in chat("Hel", finish=None):
+        emitter.feed(chunk)
+    with pytest.raises(sk.IncompleteStreamError):
+        emitter.step()
+    with pytest.raises(sk.IncompleteStreamError):
+        sk.stream(emitter).until_done()
+
+
+def test_a_strict_emitter_refuses_what_is_malformed() -> None:
+    """The producer is told."""
+    emitter = sk.Emitter(strict=True)
+    emitter.emit(sk.TextDelta("m", "a"))
+    emitter.emit(sk.TextDone(sk.TextMessage("m", content="a")))
+    with pytest.raises(sk.ProtocolError):
+        emitter.emit(sk.TextDelta("m", "b"))
+
+
+def test_several_threads_say_at_once() -> None:
+    """Nothing is lost, and the story is whole."""
+    emitter = sk.Emitter()
+
+    def work(which: int) -> None:
+        for n in range(300):
+            emitter.emit(sk.TextDelta(f"m{which}", f"{n} "))
+
+    reader = sk.stream(emitter)
+    with emitter:
+        threads = [in_thread(lambda which=which: work(which)) for which in range(4)]  # type: ignore[misc]
+        for thread in threads:
+            thread.join()
+    reader.until_done()
+    assert reader.warnings == ()
+    wanted = "".join(f"{n} " for n in range(300))
+    assert sorted(message.id for message in reader.messages) == ["m0", "m1", "m2", "m3"]
+    assert {message.content for message in reader.messages} == {wanted}
+
+
+# -- several consumers
+
+
+@every_face
+@body
+async def test_three_consumers_see_all_and_a_late_one_from_its_cursor(face: Face) -> None:
+    """Each at its own pace."""
+    emitter = sk.Emitter()
+    pieces = [f"{n} " for n in range(500)]
+    half, go_on = threading.Event(), threading.Event()
+
+    def agent() -> None:
+        with emitter:
+            for place, piece in enumerate(pieces):
+                if place == 250:
+                    half.set()
+                    go_on.wait(5)
+                emitter.text(piece)
+
+    texts: list[str] = []
+
+    def consume() -> None:
+        texts.append(sk.stream(emitter).get_final_text())
+
+    threads = [in_thread(consume) for _ in range(2)]
+    async with face.beside(agent):
+        await face.in_thread(lambda: half.wait(5))
+        cursor = emitter.cursor
+        go_on.set()
+        late = face.stream(emitter.reader(after=cursor))
+        first = ""
+        async for piece in late.text_deltas:
+            first = first or piece
+        texts.append(await face.stream(emitter).get_final_text())
+    for thread in threads:
+        await face.in_thread(thread.join)
+    assert texts == ["".join(pieces)] * 3
+    assert first.startswith("0 1 2 "), "what was open is told as one delta of all so far"
+    assert late.messages[0].content == "".join(pieces)
+
+
+@every_face
+@body
+async def test_a_consumer_that_leaves_stops_neither_the_producer_nor_the_others(face: Face) -> None:
+    """By closing, by cancelling, by an error of its own."""
+    emitter = sk.Emitter()
+    emitter.text("a")
+
+    class Failing(sk.EventHandler):
+        def on_text_delta(self, delta: Any, snapshot: Any, /) -> None:
+            raise ValueError("mine")
+
+    async with face.stream(emitter) as stream:
+        async for _ in stream.text_deltas:
+            break
+    cancelled = face.stream(emitter)
+    async for _ in cancelled.text_deltas:
+        cancelled.cancel()
+        break
+    with pytest.raises(ValueError, match="mine"):
+        await face.stream(emitter, Failing()).until_done()
+    emitter.text("b")
+    emitter.close()
+    assert await face.stream(emitter).get_final_text() == "ab"
+
+
+@every_face
+@body
+async def test_cancelling_a_consumer_that_waits_ends_it_at_once(face: Face) -> None:
+    """From another thread."""
+    emitter = sk.Emitter()
+    emitter.text("a")
+    stream = face.stream(emitter)
+
+    def cancel() -> None:
+        while not stream.messages:
+            time.sleep(0.001)
+        time.sleep(0.05)
+        stream.cancel()
+
+    began = time.monotonic()
+    async with face.beside(cancel):
+        await stream.until_done()
+    assert stream.status == "cancelled"
+    assert time.monotonic() - began < 5
+    emitter.close()
+
+
+# -- how it ends
+
+
+@every_face
+@body
+async def test_a_producer_that_raises_fails_its_consumers(face: Face) -> None:
+    """With the text of what it raised; what it said is kept."""
+    emitter = sk.Emitter()
+
+    def agent() -> None:
+        with pytest.raises(ValueError, match="no luck"), emitter:
+            emitter.text("half")
+            raise ValueError("no luck")
+
+    told = face.told()
+    stream = face.stream(emitter, told)
+    async with face.beside(agent):
+        with pytest.raises(sk.SourceError, match="ValueError: no luck") as caught:
+            await stream.until_done()
+    told.check_brackets()
+    assert [message.content for message in caught.value.messages] == ["half"]
+    assert "on_exception" in told.hooks
+    assert "on_timeout" not in told.hooks
+    assert stream.messages[0].status == "failed"
+    assert emitter.status == "failed"
+    assert isinstance(emitter.error, sk.SourceError)
+    assert isinstance(emitter.error.__cause__, ValueError)
+
+
+def test_a_producers_timeout_is_a_timeout() -> None:
+    """Of its own upstream, for example."""
+    emitter = sk.Emitter()
+    with pytest.raises(TimeoutError), emitter:
+        raise TimeoutError("model")
+    with pytest.raises(sk.SourceTimeoutError, match="model"):
+        sk.stream(emitter).until_done()
+
+
+def test_fail_and_cancel_end_it_with_a_word() -> None:
+    """An error, a text, or no failure at all."""
+    emitter = sk.Emitter()
+    emitter.text("a")
+    emitter.fail("out of luck")
+    with pytest.raises(sk.SourceError, match="out of luck"):
+        sk.stream(emitter).until_done()
+    emitter = sk.Emitter()
+    emitter.text("a")
+    emitter.fail(sk.RunFailedError("no", "code"))
+    with pytest.raises(sk.RunFailedError, match="no"):
+        sk.stream(emitter).until_done()
+    emitter = sk.Emitter()
+    emitter.text("a")
+    emitter.emit(e.StreamException("SourceTimeoutError", "slow"))
+    with pytest.raises(sk.SourceTimeoutError, match="slow"):
+        sk.stream(emitter).until_done()
+    emitter = sk.Emitter()
+    emitter.text("a")
+    emitter.cancel()
+    stream = sk.stream(emitter)
+    stream.until_done()
+    assert (stream.status, stream.messages[0].status) == ("cancelled", "cancelled")
+
+
+@async_faces
+@body
+async def test_a_producer_that_is_cancelled_is_told_as_cancelled(face: Face) -> None:
+    """Its consumers keep what it said."""
+    emitter = sk.Emitter()
+
+    async def agent() -> None:
+        async with emitter:
+            emitter.text("half")
+            await anyio.sleep(60)
+
+    stream = face.stream(emitter)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(agent)
+        async for _ in stream.text_deltas:
+            tasks.cancel_scope.cancel()
+            break
+    await stream.until_done()
+    assert (stream.status, emitter.status) == ("cancelled", "cancelled")
+
+
+def test_it_ends_exactly_once() -> None:
+    """However many end it, at once; the first one's word holds."""
+    emitter = sk.Emitter()
+    emitter.text("a")
+    ends = [emitter.close, emitter.cancel, lambda: emitter.fail("x"), emitter.close] * 4
+    threads = [in_thread(end) for end in ends]
+    for thread in threads:
+        thread.join()
+    log = [event.type for event in emitter.reader()]
+    assert log.count("stream_end") == log.count("run_done") == log.count("text_done") == 1
+    assert log[-1] == "stream_end"
+    for call in (lambda: emitter.text("b"), emitter.step, lambda: emitter.feed({}), lambda: emitter.tool_output("x")):
+        with pytest.raises(sk.UsageError, match="has ended"):
+            call()
+    emitter.close()
+
+
+def test_an_emitter_that_said_nothing_has_a_run_all_the_same() -> None:
+    """And an end."""
+    emitter = sk.Emitter()
+    with emitter:
+        pass
+    assert [event.type for event in sk.stream(emitter)] == [
+        "run_created",
+        "run_step_created",
+        "run_step_done",
+        "run_done",
+        "stream_end",
+    ]
+
+
+# -- who is gone
+
+
+@every_face
+@body
+async def test_a_producer_that_is_silent_is_told_as_a_timeout(face: Face) -> None:
+    """Not as success."""
+    emitter = sk.Emitter(timeout=0.2)
+    emitter.text("a")
+    told = face.told()
+    stream = face.stream(emitter, told)
+    with pytest.raises(sk.SourceTimeoutError, match="told nothing"):
+        await stream.until_done()
+    told.check_brackets()
+    assert told.hooks.count("on_timeout") == 1
+    assert stream.messages[0].content == "a"
+    emitter.close()
+
+
+@every_face
+@body
+async def test_a_producer_whose_thread_ended_is_missed(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though nobody said for how long it may be silent."""
+    monkeypatch.setattr("streamkit.relay.run.GRACE", 0.2)
+    monkeypatch.setattr("streamkit.relay.reading.GRACE", 0.2)
+    emitter = sk.Emitter(timeout=math.inf)
+    await face.in_thread(in_thread(lambda: emitter.text("a")).join)
+    stream = face.stream(emitter)
+    with pytest.raises(sk.SourceTimeoutError, match="thread 'agent' has ended without closing"):
+        await stream.until_done()
+    emitter.close()
+
+
+def test_a_producer_whose_task_lives_is_not_missed_for_its_worker_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`with` in a thread that lives keeps the emitter alive, whoever else says something for it."""
+    monkeypatch.setattr("streamkit.relay.run.GRACE", 0.1)
+    monkeypatch.setattr("streamkit.relay.reading.GRACE", 0.1)
+    emitter = sk.Emitter()
+    texts: list[str] = []
+    reading = in_thread(lambda: texts.append(sk.stream(emitter).get_final_text()))
+    with emitter:
+        in_thread(lambda: emitter.text("a")).join()
+        time.sleep(0.4)
+        emitter.text("b")
+    reading.join()
+    assert texts == ["ab"]
+
+
+@every_face
+@body
+async def test_a_producer_that_was_dropped_is_missed_at_once(face: Face) -> None:
+    """A stream does not keep it alive."""
+    emitter = sk.Emitter(timeout=math.inf)
+    emitter.text("a")
+    stream = face.stream(emitter)
+    waiting = face.stream(emitter)
+    pieces: list[str] = []
+    async for piece in waiting.text_deltas:
+        pieces.append(piece)
+        break
+    del emitter
+    gc.collect()
+    for one in (stream, waiting):
+        with pytest.raises(sk.SourceError, match="dropped without closing"):
+            await one.until_done()
+        assert one.messages[0].content == "a"
+
+
+def test_a_task_that_was_cancelled_without_closing_does_not_hang_its_consumers() -> None:
+    """The silence is told."""
+
+    async def main() -> str:
+        emitter = sk.Emitter(timeout=0.2)
+
+        async def agent() -> None:
+            emitter.text("half")
+            await asyncio.sleep(60)
+
+        task = asyncio.ensure_future(agent())
+        await asyncio.sleep(0)
+        task.cancel()
+        stream = sk.astream(emitter)
+        with pytest.raises(sk.SourceTimeoutError):
+            await stream.until_done()
+        emitter.close()
+        return stream.messages[0].content
+
+    assert asyncio.run(main()) == "half"
+
+
+def test_who_waits_for_an_answer_is_not_silent() -> None:
+    """A question may take longer than the limit."""
+    emitter = sk.Emitter(timeout=1.2)
+
+    class Slow(sk.EventHandler):
+        def on_confirmation(self, confirmation: sk.Confirmation, /) -> None:
+            confirmation.defer()
+            threading.Timer(2.0, confirmation.approve).start()
+
+    def agent() -> None:
+        with emitter:
+            emitter.code("x", "python")
+            emitter.text("yes" if emitter.confirm() else "no")
+
+    thread = in_thread(agent)
+    assert sk.stream(emitter, Slow()).get_final_text() == "yes"
+    thread.join()
+
+
+# -- answers
+
+
+def asking(emitter: sk.Emitter, out: list[Any], **options: Any) -> None:
+    with emitter:
+        emitter.code("rm x", "shell")
+        approval = emitter.confirm(**options).wait()
+        out.append((bool(approval), approval.edited, approval.reason))
+        emitter.console("done")
+
+
+@every_relay
+@every_face
+@body
+@pytest.mark.parametrize(
+    ("answer", "wanted"),
+    [
+        (lambda c: c.approve(), (True, None, None)),
+        (lambda c: c.approve("rm y"), (True, "rm y", None)),
+        (lambda c: c.decline("no"), (False, None, "no")),
+        (lambda c: None, (False, None, "not answered")),
+    ],
+    ids=["yes", "edited", "no", "nothing"],
+)
+async def test_a_consumers_answer_reaches_the_producer(
+    face: Face, relay_of: Callable[..., Relay], answer: Callable[[sk.Confirmation], None], wanted: Any
+) -> None:
+    """In its thread; every consumer is told the outcome."""
+    emitter = sk.Emitter(relay_of())
+    out: list[Any] = []
+    told = face.told(on_confirmation=lambda _, confirmation: answer(confirmation))
+    async with face.beside(lambda: asking(emitter, out)):
+        stream = face.stream(emitter, told)
+        await stream.until_done()
+    assert out == [wanted]
+    (done,) = told.of("on_confirmation_done")
+    assert done.status == ("approved" if wanted[0] else "declined")
+    assert told.hooks.index("on_confirmation_done") < told.hooks.index("on_console_created")
+    assert stream.warnings == ()
+
+
+@async_faces
+@body
+async def test_an_answer_can_be_awaited_by_the_producers_task(face: Face) -> None:
+    """Approved, and given an output; in the same event loop."""
+    emitter = sk.Emitter()
+    out: list[Any] = []
+
+    async def agent() -> None:
+        async with emitter:
+            emitter.code("x", "python")
+            out.append(bool(await emitter.confirm()))
+            out.append(await emitter.tool_call("f", {"n": 1}))
+
+    told = face.told(
+        on_confirmation=lambda _, confirmation: confirmation.approve(),
+        on_tool_call_done=lambda _, call: call.respond({"got": call.arguments["n"]}),
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(agent)
+        await face.stream(emitter, told).until_done()
+    assert out == [True, '{"got":1}']
+    assert [message.content for message in emitter.messages][-1] == '{"got":1}'
+
+
+@async_faces
+@body
+async def test_a_question_never_blocks_an_event_loop_and_is_never_taken_for_a_yes(face: Face) -> None:
+    """`if emitter.confirm()` without `await` is refused."""
+    emitter = sk.Emitter()
+    emitter.code("x", "python")
+    with pytest.raises(sk.UsageError, match="await"):
+        bool(emitter.confirm())
+    with pytest.raises(sk.UsageError, match="await"):
+        emitter.tool_call("f", {}).wait()
+    emitter.close()
+
+
+def test_the_first_answer_of_several_consumers_wins() -> None:
+    """The second is told that it came too late; all are told the outcome."""
+    emitter = sk.Emitter()
+    out: list[Any] = []
+    barrier = threading.Barrier(3)
+    said: list[str] = []
+    outcomes: list[str] = []
+
+    class Answering(sk.EventHandler):
+        def __init__(self, yes: bool) -> None:
+            self.yes = yes
+
+        def on_confirmation(self, confirmation: sk.Confirmation, /) -> None:
+            barrier.wait(5)
+            try:
+                confirmation.approve() if self.yes else confirmation.decline()
+                said.append("approved" if self.yes else "declined")
+            except sk.UsageError as error:
+                said.append(str(error))
+
+        def on_confirmation_done(self, confirmation: sk.Confirmation, /) -> None:
+            outcomes.append(confirmation.status)
+
+    threads = [
+        in_thread(lambda yes=yes: sk.stream(emitter, Answering(yes)).until_done())  # type: ignore[misc]
+        for yes in (True, False, True)
+    ]
+    asking(emitter, out)
+    for thread in threads:
+        thread.join(5)
+    (won,) = {one for one in said if one in ("approved", "declined")}
+    assert sum(one == won for one in said) == 1
+    assert sum("answered already" in one or "no answer any more" in one for one in said) == 2
+    assert outcomes == [won] * 3
+    assert out[0][0] is (won == "approved")
+
+
+def test_a_consumer_that_leaves_does_not_decide_for_the_others() -> None:
+    """Its own question is closed, not theirs."""
+    emitter = sk.Emitter()
+    out: list[Any] = []
+    first, second = sk.stream(emitter), sk.stream(emitter)
+    thread = in_thread(lambda: asking(emitter, out))
+    for stream in (first, second):
+        for event in stream:
+            if isinstance(event, sk.ConfirmationCreated):
+                event.confirmation.defer()
+                break
+    (left,) = first.confirmations
+    first.close()
+    assert not left.waiting
+    with pytest.raises(sk.UsageError):
+        left.approve()
+    (asked,) = second.confirmations
+    assert asked.waiting
+    asked.approve()
+    second.until_done()
+    thread.join()
+    assert out == [(True, None, None)]
+
+
+def test_a_question_waits_for_the_first_who_comes() -> None:
+    """However late, where nobody set a limit."""
+    emitter = sk.Emitter()
+    out: list[Any] = []
+    thread = in_thread(lambda: asking(emitter, out))
+    thread.join(0.2)
+    assert out == []
+
+    class Yes(sk.EventHandler):
+        def on_confirmation(self, confirmation: sk.Confirmation, /) -> None:
+            confirmation.approve()
+
+    sk.stream(emitter, Yes()).until_done()
+    thread.join()
+    assert out == [(True, None, None)]
+
+
+@pytest.mark.parametrize("how", ["asked", "deferred"])
+def test_a_question_has_a_time_limit_of_either_side(how: str) -> None:
+    """The producer's `timeout`, and the consumer's `defer(timeout)`."""
+    emitter = sk.Emitter()
+    out: list[Any] = []
+
+    class Deferring(sk.EventHandler):
+        def on_confirmation(self, confirmation: sk.Confirmation, /) -> None:
+            if how == "deferred":
+                confirmation.defer(0.2)
+
+    began = time.monotonic()
+    options = {"timeout": 0.2} if how == "asked" else {}
+    thread = in_thread(lambda: asking(emitter, out, **options))
+    stream = sk.stream(emitter, Deferring())
+    stream.until_done()
+    thread.join()
+    assert out == [(False, None, "not answered")]
+    assert 0.15 < time.monotonic() - began < 2
+
+
+def test_a_question_ends_with_its_emitter() -> None:
+    """As declined; whoever waits goes on."""
+    emitter = sk.Emitter()
+    emitter.code("x", "python")
+    approval = emitter.confirm()
+    output = emitter.tool_call("f", {})
+    out: list[Any] = []
+    thread = in_thread(lambda: out.append(bool(approval)))
+    thread.join(0.1)
+    emitter.close()
+    thread.join(5)
+    assert out == [False]
+    with pytest.raises(sk.UsageError, match="not answered"):
+        output.wait()
+    assert emitter.status == "requires_action"
+
+
+def test_a_call_that_the_agent_answers_itself_asks_nobody_any_more() -> None:
+    """And one that is none of the consumers' business never did."""
+    emitter = sk.Emitter()
+    waiting: list[bool] = []
+
+    class Handler(sk.EventHandler):
+        def on_tool_call_done(self, call: sk.ToolCallMessage, /) -> None:
+            waiting.append(call.waiting)
+
+    with emitter:
+        emitter.tool_call("f", {}, call_id="one")
+        emitter.tool_call("g", {}, call_id="two", provider_executed=True)
+        emitter.tool_output("1", call_id="one")
+        emitter.tool_output("2", call_id="two")
+    stream = sk.stream(emitter, Handler())
+    stream.until_done()
+    assert waiting == [False, False]
+    assert stream.status == "completed"
+
+
+def test_there_is_nothing_to_confirm_before_there_is_code() -> None:
+    """And no question is asked twice under one name."""
+    emitter = sk.Emitter()
+    with pytest.raises(sk.UsageError, match="no code"):
+        emitter.confirm()
+    emitter.code("x", "python")
+    emitter.confirm(id="c")
+    with pytest.raises(sk.UsageError, match="asked already"):
+        emitter.confirm(id="c")
+    emitter.confirm(m.CodeMessage("other", content="y"))
+    assert list(emitter.pending) == ["c", "confirmation-1"]
+    emitter.close()
+
+
+def test_code_that_may_not_be_edited_is_not() -> None:
+    """The consumer is told."""
+    emitter = sk.Emitter()
+    out: list[Any] = []
+    refused: list[str] = []
+
+    class Editing(sk.EventHandler):
+        def on_confirmation(self, confirmation: sk.Confirmation, /) -> None:
+            try:
+                confirmation.approve("other")
+            except sk.UsageError as error:
+                refused.append(str(error))
+
+    thread = in_thread(lambda: asking(emitter, out, editable=False))
+    sk.stream(emitter, Editing()).until_done()
+    thread.join()
+    assert len(refused) == 1
+    assert out == [(False, None, "not answered")]
+
+
+# -- one relay for many runs, and what is left over
+
+
+def test_a_relay_shares_its_runs_by_name() -> None:
+    """A consumer needs the name alone; a name is taken once."""
+    relay = MemoryRelay()
+    emitter = sk.Emitter(relay, "run")
+    with pytest.raises(sk.UsageError, match="already"):
+        sk.Emitter(relay, "run")
+    say(emitter, "a")
+    assert sk.stream(relay.reader("run")).get_final_text() == "a"
+    assert len({sk.Emitter(relay).run_id for _ in range(100)}) == 100
+
+
+def test_block_slows_a_thread_down_and_a_task_drains() -> None:
+    """At most the limit ahead."""
+    emitter = sk.Emitter(MemoryRelay(limit=50, overflow="block"))
+    thread = in_thread(lambda: say(emitter, *["x"] * 1000))
+    thread.join(0.1)
+    assert thread.is_alive()
+    assert sk.stream(emitter).get_final_text() == "x" * 1000
+    thread.join(5)
+
+    async def main() -> None:
+        emitter = sk.Emitter(MemoryRelay(limit=50, overflow="block"))
+
+        async def agent() -> None:
+            async with emitter:
+                for _ in range(500):
+                    await emitter.drain()
+                    emitter.text("x")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(agent)
+            assert await sk.astream(emitter).get_final_text() == "x" * 500
+
+    for backend in ("asyncio", "trio"):
+        anyio.run(main, backend=backend)
+
+
+def test_an_error_policy_fails_the_run_and_says_why() -> None:
+    """The log that is there can be read."""
+    emitter = sk.Emitter(MemoryRelay(limit=50, overflow="error"))
+    with pytest.raises(sk.UsageError, match="50 events behind"):
+        say(emitter, *["x"] * 1000)
+    stream = sk.stream(emitter)
+    with pytest.raises(sk.StreamkitError, match="50 events behind"):
+        stream.until_done()
+    assert 40 < len(stream.messages[0].content) <= 50
+
+
+def test_no_thread_and_no_task_is_left_over() -> None:
+    """After streams that ended, were cancelled, and timed out, on every face."""
+    before = set(threading.enumerate())
+
+    async def main() -> None:
+        emitter = sk.Emitter(timeout=0.05)
+        emitter.text("a")
+        stream = sk.astream(emitter)
+        with anyio.move_on_after(0.02):
+            await stream.until_done()
+        with pytest.raises(sk.SourceTimeoutError):
+            await sk.astream(emitter).until_done()
+        emitter.close()
+        await sk.astream(emitter).until_done()
+        if asyncio_tasks := _asyncio_tasks():
+            assert len(asyncio_tasks) == 1
+
+    for backend in ("asyncio", "trio"):
+        anyio.run(main, backend=backend)
+    assert set(threading.enumerate()) <= before
+
+
+def _asyncio_tasks() -> set[Any]:
+    try:
+        return set(asyncio.all_tasks())
+    except RuntimeError:
+        return set()
+
+
+def test_one_emitter_is_read_in_threads_asyncio_and_trio_at_once() -> None:
+    """Woken each in its own way."""
+    emitter = sk.Emitter()
+    texts: list[str] = []
+
+    def sync() -> None:
+        texts.append(sk.stream(emitter).get_final_text())
+
+    def on(backend: str) -> None:
+        async def main() -> None:
+            texts.append(await sk.astream(emitter).get_final_text())
+
+        anyio.run(main, backend=backend)
+
+    threads = [in_thread(sync), in_thread(lambda: on("asyncio")), in_thread(lambda: on("trio"))]
+    with emitter:
+        for n in range(2000):
+            emitter.text(f"{n} ")
+            if n % 100 == 0:
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join(LIMIT)
+    assert texts == ["".join(f"{n} " for n in range(2000))] * 3

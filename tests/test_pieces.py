@@ -1,0 +1,175 @@
+"""Text and bytes that come in pieces or in lines: the same body either way."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streamkit as sk
+from streamkit.pieces import Pieces
+from streamkit.testing import ModelServer, Reply
+
+from .faces import FACES, Face, body, chat
+from .telling import RECORDINGS
+
+SAID = 'A {brace}, a "quote", a back\\slash, data: and event: é \U0001f600'
+CHUNKS = chat(*SAID.split(" "))
+JSON = [json.dumps(chunk, ensure_ascii=False) for chunk in CHUNKS]
+
+BODIES = {
+    "sse": "".join(f"data: {line}\n\n" for line in JSON) + "data: [DONE]\n\n",
+    "sse with names": "".join(f"event: chunk\ndata: {line}\n\n" for line in JSON),
+    "sse with ids": "".join(f"id: {n}\nevent: chunk\ndata: {line}\n\n" for n, line in enumerate(JSON)),
+    "sse, names last": "".join(f"data: {line}\nevent: chunk\n\n" for line in JSON),
+    "sse after comments": ": ping\n\n: ping\n\nretry: 5\n\n" + "".join(f"data:{line}\n\n" for line in JSON),
+    "sse with keepalives": "data:\n\n" + "".join(f"data: {line}\n\n: ping\n\n" for line in JSON),
+    "sse, CRLF": "".join(f"data: {line}\r\n\r\n" for line in JSON),
+    "sse, CR": "".join(f"data: {line}\r\r" for line in JSON),
+    "sse with a byte order mark": "\ufeff" + "".join(f"data: {line}\n\n" for line in JSON),
+    "sse in two lines": "".join("data: " + line.replace(', "model"', ',\ndata: "model"') + "\n\n" for line in JSON),
+    "ndjson": "".join(f"{line}\n" for line in JSON),
+    "ndjson, CRLF": "".join(f"{line}\r\n" for line in JSON),
+    "ndjson with blank lines": "\n" + "".join(f"{line}\n\n" for line in JSON),
+    "ndjson with spaces": "".join(f"  {line}  \n" for line in JSON),
+    "ndjson without its last newline": "\n".join(JSON),
+    "ndjson of one line": json.dumps({**CHUNKS[1], "choices": [{**CHUNKS[1]["choices"][0], "finish_reason": "stop"}]}),
+}
+
+
+def story(source: Any) -> tuple[Any, ...]:
+    """All that a stream told: its messages, and what it warned of."""
+    stream = sk.stream(source, protocol="openai_chat")
+    try:
+        stream.until_done()
+    except sk.IncompleteStreamError as error:
+        return ("incomplete", str(error))
+    return [m.to_dict() for m in stream.messages], [w.code for w in stream.warnings], stream.status
+
+
+def cut(text: Any, places: list[int]) -> list[Any]:
+    ends = sorted(place % (len(text) + 1) for place in places)
+    return [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True) if a < b]
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_text_cut_once_anywhere_tells_what_its_bytes_tell(name: str) -> None:
+    """As text and as bytes."""
+    text = BODIES[name]
+    data = text.encode()
+    told = story(data)
+    assert told[-1] == "completed"
+    for place in range(1, min(len(text), 600)):
+        assert story(iter([text[:place], text[place:]])) == told, place
+        assert story(iter([data[:place], data[place:]])) == told, place
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_text_in_single_characters_tells_what_its_bytes_tell(name: str) -> None:
+    """The finest cut."""
+    text = BODIES[name]
+    assert story(iter(text)) == story([*text]) == story(text.encode())
+
+
+@pytest.mark.parametrize("name", BODIES)
+@given(places=st.lists(st.integers(0, 1 << 20), max_size=40))
+def test_text_cut_anywhere_tells_what_its_bytes_tell(name: str, places: list[int]) -> None:
+    """In any number of pieces."""
+    text = BODIES[name]
+    assert story(iter(cut(text, places))) == story(text.encode())
+
+
+@pytest.mark.parametrize("name", [name for name in BODIES if name != "sse in two lines"])
+@pytest.mark.parametrize("kind", [str, bytes])
+def test_lines_without_their_ends_tell_what_their_body_tells(name: str, kind: type) -> None:
+    """As `iter_lines` gives them, and websockets."""
+    text = BODIES[name]
+    lines: list[Any] = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+    given = lines if kind is str else [line.encode() for line in lines]
+    assert story(iter(given)) == story(given) == story(text.encode())
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_lines_with_their_ends_tell_what_their_body_tells(name: str) -> None:
+    """As a file gives them."""
+    lines = BODIES[name].splitlines(keepends=True)
+    assert story(iter(lines)) == story(BODIES[name].encode())
+
+
+def test_each_line_is_told_before_the_next_is_pulled() -> None:
+    """An object is told when it is all there; an SSE event when its blank line is."""
+    for lines in (JSON, [line for data in JSON for line in (f"data: {data}", "")]):
+        given: list[str] = []
+
+        def items(lines: list[str] = lines, given: list[str] = given) -> Any:
+            for line in lines:
+                given.append(line)
+                yield line
+
+        for event in sk.stream(items(), protocol="openai_chat"):
+            if event.type == "text_delta":
+                assert event.value in json.loads(next(line for line in reversed(given) if line).removeprefix("data: "))[
+                    "choices"
+                ][0]["delta"].get("content", "")
+
+
+@pytest.mark.parametrize("path", [*RECORDINGS.glob("openai-chat/*.sse"), *RECORDINGS.glob("openai-responses/*.sse")])
+def test_recorded_text_tells_what_its_bytes_tell(path: Any) -> None:
+    """As pieces of 7, of 100, and as lines."""
+    data = path.read_bytes()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        pytest.skip("it is no text")
+
+    def told(source: Any) -> Any:
+        stream = sk.stream(source)
+        try:
+            stream.until_done()
+        except sk.StreamkitError as error:
+            return [m.to_dict() for m in stream.messages], type(error), str(error)[:40]
+        return [m.to_dict() for m in stream.messages], [w.code for w in stream.warnings]
+
+    whole = told(data)
+    for size in (7, 100):
+        assert told(text[place : place + size] for place in range(0, len(text), size)) == whole
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+    if len(data) == len(text) or "\u2028" not in text:
+        assert told(iter(lines))[0] == whole[0]
+
+
+@pytest.mark.parametrize("face", [FACES["sync"], FACES["asyncio"]], ids=["sync", "asyncio"])
+@pytest.mark.parametrize("library", [httpx, httpx2])
+@pytest.mark.parametrize("way", ["iter_lines", "iter_text", "iter_bytes"])
+@body
+async def test_a_clients_lines_and_pieces_are_sources(face: Face, library: Any, way: str) -> None:
+    """Over HTTP, of httpx and httpx2. (They leave their inner generators to the garbage collector; trio warns of it.)"""
+    with ModelServer(Reply("Hello {there}")) as server:
+        options: Any = {"json": {"model": "m", "messages": [], "stream": True}}
+        url = server.url + "/chat/completions"
+        if face.is_async:
+            async with library.AsyncClient() as client, client.stream("POST", url, **options) as response:
+                assert await face.stream(getattr(response, "a" + way)()).get_final_text() == "Hello {there}"
+        else:
+            with library.Client() as client, client.stream("POST", url, **options) as response:
+                assert await face.stream(getattr(response, way)()).get_final_text() == "Hello {there}"
+
+
+def test_a_long_first_line_is_joined_in_linear_time() -> None:
+    """Each piece is looked at once."""
+    import time
+
+    def cost(size: int) -> float:
+        pieces = Pieces()
+        began = time.process_time()
+        for _ in range(size):
+            pieces.feed(b'{"}"}')
+        return time.process_time() - began
+
+    cost(1000)
+    assert min(cost(40_000) for _ in range(3)) < 25 * max(min(cost(4_000) for _ in range(3)), 0.001)
