@@ -12,7 +12,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,7 +25,7 @@ from .events import Event, StreamEnd, StreamException, StreamTimeout
 from .framing import sse_frame
 from .handlers import Handler
 from .manager import stream as open_stream
-from .terminal import Printer, explain, run_and_report
+from .terminal import explain, renderer, run_and_report
 
 __all__ = ["main"]
 
@@ -52,7 +52,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 def _replay(arguments: argparse.Namespace) -> int:
     path, speed = Path(arguments.file), arguments.speed
     source = path if math.isinf(speed) else recording.replay(path, speed=speed)
-    with open_stream(source, Printer(), protocol=arguments.protocol) as stream:
+    with open_stream(source, renderer(), protocol=arguments.protocol) as stream:
         run_and_report(stream, {})
     return 0
 
@@ -75,12 +75,13 @@ class _Writer(Handler):
         self._begun = self._begun or not isinstance(event, (StreamTimeout, StreamException, StreamEnd))
         if not self._begun:
             return
-        self._write(self._frame(item) for item in self._encoder.feed(event))
+        self._write(self._frame(item) for item in self._encoder.items(event))
         if isinstance(event, StreamEnd):
             if self._sse and self._encoder.done and event.status not in ("failed", "incomplete"):
                 self._write([sse_frame(self._encoder.done)])
             if self._file is not None and self._path is not None:
-                self._file.close()
+                with self._writing():
+                    self._file.close()
 
     def _frame(self, item: dict[str, Any]) -> bytes:
         data = item["data"] if self._sse and self._named else item
@@ -93,11 +94,21 @@ class _Writer(Handler):
         content = b"".join(frames)
         if not content:
             return
-        file = self._file
-        if file is None:
-            file = self._file = self._path.open("wb") if self._path is not None else sys.stdout.buffer
-        file.write(content)
-        file.flush()
+        with self._writing():
+            file = self._file
+            if file is None:
+                file = self._file = self._path.open("wb") if self._path is not None else sys.stdout.buffer
+            file.write(content)
+            file.flush()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Generator[None, None, None]:
+        """An error of the file names it."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = None if self._path is None else str(self._path)
+            raise
 
 
 def _convert(arguments: argparse.Namespace) -> int:
@@ -186,25 +197,49 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Gives the exit code; argparse itself exits for `--help` and what it cannot parse."""
     output: object = sys.stdout
+    if output is None:  # it was closed before we began
+        return _fail("cannot write: stdout is closed", 1)
     if isinstance(output, io.TextIOWrapper):
         output.reconfigure(errors="backslashreplace")
-    parser = _parser()
-    arguments = parser.parse_args(argv)
-    if not hasattr(arguments, "run"):
-        parser.print_help()
-        return 0
     try:
-        code: int = arguments.run(arguments)
-        sys.stdout.flush()
-        return code
+        return _run(argv)
     except KeyboardInterrupt:
+        _leave_stdout()
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has left; what is still buffered must not fail again at exit.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read our output has left
+        _leave_stdout()
         return 141
     except (StreamkitError, OSError) as error:
+        _leave_stdout()
+        return _fail(explain(error), 2 if isinstance(error, UsageError) else 1)
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    parser = _parser()
+    try:
+        arguments = parser.parse_args(argv)
+        if not hasattr(arguments, "run"):
+            parser.print_help()
+            return 0
+        code: int = arguments.run(arguments)
+        return code
+    finally:
+        if sys.exc_info()[0] in (None, SystemExit):
+            sys.stdout.flush()  # what cannot be written is told, and not at exit alone
+
+
+def _leave_stdout() -> None:
+    """What is still to be written must not fail again at exit."""
+    try:
         sys.stdout.flush()
-        print(f"streamkit: {explain(error)}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(text: str, code: int) -> int:
+    error: object = sys.stderr
+    if error is not None:  # else `print` would take stdout
+        with contextlib.suppress(OSError):
+            print(f"streamkit: {text}", file=sys.stderr, flush=True)
+    return code

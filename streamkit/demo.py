@@ -24,7 +24,7 @@ from .manager import stream as open_stream
 from .messages import Message, ToolCallMessage
 from .protocols import to_input
 from .state import StreamState
-from .terminal import printable, run_and_report, say
+from .terminal import printable, renderer, run_and_report
 from .testing import ModelServer, Reasoning, Reply, Text, ToolCall
 
 __all__ = ["Demo", "run"]
@@ -45,27 +45,16 @@ class HookCounter(Handler):
 
 
 class Demo(EventHandler):
-    """Says what arrives as it arrives, and answers the model's tool call."""
+    """Answers the model's tool call, and keeps its answer."""
 
-    def on_message_created(self, message: Message) -> None:
-        say(f"\n[{message.type}] ")
-
-    def on_reasoning_delta(self, delta: Delta, snapshot: Message) -> None:
-        say(delta.value)
+    answer = ""
 
     def on_text_delta(self, delta: Delta, snapshot: Message) -> None:
-        say(delta.value)
+        self.answer += delta.value
 
     def on_tool_call_done(self, call: ToolCallMessage) -> None:
-        say(f"{call.name} {call.content}")
         if call.waiting:
             call.respond(get_weather(**call.arguments))
-
-    def on_tool_output_done(self, message: Message) -> None:
-        say(message.content)
-
-    def on_end(self) -> None:
-        say("\n")
 
 
 def get_weather(city: str = "", **others: object) -> dict[str, object]:
@@ -111,14 +100,15 @@ def run(
     """
     real = not offline and bool(base_url or os.environ.get("OPENAI_API_KEY"))
     with _real(base_url, model) if real else _scripted(0 if fast or not sys.stdout.isatty() else PAUSE) as asked:
-        _introduce(asked, protocol)
+        shown = renderer()
+        _introduce(asked, protocol, type(shown).__name__)
         if not real and (prompt or model):
             _tell("The scripted model says the same whatever it is asked: --prompt and --model are for real ones.")
         counter = HookCounter()
         ask = _asker(asked, protocol, prompt or QUESTION, [_TOOLS[protocol]] if tool else [])
-        print(printable(f"\nYou: {prompt or QUESTION}"))
+        print(printable(f"\nYou: {prompt or QUESTION}\n"))
         try:
-            with open_stream(ask, Demo(), counter, then=ask) as stream:
+            with open_stream(ask, shown, Demo(), counter, then=ask) as stream:
                 run_and_report(stream, counter.counts)
         except SourceError as error:
             if error.status_code is None:
@@ -186,17 +176,20 @@ def _asker(model: Model, protocol: str, prompt: str, tools: list[dict[str, Any]]
     return ask
 
 
-def _introduce(model: Model, protocol: str) -> None:
+def _introduce(model: Model, protocol: str, shown: str) -> None:
     _tell(f"streamkit {__version__}. This handler is about to be told of a stream:")
     print()
     print("\n".join(_source(shutil.get_terminal_size().columns)))
     print()
     call = "chat.completions" if protocol == "chat" else "responses"
-    _tell("(say prints a text, with control characters made visible.) The program is")
+    _tell("The program is")
     print()
-    _tell("sk.stream(ask, Demo(), then=ask).until_done()", indent="  ")
+    _tell(f"sk.stream(ask, {shown}(), Demo(), then=ask).until_done()", indent="  ")
     print()
-    _tell(f"where ask sends the request: openai's own client.{call}.create(…, stream=True).")
+    _tell(
+        f"where {shown} is a renderer, a handler that shows what arrives, and ask sends the request: openai's own "
+        f"client.{call}.create(…, stream=True)."
+    )
     print()
     _tell(f"The model: {model.told}")
 

@@ -19,34 +19,13 @@ log is a whole story; any number of streams read it, each from where it likes. I
 
 from __future__ import annotations
 
-import secrets
-import threading
 import time
-import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from itertools import chain
-from types import TracebackType
-from typing import Any, Self, cast
-
-import msgspec
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, cast
 
 from .answers import Confirmation
-from .errors import StreamkitError, UsageError
-from .events import (
-    ConfirmationCreated,
-    Delta,
-    Event,
-    MessageDone,
-    Run,
-    RunCreated,
-    RunStep,
-    RunStepCreated,
-    RunStepDone,
-    StreamException,
-    ToolCallDone,
-    ToolOutputDone,
-)
-from .interrupts import Stopped
+from .errors import UsageError
+from .events import ConfirmationCreated, Event, ToolCallDone, ToolOutputDone
 from .manager_async import AsyncStreamManager
 from .manager_sync import StreamManager
 from .messages import (
@@ -62,14 +41,13 @@ from .messages import (
 )
 from .relay.asked import Approval, Output
 from .relay.interface import Reader, Relay
-from .relay.memory import MemoryRelay
-from .sources import AsyncSource, Items, Readable, Source, translate
-from .state import StreamState, _error_of
+from .relay.writing import Writer
+from .sources import AsyncSource, Readable, Source
 
 __all__ = ["Approval", "Emitter", "Output"]
 
 
-class Emitter(StreamState, Readable):
+class Emitter(Writer, Readable):
     """Writes a run into a relay, and is a source for any number of streams.
 
     Leaving `with` (or `async with`) closes it: as failed with what was raised in it, as cancelled where its task was
@@ -97,33 +75,10 @@ class Emitter(StreamState, Readable):
         strict: bool = False,
         timeout: float | None = None,
     ) -> None:
-        itself = weakref.ref(self)  # what is asked must not keep the emitter: that it was dropped is to be seen
-
-        def answered() -> None:
-            if (emitter := itself()) is not None:
-                emitter._answered()
-
-        super().__init__((), protocol=None, strict=strict, then=None, wake=answered, awaitables=False)
-        self._engine.takes_approvals = self._engine.takes_edits = self._engine.takes_outputs = True
-        self.relay: Relay = relay or MemoryRelay()
-        self.run_id = run_id or secrets.token_urlsafe(16)
-        self._model = model
+        super().__init__(relay, run_id, model=model, strict=strict)
         self._silence = timeout
-        self._lock = threading.RLock()
-        self._message: Message | None = None  # that a call of the same kind goes on with
-        self._of: tuple[Any, ...] = ()
-        self._items: Items | None = None  # of what is fed
+        self._of: tuple[Any, ...] = ()  # what the message is that the next call may go on with
         self._asked = 0
-        self._watchers: set[Callable[[], None]] = set()
-        self._cursor: str | None = None
-        self._times["start"] = time.monotonic()
-        self.relay.open(self.run_id)
-        weakref.finalize(self, self.relay.abandon, self.run_id).atexit = False
-
-    @property
-    def cursor(self) -> str | None:
-        """The newest event's: a reader `after` it is told only what comes next."""
-        return self._cursor
 
     # -- what is said
 
@@ -225,108 +180,6 @@ class Emitter(StreamState, Readable):
             self._engine.takes_edits = True
             return Approval(self, self._engine.confirmations[-1], self.cursor or "", timeout)
 
-    def step(self, id: str | None = None) -> None:
-        """Another run step begins. What was fed before has ended with the one before.
-
-        Raises:
-            StreamkitError: what was fed was cut off, or says that its run failed. That ends the emitter, too.
-        """
-        with self._telling():
-            self._end_message()
-            try:
-                self._tell(self._fed())
-                self._check_failure()
-            except StreamkitError as error:
-                self._end(error)
-                raise
-            self._tell(chain(self._engine.next_source(), self._engine.step(RunStepCreated(RunStep(id=id or "")))))
-
-    def step_done(self) -> None:
-        """The run step is over."""
-        with self._telling():
-            self._end_message()
-            self._tell([RunStepDone(RunStep())])
-
-    def emit(self, event: Event) -> None:
-        """Any canonical event. It is completed as a decoder's are: what it needs before it is told before it."""
-        if not isinstance(cast("object", event), Event):
-            raise UsageError(f"an event is emitted, not {event!r}; `feed` takes a protocol's items")
-        if isinstance(event, StreamException):
-            self.fail(event.exception or _error_of(event))
-            return
-        with self._telling():
-            self._tell([msgspec.structs.replace(event)])
-
-    def feed(self, item: object, protocol: str | None = None) -> None:
-        """A raw item of any protocol's: a dict, an SDK's object, or bytes or text of a body, cut anywhere.
-
-        The protocol is recognised where it is not given. Another protocol, or `step`, ends what was fed before.
-        """
-        with self._telling():
-            self._begin()
-            named = self._decoder.name if self._decoder is not None else None
-            if self._items is None or (protocol is not None and protocol != named):
-                self._end_message()
-                self._tell(self._fed())
-                self._source_opened(Source(iter(()), _nothing, protocol=protocol, edits=True))
-                self._items = Items()
-            self._tell(self._engine.complete(self._decode(self._items.batch(item))))
-
-    def heartbeat(self) -> None:
-        """A sign of life: there is nothing to tell yet."""
-        self.relay.heartbeat(self.run_id)
-
-    async def drain(self) -> None:
-        """Wait until the readers have made room. For tasks, where the relay's policy is `block`."""
-        await self.relay.adrain(self.run_id)
-
-    # -- how it ends
-
-    def close(self) -> None:
-        """The run is over. What was fed and is cut off, or says that its run failed, is told as that. Closing again
-        changes nothing."""
-        with self._lock:
-            if self._ended:
-                return
-            try:
-                self._begin()
-                self._end_message()
-                self._tell(self._fed() if self._items is not None else self._engine.source_done(complete=True))
-                self._check_failure()
-            except Exception as error:
-                self._end(error)
-                return
-            self._tell(chain(self._engine.end(), self._last()))
-            self._finish()
-
-    def fail(self, error: BaseException | str) -> None:
-        """The run failed: readers are told that error, as their streams' own."""
-        self._end(RuntimeError(error) if isinstance(error, str) else error)
-
-    def cancel(self) -> None:
-        """The run is stopped: readers keep what was told, and nothing is raised."""
-        self._end(Stopped())
-
-    def __enter__(self) -> Self:
-        self.relay.heartbeat(self.run_id)  # this thread's life is the emitter's
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.close()
-        else:
-            self._end(error)
-
-    async def __aenter__(self) -> Self:
-        return self.__enter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.__exit__(kind, error, trace)
-
     # -- how it is read
 
     def reader(self, after: str | None = None, *, timeout: float | None = None) -> Reader:
@@ -354,12 +207,6 @@ class Emitter(StreamState, Readable):
 
     # -- inside
 
-    def _telling(self) -> threading.RLock:
-        """The lock to tell something with, once there is room for it."""
-        if self.relay.bounded and not self._ended:
-            self.relay.drain(self.run_id)
-        return self._lock
-
     def _say(self, kind: type[Message], value: str, metadata: Mapping[str, Any] | None = None, **header: Any) -> None:
         if not isinstance(cast("object", value), str):
             raise UsageError(f"text is a str, not {value!r}")
@@ -380,96 +227,8 @@ class Emitter(StreamState, Readable):
                 message._fold()
             self._wrote(event, self.relay.append(self.run_id, (event,), wait=False))
 
-    def _end_message(self) -> None:
-        message, self._message = self._message, None
-        if message is not None and message.status == "in_progress":
-            self._tell([MessageDone(Message(message.id))])
-
     def _unused(self, name: str) -> str:
         self._asked += 1
         while f"{name}-{self._asked}" in self._engine.pending:
             self._asked += 1
         return f"{name}-{self._asked}"
-
-    def _tell(self, events: Iterable[Event]) -> None:
-        """Complete events, and write them. With the lock held."""
-        self._begin()
-        self._write(self._engine.complete(events) if isinstance(events, list) else events)
-
-    def _begin(self) -> None:
-        if self._ended:
-            raise UsageError(f"run {self.run_id!r} has ended ({self.status}): nothing more can be told")
-        if self._engine.runs.run is None:
-            run = Run(id=self.run_id, model=self._model, created_at=time.time())
-            self._write(self._engine.complete([RunCreated(run)]))
-
-    def _write(self, events: Iterable[Event]) -> None:
-        newest: Event | None = None
-
-        def noted() -> Iterator[Event]:
-            nonlocal newest
-            for event in events:
-                newest = event
-                if isinstance(event, Delta):
-                    self._times.setdefault("first", time.monotonic())
-                yield event
-
-        cursors = self.relay.append(self.run_id, noted(), wait=False)
-        if newest is not None:
-            self._wrote(newest, cursors)
-
-    def _wrote(self, event: Event, cursors: list[str]) -> None:
-        self._current = event
-        self._cursor = cursors[-1]
-
-    def _fed(self) -> Iterator[Event]:
-        """What the end of what was fed tells."""
-        if self._items is None:
-            return
-        self._items = None
-        yield from self._source_finished()
-        self._decoder = None
-
-    def _answered(self) -> None:
-        """Somebody answered, in his own thread."""
-        self.tell_answers()
-        self._wake_watchers()
-
-    def tell_answers(self) -> None:
-        """Tell all readers what was answered."""
-        with self._lock:
-            if not self._ended:
-                for told in self._tell_answers():
-                    self._write(told)
-
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` whenever something was answered, until the function that this gives is called."""
-        self._watchers.add(wake)
-        return lambda: self._watchers.discard(wake)
-
-    def _wake_watchers(self) -> None:
-        for wake in [*self._watchers]:
-            wake()
-
-    def _end(self, error: BaseException) -> None:
-        """End it as failed, or as cancelled."""
-        with self._lock:
-            if self._ended:
-                return
-            if isinstance(error, Exception):
-                try:
-                    translate(error)
-                except StreamkitError as translated:
-                    error = translated
-            self._begin()
-            self._write(self._failed(error))
-            self._finish()
-
-    def _finish(self) -> None:
-        self._times["end"] = time.monotonic()
-        self.relay.close(self.run_id)
-        self._wake_watchers()
-
-
-def _nothing() -> None:
-    pass

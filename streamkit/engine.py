@@ -314,7 +314,9 @@ class Engine:
                 yield from self.runs.end_step(given, event)
             case e.Usage():
                 yield from self.runs.open_step(event)
-                self.runs.count(msgspec.structs.replace(event, source=None))  # its source may be the whole response
+                self.runs.count(
+                    msgspec.structs.replace(event, source=None, position=None)
+                )  # its source may be the whole response
                 yield event
             case _:
                 pass
@@ -467,7 +469,9 @@ class Engine:
 
     def _warn(self, code: str, fault: str, cause: e.Event) -> e.Event:
         where = self._item if cause is self._cause else None
-        return self._warned(e.StreamWarning(code, fault, where, cause.type, position=cause.position, source=cause.source))
+        return self._warned(
+            e.StreamWarning(code, fault, where, cause.type, position=cause.position, source=cause.source)
+        )
 
     def _warned(self, warning: e.StreamWarning) -> e.Event:
         if self.strict:

@@ -64,8 +64,9 @@ class _Choice(NamedTuple):
 class _Field:
     """A field's message in one call, as far as it was told."""
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: Message, language: str | None) -> None:
         self.message = message
+        self.language = language  # as it was chosen
         self.created = False
         self.done = False  # the string is over
         self.stale = False  # what was told does not count any more
@@ -98,7 +99,6 @@ class _Call:
         self.call_id = given.call_id
         self.tools = tools
         self.name = given.name
-        self.fed = False
         self._choose()
         self._text = _Text()
 
@@ -114,10 +114,9 @@ class _Call:
 
     def take(self, delta: Delta) -> Iterator[Event]:
         """What a piece of the arguments tells of the fields."""
-        self.fed = self.fed or bool(delta.value)
         if delta.replace:
             yield from self._become(delta.value, delta)
-        elif delta.value and (self.reader is not None or self.name is None):
+        elif delta.value:
             self._text.add(delta.value)
             yield from self._read(delta.value, delta)
 
@@ -127,7 +126,7 @@ class _Call:
             yield from self._rename(given.name, cause)
         self.call_id = given.call_id or self.call_id
         if self.reader is not None and given.content_known:
-            if given.content and not self.fed:
+            if given.content and not self._text.value:
                 yield _like(cause, ToolCallDelta(given.id, given.content))
                 yield from self._read(given.content, cause)
             else:
@@ -143,7 +142,8 @@ class _Call:
             if field.stale:
                 yield _like(cause, field.message.delta_event(field.message.id, "", True))
             how = "incomplete" if status == "completed" and not (whole and field.done) else status
-            kind, language = type(field.message), field.message.format or self._language(path, field.message)
+            kind = type(field.message)
+            language = field.language or self._language(path, kind) or field.message.format
             call_id = self.call_id or self.given.id
             yield _like(cause, MessageDone(kind(field.message.id, status=how, call_id=call_id, format=language)))
 
@@ -163,11 +163,11 @@ class _Call:
     def _become(self, text: str, cause: Event) -> Iterator[Event]:
         """The arguments are these now. Fields that say something else than before are told anew."""
         told = self._text.value
-        if text == told or (self.reader is None and self.name is not None):
-            return
-        before = _values(self._reader(), told)
         self._text = _Text()
         self._text.add(text)
+        if text == told or self.reader is None:
+            return
+        before = _values(self._reader(), told)
         self.reader = self._reader()
         self._languages.clear()
         after = _values(self.reader, text)
@@ -210,7 +210,7 @@ class _Call:
         call = self.given
         message = choice.kind(
             f"{self.base}#{path}",
-            format=choice.language,
+            format=choice.language or self._language(path, choice.kind),
             call_id=self.call_id or call.id,
             created_at=call.created_at,
             group=call.group,
@@ -220,12 +220,11 @@ class _Call:
             step_id=call.step_id,
             metadata={"field": join_path((self.name, *keys))},
         )
-        message.format = message.format or self._language(path, message)
-        return _Field(message)
+        return _Field(message, choice.language)
 
-    def _language(self, path: str, message: Message) -> str | None:
+    def _language(self, path: str, kind: type[Message]) -> str | None:
         """The argument `language` beside a piece of code, once it is known."""
-        if not isinstance(message, CodeMessage):
+        if kind is not CodeMessage:
             return None
         language, known = self._languages.get(join_path((*split_path(path)[:-1], "language")), ("", False))
         return language if known and language and len(language) <= _LONGEST_LANGUAGE else None
@@ -299,20 +298,21 @@ class Fields:
                 case Done():
                     out += self._done(event)
                 case RunDone(run=run):
-                    out += self._end(_ENDS.get(run.status) or cast("Status", run.status), event)
+                    out += self._end(run.status, event)
                     out.append(event)
                 case _:
                     out.append(event)
         return out
 
-    def finish(self, *, complete: bool) -> list[Event]:
-        """What the source's end tells: the ends of fields whose calls are still open."""
-        return [*self._end("completed" if complete else "incomplete", Event())]
+    def finish(self, status: RunStatus) -> list[Event]:
+        """What the source's end tells, where the run ends so: the ends of fields whose calls are still open."""
+        return [*self._end(status, Event())]
 
-    def _end(self, status: Status, cause: Event) -> Iterator[Event]:
+    def _end(self, status: RunStatus, cause: Event) -> Iterator[Event]:
+        how = _ENDS.get(status) or cast("Status", status)
         for call in self._open.values():
             if call is not None:
-                yield from call.end(status, cause)
+                yield from call.end(how, cause)
         self._open.clear()
 
     def _delta(self, event: Delta) -> Iterator[Event]:

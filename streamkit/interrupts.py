@@ -24,7 +24,7 @@ from typing import Any, TypeVar, cast
 __all__ = ["Interruptible", "Stopped", "hang_up"]
 
 _T = TypeVar("_T")
-_POLL = 0.02  # seconds between two looks at a thread that was not waiting for the network yet
+_SOON, _LATER = 0.01, 0.5  # seconds between two looks at a thread that was not waiting for the network yet
 
 
 class Stopped(BaseException):
@@ -69,8 +69,10 @@ class Interruptible:
             threading.Thread(target=self._watch, name="streamkit-cancel", daemon=True).start()
 
     def _watch(self) -> None:
+        pause = _SOON
         while True:
-            time.sleep(_POLL)
+            time.sleep(pause)
+            pause = min(2 * pause, _LATER)
             with self._lock:
                 if self._break():
                     return

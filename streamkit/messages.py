@@ -349,15 +349,32 @@ class FileMessage(Message):
 class AudioMessage(Message):
     """Audio. `format` is the codec; `content` is base64 of `data`, the bytes of all pieces joined."""
 
-    __slots__ = ()
+    __slots__ = ("_joined",)
     default_type = "audio"
+
+    _joined: int  # how much of the content is joined already
 
     @property
     def data(self) -> bytes:
         return _decode_piece(self.content)
 
     def _gather(self) -> None:
-        self._chunks[:] = [self._join(self._chunks)]
+        """Join all that there is: what is joined already is not decoded again."""
+        text = self._chunks[0]
+        if len(text) != getattr(self, "_joined", -1):
+            text = self._join([text])  # as it was given
+        rest = self._chunks[1:]
+        self._chunks.clear()
+        whole = len(text) - 4 if text.endswith("=") else len(text)  # the last quantum takes what comes
+        more = self._join([text[whole:], *rest])
+        text = text[:whole] if whole < len(text) else text
+        text += more
+        self._joined = len(text)
+        self._chunks.append(text)
+
+    def _replace(self, content: str) -> None:
+        super()._replace(content)
+        self._joined = -1
 
     def _join(self, pieces: list[str]) -> str:
         # Each piece has padding of its own, so the text cannot be joined: the bytes can.

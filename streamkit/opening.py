@@ -10,14 +10,11 @@ import contextlib
 import inspect
 import io
 import os
-import re
-import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from .errors import SourceError, UsageError
 from .events import Run, RunDone, StreamEnd
@@ -37,6 +34,7 @@ from .sources import (
     call_source,
     translate,
 )
+from .workers import call_off_loop, direct, in_thread, known_of, threaded
 
 __all__ = ["open_async", "open_sync"]
 
@@ -165,7 +163,6 @@ def open_sync(value: Any) -> Source:
     raise _unknown(value)
 
 
-_T = TypeVar("_T")
 _END: Any = object()
 _CANCELLED = [RunDone(Run(status="cancelled")), StreamEnd(status="cancelled")]  # a stream's own stop, told to another
 
@@ -273,7 +270,7 @@ def _of_context(value: Any) -> Source:
     return Source(
         iter(source.pull, None),
         stack.close,
-        **_known(source),
+        **known_of(source),
         response=source.response,
         inner=source.inner,
         calls=source.calls,
@@ -308,68 +305,12 @@ async def open_async(value: Any) -> AsyncSource:
     if hasattr(value, "__aenter__") and response is None and not hasattr(value, "__iter__") and not _is_client(value):
         return await _of_async_context(value)
     if callable(value) and not hasattr(value, "__iter__") and not hasattr(value, "__enter__"):
-        return await open_async(await _call(value))
+        return await open_async(await call_off_loop(value))
     if isinstance(value, (Manager, SyncChunks, Source)):
-        return _threaded(open_sync(value))
-    source = open_sync(value) if not hasattr(value, "__enter__") else await _in_thread(partial(open_sync, value))
+        return threaded(open_sync(value))
+    source = open_sync(value) if not hasattr(value, "__enter__") else await in_thread(partial(open_sync, value))
     blocks = source.response is not None or not isinstance(value, (list, tuple, bytes, bytearray))
-    return _threaded(source) if blocks else _direct(source)
-
-
-async def _call(function: Callable[[], Any]) -> Any:
-    """What a callable gives; one that may block is called in a worker thread."""
-    if _returns_at_once(function):
-        return call_source(function)
-    try:
-        return await _in_thread(partial(call_source, function))
-    except SourceError as error:
-        cause = error.__cause__
-        if isinstance(cause, RuntimeError) and re.search("event loop|async context", str(cause)):
-            error.add_note(
-                "a plain callable is called in a worker thread; one that needs the event loop is `async def`"
-            )
-        raise
-
-
-def _returns_at_once(function: Callable[[], Any]) -> bool:
-    """Whether calling this only makes a coroutine or a generator. Any other may send a request of a sync client."""
-    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
-    return any(kind(one) for kind in kinds for one in (function, getattr(function, "__call__", None)))  # noqa: B004
-
-
-async def _in_thread(function: Callable[[], _T]) -> _T:
-    """What this gives, called in a worker thread: the event loop stays free. A cancelled task does not wait for it;
-    its request is broken, and what it still gives is closed."""
-    calls = Interruptible()
-    lock = threading.Lock()
-    left = False
-    given: list[_T] = []
-
-    def work() -> None:
-        value = calls.call(function)
-        with lock:
-            given.append(value)
-            closes = left
-        if closes:
-            _drop(value)
-
-    try:
-        await anyio.to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1), abandon_on_cancel=True)
-    except BaseException:
-        with lock:
-            left, late = True, [*given]
-        calls.stop()
-        for value in late:
-            _drop(value)
-        raise
-    return given[0]
-
-
-def _drop(value: Any) -> None:
-    """Close what was opened for nobody."""
-    if callable(close := getattr(value, "close", None)):
-        with contextlib.suppress(Exception):
-            close()
+    return threaded(source) if blocks else direct(source)
 
 
 def _of_async_manager(manager: Any, chunks: AsyncChunks | None = None) -> AsyncSource:
@@ -442,61 +383,4 @@ async def _of_async_context(value: Any) -> AsyncSource:
         await stack.aclose()
         raise
     stack.push_async_callback(source.close)
-    return AsyncSource(source.pull, stack.aclose, **_known(source))
-
-
-def _known(source: Source | AsyncSource) -> dict[str, Any]:
-    """What one source hands on to another that wraps it."""
-    return {
-        key: getattr(source, key) for key in ("protocol", "live", "edits", "whole", "following", "chunks", "resume")
-    }
-
-
-def _direct(source: Source) -> AsyncSource:
-    """A sync source that never blocks."""
-
-    async def pull() -> Batch | None:
-        return source.pull()
-
-    async def close() -> None:
-        source.close()
-
-    return AsyncSource(pull, close, **_known(source))
-
-
-def _threaded(source: Source) -> AsyncSource:
-    """A sync source, pulled in a worker thread. Closing interrupts a pull that waits; one that cannot be interrupted
-    is left behind, and its thread closes the source when it comes back."""
-    limiter = anyio.CapacityLimiter(1)
-    lock = threading.Lock()
-    left = False
-    pulling = False
-
-    def work() -> Batch | None:
-        nonlocal pulling
-        with lock:
-            if left:
-                return None
-            pulling = True
-        try:
-            return source.pull()
-        finally:
-            with lock:
-                pulling = False
-                closes = left
-            if closes:
-                source.close()
-
-    async def pull() -> Batch | None:
-        return await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
-
-    async def close() -> None:
-        nonlocal left
-        with lock:
-            left = left or pulling
-        if left:
-            source.interrupt()
-        else:
-            await anyio.to_thread.run_sync(source.close)
-
-    return AsyncSource(pull, close, **_known(source))
+    return AsyncSource(source.pull, stack.aclose, **known_of(source))

@@ -5,7 +5,7 @@
 
 The rule: an item that has a newline in it is a piece, and so are all after it. Until one has, an item ends the line
 before it where that line cannot go on: it is a whole JSON object or array (after `data:`, or by itself), or it is
-another SSE field and the item is empty or begins one. From there on all items are lines. So pieces tell what their
+another SSE field and the item begins one. From there on all items are lines. So pieces tell what their
 body tells however they are cut; only a comment or an event's name that is the body's first line, and is cut just
 before something like `data:`, is taken for a line.
 
@@ -37,6 +37,7 @@ class Pieces:
         self._line: list[bytes] = []  # the unfinished line, where it matters
         self._plain = False  # the next item is a piece, and begins a line
         self._lines: bool | None = None  # whether they are lines, once that is known
+        self._empty = 0  # items so far without anything: blank lines, if they are lines
         self._head = b""  # how the line begins that the items so far are
         self._json = _Json()
 
@@ -69,7 +70,10 @@ class Pieces:
             return item
         if self._is_over(item):
             self._lines = True
-            return b"\n" + item + b"\n"
+            return b"\n" * (1 + self._empty) + item + b"\n"
+        if not item:
+            self._empty += 1
+            return item
         self._json.feed(item)
         if len(self._head) < _HEAD:
             self._head = (self._head + item[:_HEAD]).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t")
@@ -83,7 +87,7 @@ class Pieces:
         value = head[field.end() :].lstrip(b" ") if field and field[1] == b"data" else head
         if value[:1] in (b"{", b"["):
             return self._json.whole and (item[:1] not in (b"", b" ", b"\t") or (not item and field is not None))
-        return field is not None and (not item or _field(item) is not None)
+        return field is not None and _field(item) is not None
 
 
 class _Json:

@@ -182,7 +182,7 @@ class Chunks:
     def __init__(self, manager: Any, encoder: Encoder) -> None:
         self.manager = manager
         self.protocol = encoder.name
-        self._feed = encoder.feed
+        self._feed = encoder.items
         self._ready: deque[dict[str, Any]] = deque()
 
     @property

@@ -10,7 +10,7 @@ manager pulls, waits, tells and awaits; it decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, Final, NamedTuple, cast
@@ -25,7 +25,6 @@ from .events import (
     ConfirmationDone,
     Event,
     Run,
-    RunDone,
     RunStatus,
     RunStep,
     StreamEnd,
@@ -35,18 +34,15 @@ from .events import (
     Usage,
 )
 from .fields import Fields
-from .framing import Framer, framer_for
 from .handlers import Handler, plan
-from .inner import Inner
+from .intake import Intake
 from .messages import Message, ToolCallMessage
 from .protocols import Decoder
-from .resuming import ResumableEngine, Resumption
+from .resuming import ResumableEngine
 from .runs import merge
 from .sources import AsyncSource, Source
 
 __all__ = ["CLOSE", "NEXT", "PULL", "StreamState", "Timing", "Wait"]
-
-_UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
 
 
 class _Command:
@@ -106,23 +102,14 @@ class StreamState:
         if after is not None and not isinstance(cast("object", after), str):
             raise UsageError(f"a cursor is a str, as `stream.cursor` gives it, not {after!r}")
         self._after = after
-        self._resumption: Resumption | None = None  # where the source is read on from, until that is reached
         self._engine: Engine = ResumableEngine(strict=strict, wake=wake)
         self._engine.takes_outputs = then is not None
         self._engine.takes_awaitables = awaitables
         self._handlers = tuple(handlers)
         self._plan = plan(handlers)
         self._receivers = [h.receive for h in handlers if type(h).receive is not Handler.receive]
-        self._decoder: Decoder | None = None
-        self._framer: Framer | None = None
-        self._start = b""
-        self._held: list[tuple[bytes, bytes, bytes] | Any] = []
-        self._seen = b""  # the source's first bytes
-        self._live = False
-        self._whole = False
-        self._following: Callable[[], Source] | None = None
-        self._inner: Inner | None = None
-        self._other: Decoder | None = None  # of a live producer's items that are not the stream's own protocol's
+        self._source: Any = None
+        self._intake: Intake | None = None  # of the source that is being read, or was read last
         self._source_number = 0
         self._declined = False
         self._went_on_to: Run | None = None  # how a further source's run ended, that was read inside this one
@@ -253,7 +240,7 @@ class StreamState:
             yield self._source_finished()
             self._check_failure()
             yield from self._settle(at_end=True)
-            paused = self._decoder is not None and self._decoder.paused
+            paused = self._intake is not None and self._intake.paused
             goes_on = self._then is not None and (self._answers_taken or paused) and not engine.unanswered
             if self._declined or not (goes_on or self._following):
                 break
@@ -290,166 +277,53 @@ class StreamState:
     @contextmanager
     def _aside(self) -> Generator[None, None, None]:
         """What belongs to the source that is being read is kept, and there again afterwards."""
-        names = (
-            *("_source", "_decoder", "_framer", "_start", "_held", "_seen"),
-            *("_live", "_whole", "_following", "_inner", "_other", "_resumption"),
-        )
-        kept = {name: getattr(self, name) for name in names}
-        edits = self._engine.takes_edits
+        source, intake, edits = self._source, self._intake, self._engine.takes_edits
         try:
             yield
         finally:
-            for name, value in kept.items():
-                setattr(self, name, value)
-            self._engine.takes_edits = edits
+            self._source, self._intake, self._engine.takes_edits = source, intake, edits
             self._allow_answers()
 
     def _decode(self, batch: Any) -> Sequence[Event]:
         """What a batch of the source tells the engine: what its decoder says of it, and the fields in that."""
-        events = self._decode_batch(batch)
+        assert self._intake is not None
+        known = self._intake.decoder
+        events = self._intake.feed(batch)
+        if known is not self._intake.decoder:
+            self._allow_answers()
+        return self._taken(events)
+
+    def _taken(self, events: Sequence[Event]) -> Sequence[Event]:
+        """These events, with the fields in them, without those that are before the cursor."""
         if self._fields is not None:
             events = self._fields.feed(events)
-        return events if self._resumption is None else self._resumption.feed(events)
-
-    def _decode_batch(self, batch: Any) -> Sequence[Event]:
-        """What the decoder says of a batch of the source: bytes, or a list of frames or of items."""
-        decoder = self._decoder
-        if type(batch) is bytes:
-            framer = self._framer
-            if framer is None:
-                return self._decode_first(batch)
-            frames = framer.feed(batch)
-            if decoder is not None and not self._receivers:
-                return decoder.feed_frames(frames)
-            return self._decode_frames(frames)
-        if batch and type(batch[0]) is tuple:
-            return self._decode_frames(batch)
-        if decoder is not None and decoder.name != "streamkit" and batch and isinstance(batch[0], Event):
-            return [msgspec.structs.replace(event) for event in batch]  # a recording's answers
-        for receive in self._receivers:
-            receive(batch)
-        if decoder is None:
-            return self._recognise(batch, parsed=True)
-        return decoder.feed_items(batch) if self._inner is None else self._inner.link(decoder.feed_items(batch))
+        resumption = self._intake.resumption if self._intake is not None else None
+        return events if resumption is None else resumption.feed(events)
 
     def _direct(self) -> tuple[Any, Any]:
         """The two steps from bytes to events, to be taken without `_decode` where nothing else is to be done."""
-        if self._framer is None or self._decoder is None or self._receivers or self._fields is not None:
-            return None, None
-        if self._resumption is not None:
-            return None, None
-        return self._framer.feed, self._decoder.feed_frames
-
-    def _decode_first(self, chunk: bytes) -> Sequence[Event]:
-        """Hold the first bytes until they tell how they are framed."""
-        self._seen = self._seen or chunk
-        self._start = (self._start + chunk).lstrip(b" \t\r\n")
-        self._framer = framer_for(self._start)
-        if self._framer is None:
-            return ()
-        start, self._start = self._start, b""
-        return self._decode_frames(self._framer.feed(start))
-
-    def _decode_frames(self, frames: list[tuple[bytes, bytes, bytes]]) -> Sequence[Event]:
-        for receive in self._receivers:
-            receive(frames)
-        if self._decoder is None:
-            return self._recognise(frames, parsed=False)
-        return self._decoder.feed_frames(frames)
-
-    def _recognise(self, batch: Sequence[Any], *, parsed: bool) -> Sequence[Event]:
-        """Hold items until one has a shape of its own, then decode them all."""
-        self._held += batch
-        kind = self._protocol
-        for item in batch if kind is None else ():
-            if kind := self._protocol_of(item, parsed=parsed) or (
-                protocols.asking(_parsed(item)) if self._live else None
-            ):
-                break
-        if kind is None:
-            if len(self._held) > _UNRECOGNISED_LIMIT:
-                raise self._unrecognised()
-            return ()
-        decoder = self._decode_with(kind)
-        held, self._held = self._held, []
-        return decoder.feed_items(held) if parsed else decoder.feed_frames(held)
-
-    def _protocol_of(self, item: Any, *, parsed: bool) -> type[Decoder] | None:
-        if isinstance(item, Event):
-            kind: type[Decoder] = protocols.find("streamkit").Decoder
-            return kind
-        if parsed:
-            return protocols.recognise(item)
-        try:
-            return protocols.recognise(msgspec.json.decode(item[2]), item[1].decode("utf-8", "replace"))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
-
-    def _unrecognised(self) -> StreamkitError:
-        return ProtocolError(
-            "unknown-protocol",
-            f"no protocol has items like {repr(_parsed(self._held[0]))[:200]}; give `protocol=`, one of: {', '.join(protocols.names())}",
-            index=0,
-        )
+        return self._intake.direct() if self._intake is not None and self._fields is None else (None, None)
 
     def _source_finished(self) -> Iterator[Event]:
-        """What the source's end tells: the rest of its bytes, what its decoder says, and what stays open."""
-        cut = False
-        runs, went_on_to = self._engine.runs, self._went_on_to
-        if went_on_to is not None and runs.run is not None and runs.outcome is not None:
-            if runs.outcome.status == "requires_action":  # what it asked for, it got
-                merge(runs.run, went_on_to, keep=("status", "usage"))
-                runs.outcome = went_on_to
-        if self._framer is not None:
-            rest = self._framer.finish()
-            whole = [frame for frame in rest if _is_whole(frame[2])]
-            cut = len(whole) != len(rest)
-            yield from self._complete(self._decode_frames(whole))
-        elif self._start.strip():
-            cut = True
-        decoder = self._decoder
-        complete = self._declined
-        if decoder is not None:
-            if not self._declined:
-                yield from self._complete(decoder.finish())
-                if self._other is not None:
-                    yield from self._complete(self._other.finish())
-                    complete = self._other.complete
-            if self._inner is not None:
-                yield from self._complete(self._inner.finish())
-                complete = complete or self._inner.cancelled
-            complete = complete or decoder.complete
-        elif self._held:
-            yield from self._held_error()
-            complete = True
-        if self._fields is not None:
-            yield from self._engine.complete(self._fields.finish(complete=complete))
-        if self._resumption is not None:
-            self._resumption.finish()
-        yield from self._engine.source_done(complete=complete)
-        if not complete and self._engine.failure is None and not self._following:
-            name = f"the {decoder.name} stream" if decoder else "the source"
-            how = (
-                "in the middle of an item" if cut else f"after {decoder.index} items" if decoder else "without any item"
-            )
-            seen = f"; it begins with {self._seen[:60]!r}" if self._seen and not decoder else ""
-            if decoder is not None and self._engine.runs.run is None and decoder.index:
-                raise IncompleteStreamError(f"none of the source's {decoder.index} items is one of {decoder.name}")
-            raise IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end{seen}")
-
-    def _complete(self, events: Iterable[Event]) -> Iterator[Event]:
-        """The story of these events, and of the fields in them."""
-        if self._fields is not None:
-            events = self._fields.feed(events)
-        return self._engine.complete(events if self._resumption is None else self._resumption.feed([*events]))
-
-    def _held_error(self) -> Iterator[Event]:
-        """A stream that was nothing but an error, which every protocol has in about the same shape."""
-        for held in self._held:
-            if (error := _error_in(held)) is not None:
-                yield from self._engine.complete([RunDone(Run(status="failed", error=error, raw=_parsed(held)))])
-                return
-        raise self._unrecognised()
+        """What the source's end tells: the rest of it, and what stays open."""
+        intake, engine, fields = self._intake, self._engine, self._fields
+        assert intake is not None
+        runs, went_on_to = engine.runs, self._went_on_to
+        asked = runs.outcome is not None and runs.outcome.status == "requires_action"
+        if went_on_to is not None and runs.run is not None and asked:  # what it asked for, it got
+            merge(runs.run, went_on_to, keep=("status", "usage"))
+            runs.outcome = went_on_to
+        for events in intake.finish(declined=self._declined):
+            yield from engine.complete(self._taken(events))
+        if intake.resumption is not None:
+            intake.resumption.finish()
+        complete = self._declined or intake.complete
+        if fields is not None:
+            end = runs.outcome.status if runs.outcome is not None else "completed" if complete else "incomplete"
+            yield from engine.complete(fields.finish(end))
+        yield from engine.source_done(complete=complete)
+        if not complete and engine.failure is None and not intake.source.following:
+            raise intake.incomplete()
 
     def _check_failure(self) -> None:
         failure, outcome = self._engine.failure, self._engine.runs.outcome
@@ -514,7 +388,7 @@ class StreamState:
     @property
     def _gated(self) -> bool:
         """Whether pulling on would let run what a confirmation asks about."""
-        return self._live and (self._other is not None or (self._decoder is not None and self._decoder.gates))
+        return self._intake is not None and self._intake.gated
 
     def _note(self, event: Event) -> None:
         """Make an event the current one."""
@@ -527,45 +401,25 @@ class StreamState:
     @property
     def _over(self) -> bool:
         """Whether the source is not to be pulled any more."""
-        return self._declined or (self._decoder is not None and self._decoder.over and not self._whole)
+        return self._declined or (self._intake is not None and self._intake.over)
+
+    @property
+    def _following(self) -> Callable[[], Source] | None:
+        return self._intake.source.following if self._intake is not None else None
+
+    @property
+    def _decoder(self) -> Decoder | None:
+        return self._intake.decoder if self._intake is not None else None
 
     # -- endings
 
     def _source_opened(self, source: Source | AsyncSource) -> None:
         """Make ready for a source's items."""
-        kind = protocols.find(source.protocol).Decoder if source.protocol else self._protocol
-        self._decoder = self._other = None
-        self._framer, self._start, self._held = None, b"", []
-        self._live = source.live
-        self._whole = source.whole
-        self._following = source.following
-        self._inner = Inner(source.chunks, self._engine) if source.chunks is not None else None
         after = self._after if self._source_number == 0 else None
-        after = after if source.resume is None else source.resume(after)
-        self._resumption = None if after is None else Resumption(after, self._engine)
+        self._intake = Intake(source, self._engine, self._protocol, self._receivers, after)
         self._source_number += 1
         self._engine.takes_edits = source.edits
-        if kind is not None:
-            self._decode_with(kind)
         self._allow_answers()
-
-    def _decode_with(self, kind: type[Decoder]) -> Decoder:
-        """The decoder of the source's items. A live producer is not pulled past any protocol's question."""
-        self._decoder = decoder = kind(self._engine.new_id)
-        decoder.elsewhere = self._elsewhere if self._live and not kind.gates else None
-        self._allow_answers()
-        return decoder
-
-    def _elsewhere(self, item: Mapping[str, Any]) -> Decoder | None:
-        """The decoder of an item that is another protocol's, and may be part of a question."""
-        assert self._decoder is not None
-        if self._decoder.recognises(item):
-            return None
-        kind = protocols.gating(item.get("data") if self._decoder.named and "event" in item else item)
-        if kind is not None and self._other is None:
-            self._other = kind(self._engine.new_id)
-            self._allow_answers()
-        return None if kind is None else self._other
 
     def _allow_answers(self) -> None:
         self._engine.takes_approvals = self._gated or self._then is not None or self._engine.takes_edits
@@ -599,43 +453,6 @@ class StreamState:
 
 def _is_cut(error: BaseException) -> bool:
     return isinstance(error, IncompleteStreamError)
-
-
-def _parsed(held: Any) -> Any:
-    """A held item, or a held frame's data: as JSON where it is JSON, else as text."""
-    if not isinstance(held, tuple):
-        return held
-    _, _, data = cast("tuple[bytes, bytes, bytes]", held)  # a frame: no other item is a tuple
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return data.decode("utf-8", "replace")
-
-
-def _error_in(held: Any) -> dict[str, Any] | None:
-    """The error that a held item or frame tells of: under `error`, or all of an item that says that it is one."""
-    item = _parsed(held)
-    named = isinstance(held, tuple) and cast("tuple[bytes, ...]", held)[1] == b"error"
-    if protocols.is_object(item) and item.get("event") == "error" and "data" in item:
-        item, named = item["data"], True
-    if protocols.is_object(item):
-        given = item.get("error") or (item if named or item.get("type") == "error" else None)
-    else:
-        given = item if named else None
-    if given is None:
-        return None
-    return dict(given) if protocols.is_object(given) else {"message": str(given)}
-
-
-def _is_whole(data: bytes) -> bool:
-    """Whether a frame that the end of the stream closed is all there."""
-    if data.startswith(b"[DONE"):
-        return True
-    try:
-        msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
 
 
 def _details(error: BaseException) -> dict[str, Any]:

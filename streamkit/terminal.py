@@ -1,4 +1,4 @@
-"""What people see of a stream on a terminal or a pipe, beside the renderers: printed text, a printing handler, a summary.
+"""What people see of a stream on a terminal or a pipe: which renderer shows it, a summary, an error's line.
 
 The rule: what a stream says is data. It reaches the terminal through `printable` alone, so that no model can move the
 cursor, rename the window or hide a line.
@@ -6,92 +6,36 @@ cursor, rename the window or hide a line.
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .answers import Confirmation
-from .errors import SourceError, StreamkitError
-from .events import Delta
+from .errors import SourceError, StreamkitError, UsageError
 from .handlers import EventHandler
 from .manager import StreamManager
-from .messages import CodeMessage, ConsoleMessage, FileMessage, ImageMessage, Message, ToolCallMessage
+from .messages import Message, ToolCallMessage
+from .renderers import ConsolePrinter, LiveDisplay
+from .renderers.characters import printable
 from .state import StreamState
 
-__all__ = ["Printer", "explain", "printable", "run_and_report", "say"]
+__all__ = ["explain", "printable", "renderer", "run_and_report"]
 
-# Control characters become their pictures (ESC: ␛), the rest that could change how other text is shown a �: the
-# second set of controls, and the marks that turn the direction of writing around.
-_SHOWN_AS = {
-    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
-    0x7F: 0x2421,
-    **dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
-}
 _NARROW = 60  # columns under which a message's summary takes two lines
-_UNREADABLE = ("image", "audio")  # base64, not for people
 
 
-def printable(text: str) -> str:
-    """The text with nothing in it that a terminal obeys, except newlines and tabs."""
-    return text.translate(_SHOWN_AS)
-
-
-def say(text: str) -> None:
-    """Print text of any origin, at once."""
-    print(printable(text), end="", flush=True)
-
-
-class Printer(EventHandler):
-    """Prints every message as it grows, each under its label; the label comes again where several grow side by side."""
-
-    def __init__(self) -> None:
-        self._last: Message | None = None
-        self._at_start = True
-
-    def on_message_created(self, message: Message, /) -> None:
-        self._turn_to(message)
-
-    def on_message_delta(self, delta: Delta, snapshot: Message, /) -> None:
-        if snapshot.type in _UNREADABLE:
-            return
-        self._turn_to(snapshot, again=delta.replace)
-        self._say(delta.value)
-
-    def on_image_file_done(self, message: ImageMessage, /) -> None:
-        self._turn_to(message)
-        self._say(_content(message))
-
-    def on_file_done(self, message: FileMessage, /) -> None:
-        self._turn_to(message)
-
-    def on_confirmation(self, confirmation: Confirmation, /) -> None:
-        self._last = None
-        self._say_line(f"[confirmation] may this {confirmation.subject.type} run?\n")
-
-    def on_confirmation_done(self, confirmation: Confirmation, /) -> None:
-        reason = f": {confirmation.reason}" if confirmation.reason else ""
-        self._say_line(f"[confirmation] {confirmation.status}{reason}\n")
-
-    def on_end(self) -> None:
-        self._say_line("")
-
-    def _turn_to(self, message: Message, *, again: bool = False) -> None:
-        if message is self._last and not again:
-            return
-        self._last = message
-        told = [] if message.role in ("assistant", "computer") else [message.role]
-        told += [message.type, *filter(None, (message.format, message.name))]
-        block = isinstance(message, (CodeMessage, ConsoleMessage))
-        self._say_line(f"[{'replaced: ' if again else ''}{' '.join(told)}]{chr(10) if block else ' '}")
-
-    def _say_line(self, text: str) -> None:
-        self._say(text if self._at_start else "\n" + text)
-
-    def _say(self, text: str) -> None:
-        say(text)
-        self._at_start = text.endswith("\n") if text else self._at_start
+def renderer() -> EventHandler:
+    """What shows a stream on stdout: a live display on a terminal, a printer along elsewhere, and where `rich` is not
+    installed. The summary tells what was odd and what failed."""
+    if sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
+        try:
+            return LiveDisplay(warnings=False, errors=False, run_end=False)
+        except UsageError as error:
+            print(f"streamkit: {error} (printing along instead)", file=sys.stderr)
+    return ConsolePrinter(warnings=False, errors=False, run_end=False)
 
 
 # -- what is said at the end
@@ -184,9 +128,11 @@ def explain(error: BaseException) -> str:
     cause = error.__cause__ if isinstance(error, SourceError) else None
     body: Any = getattr(cause, "body", None)
     text = str(error)
+    if isinstance(error, OSError) and error.strerror and not isinstance(error, StreamkitError):
+        text = f"{error.filename or 'cannot write'}: {error.strerror}"
     if isinstance(body, Mapping) and (told := str(body.get("message") or "")):  # pyright: ignore
         text = told if status is None else f"the server answered with HTTP status {status}: {told}"
-    elif cause is not None:
+    elif cause is not None and not isinstance(cause, OSError):
         text = f"{cause}{_root_of(cause)}"
     notes: Sequence[str] = getattr(error, "__notes__", ())
     return _cut(" ".join([*text.split(), *(f"({note})" for note in notes)]), 500)

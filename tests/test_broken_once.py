@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -336,3 +337,26 @@ def test_a_stream_that_is_nothing_but_an_error_fails_with_it(source: list[Any]) 
     """No protocol is needed to read it."""
     with pytest.raises(sk.RunFailedError, match="no quota"):
         sk.stream(source).until_done()
+
+
+@pytest.mark.parametrize("protocol", ["openai_responses", "open_interpreter", "anthropic", "letta"])
+def test_a_protocol_without_choices_is_given_the_first(protocol: str) -> None:
+    """Else the answer would stand there twice."""
+    choices = [{"index": which, "delta": {"content": text}, "finish_reason": "stop"} for which, text in enumerate("ab")]
+    first = sk.stream([{"object": "chat.completion.chunk", "id": "c", "choices": choices}])
+    assert sk.stream(first.chunks(protocol), protocol=protocol).get_final_text() == "a"
+    assert [m.content for m in first.messages] == ["a", "b"]
+
+
+def test_audio_that_is_read_at_every_delta_is_joined_once() -> None:
+    """What was decoded is not decoded again: the content at each piece is that of all so far."""
+    pieces = [bytes([n % 256]) * (n % 7 + 1) for n in range(200)]
+    message = sk.AudioMessage("a", format="wav")
+    heard = b""
+    for piece in pieces:
+        message._tail.append(base64.b64encode(piece).decode())
+        heard += piece
+        assert base64.b64decode(message.content) == heard == message.data
+    message._replace(base64.b64encode(b"anew").decode())
+    message._tail.append(base64.b64encode(b"!").decode())
+    assert message.data == b"anew!"

@@ -116,9 +116,10 @@ def test_the_demo_shows_a_handler_and_what_it_is_told(protocol: str) -> None:
     source, _, rest = result.stdout.partition("You: ")
     assert all(line.strip() in source for line in inspect.getsource(Demo).splitlines())
     assert "a scripted one" in source
-    assert "[reasoning] There is a tool that tells the weather; I will call it." in rest
-    assert '[tool_call] get_weather {"city": "Oslo"}' in rest
-    assert '[tool_output] {"city":"Oslo","sky":"rain","celsius":14}' in rest
+    thoughts = "reasoning summary" if protocol == "responses" else "reasoning"
+    assert f"[{thoughts}] There is a tool that tells the weather; I will call it." in rest
+    assert '[tool_call] get_weather({"city": "Oslo"})' in rest
+    assert '[tool_output get_weather] {"city":"Oslo","sky":"rain","celsius":14}' in rest
     assert f"[message] {FINAL_TEXT}" in rest
     table = rest.partition("4 messages, completed:\n")[2].split("\n\n")[0].splitlines()
     ids = (
@@ -318,7 +319,7 @@ def test_replay_shows_the_stream_again(recording: Path) -> None:
         "[reasoning summary] Short.",
         "[message] Rivers remember",
         "mountains.",
-        '[tool_call look_up] {"what": "river"}',
+        '[tool_call] look_up({"what": "river"})',
     ]
     assert [row.split()[0] for row in table.splitlines()[1:4]] == ["rs_1_0", "msg_1_1", "fc_1_2"]
     assert "Rivers remember…" in table
@@ -487,6 +488,113 @@ def test_a_reader_that_leaves_ends_it_quietly(tmp_path: Path) -> None:
     assert result.stdout.startswith("data: {")
 
 
+def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`bash -c`, where `streamkit` is ours."""
+    line = line.replace("streamkit ", f"'{sys.executable}' -m streamkit ")
+    return subprocess.run(
+        ["bash", "-c", line],
+        env=CLEAN | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+COMMANDS = {
+    "replay": "streamkit replay --speed max '{path}'",
+    "convert": "streamkit convert '{path}' --to openai_chat",
+    "demo": "streamkit demo --offline --fast",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_ends_every_command_quietly(command: str, unbuffered: str, tmp_path: Path) -> None:
+    """With the status of a program that its closed pipe ended."""
+    path = with_times(tmp_path / "long.jsonl", [0.0] * 20_000)
+    line = COMMANDS[command].format(path=path) + " | head -c 20; exit ${PIPESTATUS[0]}"
+    result = shell(line, PYTHONUNBUFFERED=unbuffered)
+    assert (result.returncode, result.stderr) == (141, "")
+    assert len(result.stdout) == 20
+
+
+@pytest.mark.parametrize(
+    "command", [*COMMANDS.values(), "streamkit --help", "streamkit --version"], ids=lambda c: c[:18]
+)
+def test_a_stdout_that_is_closed_is_one_line(command: str, recording: Path) -> None:
+    """Also where stderr is closed as well: then it is none, and no traceback takes another way."""
+    line = command.format(path=recording)
+    result = shell(line + " >&-")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert_one_line(result.stderr)
+    assert "stdout is closed" in result.stderr
+    result = shell(line + " >&- 2>&-")
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+@pytest.mark.parametrize("command", [*COMMANDS.values(), "streamkit --help"], ids=lambda c: c[:18])
+def test_what_cannot_be_written_is_told_once(command: str, recording: Path) -> None:
+    """Although every later line fails the same way."""
+    result = shell(command.format(path=recording) + " >/dev/full")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == "streamkit: cannot write: No space left on device\n"
+    if command.startswith("streamkit convert"):
+        result = shell(command.format(path=recording) + " -o /dev/full")
+        assert (result.returncode, result.stderr) == (1, "streamkit: /dev/full: No space left on device\n")
+
+
+@pytest.mark.parametrize("command", ["replay", "convert"])
+@pytest.mark.parametrize(("kind", "told"), [("missing", "No such file or directory"), ("folder", "Is a directory")])
+def test_a_file_that_cannot_be_read_is_one_line(command: str, kind: str, told: str, tmp_path: Path) -> None:
+    """It names the file, once."""
+    path = tmp_path / "there" if kind == "missing" else tmp_path
+    result = run(command, path, *(["--to", "openai_chat"] if command == "convert" else []))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == f"streamkit: cannot read {path}: {told}\n"
+
+
+def test_an_output_that_cannot_be_written_is_one_line(recording: Path, tmp_path: Path) -> None:
+    """A folder, or a path into nothing."""
+    for out, told in ((tmp_path, "Is a directory"), (tmp_path / "no" / "out", "No such file or directory")):
+        result = run("convert", recording, "--to", "openai_chat", "-o", out)
+        assert (result.returncode, result.stdout) == (1, "")
+        assert result.stderr == f"streamkit: {out}: {told}\n"
+
+
+@pytest.mark.parametrize("command", ["replay", "convert"])
+def test_ctrl_c_ends_every_command_quietly(command: str, tmp_path: Path) -> None:
+    """Exit code 130 and no traceback, whatever it was waiting for."""
+    if command == "replay":
+        path = with_times(tmp_path / "slow.jsonl", [0.0, 600.0])
+    else:
+        path = tmp_path / "pipe"
+        os.mkfifo(path)
+    arguments = [command, str(path), *(["--to", "openai_chat"] if command == "convert" else [])]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streamkit", *arguments],
+        env=CLEAN | {"PYTHONUNBUFFERED": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    keep = contextlib.ExitStack()
+    try:
+        assert process.stdout is not None
+        if command == "replay":
+            assert process.stdout.read(1)
+        else:
+            keep.enter_context(path.open("wb"))  # waits for the command, which now waits for us
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=10)
+    finally:
+        process.kill()
+        keep.close()
+    assert (process.returncode, error) == (130, "")
+
+
 # -- on a terminal
 
 
@@ -531,7 +639,7 @@ def watch(screen: Callable[[], str], until: str) -> list[str]:
 def test_a_person_sees_the_text_arrive(terminal: Terminal) -> None:
     """On a terminal of 80 columns: bit by bit, no line broken, and at last the messages."""
     seen = watch(terminal(f"{sys.executable} -m streamkit demo", 80, 24), "exit code")
-    growing = [found[1] for screen in seen if (found := re.search(r"^\[message\] (.+)$", screen, re.MULTILINE))]
+    growing = [found[1] for screen in seen if (found := re.search(r"^(It rains.+)$", screen, re.MULTILINE))]
     assert len(set(growing)) > 2
     assert all("It rains in Oslo, at 14 degrees. Take an umbrella!".startswith(text) for text in growing)
     last = seen[-1].splitlines()
@@ -551,8 +659,8 @@ def test_a_narrow_terminal_is_enough(terminal: Terminal) -> None:
     last = watch(terminal(f"{sys.executable} -m streamkit demo --fast", 40, 24), "exit code")[-1].splitlines()
     table = last[last.index("4 messages, completed:") :]
     assert table[1:3] == ["  rs_1_0 assistant reasoning completed", "    There is a tool that tells the weat…"]
-    assert "      def on_message_created(self," in last
-    assert "          message: Message) -> None:" in last
+    assert "      def on_tool_call_done(self, call:" in last
+    assert "          ToolCallMessage) -> None:" in last
 
 
 def test_ctrl_c_leaves_a_tidy_terminal(terminal: Terminal, tmp_path: Path) -> None:
@@ -562,4 +670,4 @@ def test_ctrl_c_leaves_a_tidy_terminal(terminal: Terminal, tmp_path: Path) -> No
     screen = terminal(line, 80, 24)
     watch(screen, "at 0.0")
     subprocess.run([str(shutil.which("tmux")), "-S", str(tmp_path / "tmux"), "send-keys", "C-c"], env=CLEAN, check=True)
-    assert watch(screen, "exit code")[-1].split("\n")[:2] == ["[message] at 0.0 ^C", "exit code 130"]
+    assert watch(screen, "exit code")[-1].split("\n")[:3] == ["at 0.0", "(cancelled)", "exit code 130"]

@@ -425,7 +425,12 @@ async def test_a_producer_that_raises_fails_its_consumers(face: Face) -> None:
 
 
 def test_a_producers_timeout_is_a_timeout() -> None:
-    """Of its own upstream, for example."""
+    """Of its own upstream, for example; in a task group of its own, too."""
+    emitter = sk.Emitter()
+    with pytest.raises(ExceptionGroup), emitter:
+        raise ExceptionGroup("tasks", [TimeoutError("model")])
+    with pytest.raises(sk.SourceTimeoutError, match="model"):
+        sk.stream(emitter).until_done()
     emitter = sk.Emitter()
     with pytest.raises(TimeoutError), emitter:
         raise TimeoutError("model")
@@ -831,6 +836,32 @@ def test_a_call_that_the_agent_answers_itself_asks_nobody_any_more() -> None:
     stream.until_done()
     assert waiting == [False, False]
     assert stream.status == "completed"
+
+
+@async_faces
+@body
+async def test_an_answer_can_be_waited_for_in_a_worker_thread(face: Face) -> None:
+    """Of the event loop that the consumer runs in."""
+    emitter = sk.Emitter()
+    out: list[Any] = []
+    told = face.told(on_confirmation=lambda _, confirmation: confirmation.approve())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.to_thread.run_sync, lambda: asking(emitter, out))
+        await face.stream(emitter, told).until_done()
+    assert out == [(True, None, None)]
+
+
+def test_a_run_that_is_gone_ends_its_emitter() -> None:
+    """Deleted, or closed by somebody else. What is said then is refused; leaving it is not."""
+    for end in (MemoryRelay.delete, MemoryRelay.close):
+        relay = MemoryRelay()
+        with sk.Emitter(relay, "run") as emitter:
+            emitter.text("a")
+            end(relay, "run")
+            with pytest.raises(sk.UsageError):
+                emitter.text("b")
+        assert emitter.status == "failed"
+        assert emitter.ended
 
 
 def test_there_is_nothing_to_confirm_before_there_is_code() -> None:

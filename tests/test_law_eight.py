@@ -204,7 +204,7 @@ LOST = {
     ("vercel-openai-client-tool-search.1", "letta"),
 }
 MCP = "mcp_approval_request"
-ALL_CHOICES_AS_ONE = ("openai_responses", "openai_assistants", "open_interpreter")  # they have no `choice`
+ALL_CHOICES_AS_ONE = ("openai_assistants",)  # each a message of its own, and none says which
 
 
 def arguments(text: str) -> Any:

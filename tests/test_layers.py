@@ -27,8 +27,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     # the faces; a path to a recording is a source
     (
-        *("handlers", "state", "recording", "interrupts", "pieces", "sources", "inner", "shell", "opening"),
-        "resuming",
+        *("handlers", "state", "recording", "interrupts", "pieces", "workers", "sources", "inner", "shell", "opening"),
+        *("resuming", "intake"),
         *("manager_sync", "manager_async", "manager"),
     ),
     ("renderers", "computer", "relay", "emitter", "agent", "server", "testing"),

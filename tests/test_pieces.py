@@ -173,3 +173,11 @@ def test_a_long_first_line_is_joined_in_linear_time() -> None:
 
     cost(1000)
     assert min(cost(40_000) for _ in range(3)) < 25 * max(min(cost(4_000) for _ in range(3)), 0.001)
+
+
+@pytest.mark.parametrize("place", range(1, 40))
+@pytest.mark.parametrize("name", sorted(BODIES))
+def test_empty_pieces_mean_nothing(name: str, place: int) -> None:
+    """They are blank lines only among lines."""
+    data = BODIES[name].encode()
+    assert story(iter([data[:place], b"", b"", data[place:]])) == story(data)

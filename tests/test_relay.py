@@ -5,13 +5,18 @@ from __future__ import annotations
 import gc
 import json
 import math
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
+import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -71,7 +76,8 @@ def tell_into(relay: Relay, events: list[e.Event]) -> list[dict[str, Any]]:
         lines.append(codec.event_to_dict(event))
         relay.append("run", [event], wait=False)
     relay.close("run")
-    return without_cursors(lines)
+    without: list[dict[str, Any]] = without_cursors(lines)
+    return without
 
 
 def without_cursors(lines: Any) -> Any:
@@ -360,27 +366,75 @@ def test_pieces_of_base64_are_never_joined() -> None:
     assert log.held == 20
 
 
-def test_a_million_deltas_take_little_more_than_their_text() -> None:
-    """Every cursor is still valid. (The limit is on what is held beyond the text itself.)"""
-    relay = MemoryRelay()
-    relay.open("run")
-    count, chunk = 1_000_000, 1000
-    relay.append("run", [e.TextCreated(sk.TextMessage("m"))])
+MILLION = """
+import resource, streamkit as sk
+relay = sk.MemoryRelay()
+emitter = sk.Emitter(relay, "run")
+emitter.text("word")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for _ in range(1_000_000):
+    emitter.text("word")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere the resident set is counted in another unit, or not at all"
+)
+def test_a_million_deltas_fit_into_little_memory() -> None:
+    """Of four megabytes of text, in a process of its own; kept one by one they would take 200."""
+    done = subprocess.run(
+        [sys.executable, "-c", MILLION],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+        cwd=Path(sk.__file__).parents[1],
+    )
+    assert int(done.stdout) < 40 * 1024
+
+
+def test_deltas_take_little_more_than_their_text() -> None:
+    """Every cursor is still valid."""
+    emitter = sk.Emitter(relay := MemoryRelay(), "run")
+    count = 100_000
+    reading = relay.reading("run")
     tracemalloc.start()
     try:
-        for _ in range(count // chunk):
-            relay.append("run", [e.TextDelta("m", "word") for _ in range(chunk)])
+        for n in range(count):
+            emitter.text("word")
+            if n % 1000 == 999:
+                reading.pull()
         held, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    text_size = 4 * count
-    assert held < 2 * text_size, f"{held / text_size:.2f} x the text"
-    assert peak < 2.2 * text_size
-    relay.append("run", [e.TextDone(sk.TextMessage("m"))])
-    relay.close("run")
-    for after in (0, 1, 2, 1023, 1024, 1025, 500_000, 999_999, count, count + 1):
+    reading.close()
+    text_size = 4 * count  # once in the emitter's own message, once in the log
+    assert held < 3 * text_size, f"{held / text_size:.2f} x the text"
+    assert peak < 4 * text_size, f"{peak / text_size:.2f} x the text"
+    emitter.close()
+    before = 3  # the run, its step, the message
+    for after in (0, 1, 2, 3, 4, 1023, 1024, 1025, 50_000, 99_999, count + 2, count + 3, count + 4):
         values = [x.value for x in relay.read("run", after=f"1-{after}") if isinstance(x, e.Delta)]
-        assert len("".join(values)) == 4 * min(count, count + 1 - after)
+        assert len("".join(values)) == 4 * max(0, min(count, count + before - after))
+
+
+def test_a_million_events_that_cannot_be_joined_take_no_more_than_the_limit() -> None:
+    """The oldest are dropped. (A hundredth of each, here.)"""
+    relay = MemoryRelay(limit=655)
+    relay.open("run")
+    tracemalloc.start()
+    try:
+        for n in range(10_000):
+            relay.append("run", [e.RawEvent("r", n)])
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 655 * 500
+    relay.close("run")
+    left = [event.data for event in relay.read("run") if isinstance(event, e.RawEvent)]
+    assert left == list(range(10_000 - len(left), 10_000))
+    assert 500 < len(left) <= 655
 
 
 def test_a_reader_that_keeps_up_is_told_each_delta() -> None:
@@ -463,6 +517,22 @@ def test_a_cursor_that_was_dropped_goes_on_with_what_was_open() -> None:
     kept.until_done()
     assert kept.warnings == ()
     assert kept.messages[-1].content == "<399>"
+
+
+def test_what_is_dropped_between_opening_and_reading_is_told() -> None:
+    """The cursor that a stream goes on after was dropped, and more is before it reads: no silence, and no gap."""
+    relay = MemoryRelay(limit=64)
+    relay.open("run")
+    relay.append("run", messages(40))
+    with sk.stream(relay.reader("run"), after="1-9") as stream:
+        relay.append("run", messages(40, 40))
+        relay.append("run", END)
+        relay.close("run")
+        with pytest.raises(sk.SourceError, match="too slow"):
+            stream.until_done()
+    with sk.stream(relay.reader("run"), after="1-9") as stream:
+        assert stream.get_final_text().endswith("<79>")
+        assert [warning.code for warning in stream.warnings] == ["dropped"]
 
 
 def test_drop_oldest_tells_a_reader_that_is_too_slow() -> None:
@@ -784,6 +854,23 @@ def test_a_silent_producer_is_told_as_a_timeout() -> None:
     relay.append("run", story("abc")[5:])
     relay.close("run")
     assert sk.stream(relay.reader("run"), after=stream.cursor).get_final_text() == "abc"
+
+
+def test_a_loop_may_leave_a_reader_on_any_event_loop() -> None:
+    """Nothing warns of it, and nothing is left over: not the event loop either."""
+    relay = MemoryRelay()
+    written(relay, "abc")
+    loops: list[Any] = []
+
+    async def main() -> None:
+        loops.append(weakref.ref(anyio.lowlevel.current_token().native_token))
+        async for _ in relay.aread("run"):
+            break
+
+    for backend in ("asyncio", "trio"):
+        anyio.run(main, backend=backend)
+    gc.collect()
+    assert [loop() for loop in loops] == [None, None]
 
 
 def test_readers_that_are_dropped_are_forgotten() -> None:

@@ -23,6 +23,7 @@ import streamkit.testing
 from streamkit.errors import UsageError
 from streamkit.testing import (
     CodeInterpreter,
+    McpApproval,
     ModelServer,
     Reasoning,
     Refusal,
@@ -288,6 +289,25 @@ def test_chat_refuses_a_reply_with_a_code_interpreter() -> None:
         pytest.raises(openai.BadRequestError, match="CodeInterpreter"),
     ):
         complete(client)
+
+
+def test_responses_ask_before_they_call_an_mcp_tool() -> None:
+    """The client's object has the question whole, streamed or not; other APIs refuse the reply."""
+    script = Reply(Text("May I?"), McpApproval("shorten", {"url": "x"}, server_label="zip"))
+    with ModelServer(script) as server, client_of(server) as client:
+        whole = client.responses.create(model="m", input="Go").output[1]
+        assert whole.type == "mcp_approval_request"
+        assert (whole.id, whole.name, whole.arguments, whole.server_label) == (
+            "mcpr_1_1",
+            "shorten",
+            '{"url": "x"}',
+            "zip",
+        )
+        *_, last = client.responses.create(model="m", input="Go", stream=True)
+        assert last.type == "response.completed"
+        assert last.response.output[1].to_dict() == {**whole.to_dict(), "id": "mcpr_2_1"}
+        with pytest.raises(openai.BadRequestError, match="McpApproval"):
+            complete(client)
 
 
 def test_interleaved_calls_take_turns_on_the_wire() -> None:

@@ -35,7 +35,15 @@ __all__ = [
     "to_input",
 ]
 
-BUILT_IN = ("openai_responses", "openai_chat", "openai_assistants", "anthropic", "open_interpreter", "letta", "streamkit")
+BUILT_IN = (
+    "openai_responses",
+    "openai_chat",
+    "openai_assistants",
+    "anthropic",
+    "open_interpreter",
+    "letta",
+    "streamkit",
+)
 
 ENTRY_POINTS = "streamkit.protocols"
 
@@ -186,10 +194,22 @@ class Encoder:
 
     name: ClassVar[str]
     done: ClassVar[bytes | None] = None  # the sentinel after the last item, on SSE
+    choices: ClassVar[bool] = True  # False: it has no place for other choices than the first
+    fields: ClassVar[bool] = False  # True: code and reasoning that `fields=` took out of a call are told beside it
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
         """The wire items of one event."""
         raise NotImplementedError(f"{type(self).__name__}.feed")
+
+    def items(self, event: Event) -> Iterable[dict[str, Any]]:
+        """The wire items of one event of a stream that may have `fields=`. A call's text is told as text; its code
+        would look as if it ran, and what else is in a call is told with the call."""
+        told: Any = getattr(event, "snapshot", None)
+        if not self.choices and told is not None and told.choice:
+            return ()
+        if not self.fields and told is not None and "field" in told.metadata and not isinstance(told, TextMessage):
+            return ()
+        return self.feed(event)
 
     def event_name(self, item: Mapping[str, Any]) -> str | None:
         """The SSE event name of an item, None where the protocol has none."""

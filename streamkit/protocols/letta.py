@@ -208,10 +208,12 @@ class Decoder(protocols.Decoder):
 
     def _another_run(self, run: str, wire: Wire) -> Iterator[e.Event]:
         """An item of this run comes: it begins, or its id is learned."""
-        yield from self._close("completed")
-        learned, self._run, self._step = self._run is None, run, None
-        if self._ended is not None and learned:
+        learned, self._run = self._run is None, run
+        if learned and self._ended is not None:
             return  # it has ended already, and does not begin with this
+        if not learned:
+            yield from self._close("completed")
+            self._step = None
         self._ended, self.complete = None, False
         yield e.RunCreated(e.Run(id=run, created_at=time_of(wire.get("date"))))
 

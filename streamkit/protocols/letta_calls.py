@@ -42,7 +42,7 @@ class Tools:
 
     def close(self, status: m.Status) -> Iterator[e.Event]:
         """All calls that are open are over."""
-        for call in [*self._calls.unclosed]:
+        for call in [*self._calls.open]:
             yield from self._end_call(call, status)
 
     def fragments(self, wire: Wire, *, asks: bool) -> Iterator[e.Event]:
@@ -57,6 +57,8 @@ class Tools:
     def _fragment(self, fragment: Wire, wire: Wire, *, asks: bool) -> Iterator[e.Event]:
         call_id, name = text(fragment.get("tool_call_id")), text(fragment.get("name"))
         arguments = json_text(fragment.get("arguments"))
+        if not (call_id or name or arguments):
+            return
         call = self._calls.find(call_id, text(wire.get("id")), name, arguments, asks=asks)
         if asks and not call.answered:
             call.asks = True
@@ -66,13 +68,14 @@ class Tools:
                 yield self._warn("late-arguments", fault, wire.get("message_type"))
             return
         call.name = call.name or name
-        over = bool(arguments) and call.take(arguments)
+        if arguments:
+            call.take(arguments)
         if call.message_id:
             if arguments:
                 yield ToolCallDelta(call.message_id, arguments)
         elif call.name:
             yield from self._begin_call(call, wire)
-        if over and call.message_id:
+        if call.complete and call.message_id:
             yield from self._end_call(call, "completed")
 
     def _begin_call(self, call: Call, wire: Wire) -> Iterator[e.Event]:
@@ -91,11 +94,10 @@ class Tools:
         return m.ToolCallMessage(call.message_id, provider_executed=True, metadata=metadata, **ids, **known)
 
     def _end_call(self, call: Call, status: m.Status) -> Iterator[e.Event]:
-        self._calls.close(call)
         if not call.message_id:
             yield self._warn("no-tool-name", f"tool call {call.call_id!r} never got a name", "tool_call_message")
-            yield from self._begin_call(call, {})
-            self._calls.close(call)
+            yield from self._begin_call(call, {"id": call.group})
+        self._calls.close(call)
         yield e.MessageDone(self._message(call, status=status))
 
     # -- what calls give, and whether they may run

@@ -36,10 +36,10 @@ def time_of(value: Any) -> float | None:
 def _read_already(value: Any) -> float | None:
     read = getattr(value, "timestamp", None)
     try:
-        time = float(read()) if callable(read) else 0.0
+        time = read() if callable(read) else None
     except (TypeError, ValueError, OverflowError, OSError):
         return None
-    return time if time > 0 else None
+    return time if isinstance(time, float) and time > 0 else None
 
 
 def date_of(time: float | None) -> str:

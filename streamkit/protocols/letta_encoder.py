@@ -67,7 +67,7 @@ class Encoder(protocols.Encoder):
         self._asked: set[str] = set()
         self._waiting: dict[str, m.ToolCallMessage] = {}  # for an output of ours
         self._unnamed: set[str] = set()
-        self._printed: dict[str, dict[str, str]] = {}  # by call id, and stream
+        self._printed: dict[str, dict[str, list[str]]] = {}  # by call id, and stream
         self._consoles: dict[str, Message] = {}
         self._code = ""  # the call id of the last code
 
@@ -142,8 +142,7 @@ class Encoder(protocols.Encoder):
             case m.ConsoleMessage():
                 stream = "stderr" if (delta.metadata or {}).get("stream") == "stderr" else "stdout"
                 call_id = message.call_id or self._code
-                printed = self._printed.setdefault(call_id, {})
-                printed[stream] = printed.get(stream, "") + delta.value
+                self._printed.setdefault(call_id, {}).setdefault(stream, []).append(delta.value)
             case _:
                 pass
 
@@ -213,48 +212,38 @@ class Encoder(protocols.Encoder):
             yield self._item(call, "approval_request_message", tool_call=fragment, tool_calls=fragment)
 
     def _confirmation(self, confirmation: Confirmation) -> Iterator[dict[str, Any]]:
-        subject = confirmation.subject
-        if (subject.call_id or subject.id) not in self._calls:
-            yield from self._tell(subject, confirmation.id)
-        yield from self._ask(subject)
+        subject, call_id = confirmation.subject, _call_id(confirmation)
+        if call_id in self._calls:
+            yield from self._ask(subject)
+            return
+        name = subject.name or (_CODE if isinstance(subject, m.CodeMessage) else subject.type)
+        asks = {"requires_approval": True}
+        call = m.ToolCallMessage(
+            call_id, name=name, content=_arguments(subject), metadata=asks, step_id=subject.step_id
+        )
+        self._calls[call_id] = call
+        yield self._fragment(call, name=name, arguments=call.content)
 
     def _decided(self, confirmation: Confirmation) -> None:
-        subject, approve = confirmation.subject, confirmation.status == "approved"
-        call_id = subject.call_id or subject.id
+        call_id, approve = _call_id(confirmation), confirmation.status == "approved"
         reason = _known({"reason": confirmation.reason})
         answer = {"type": "approval", "tool_call_id": call_id, "approve": approve, **reason}
         response = {"approvals": [answer], "approve": approve, **reason}
         self._held.append(self._item(m.Message(f"{call_id}.approval"), "approval_response_message", **response))
 
-    def _tell(self, subject: Message, id: str) -> Iterator[dict[str, Any]]:
-        """A subject that is no message of this stream."""
-        if isinstance(subject, m.CodeMessage):
-            yield from self._run_code(subject)
-        elif isinstance(subject, m.ToolCallMessage):
-            self._calls[subject.call_id or subject.id] = subject
-            yield self._fragment(subject, name=subject.name or "", arguments=subject.content)
-        else:
-            known = {"type": subject.type, "content": subject.content}
-            arguments = msgspec.json.encode(known).decode()
-            yield from self._tell(m.ToolCallMessage(subject.id or id, name=subject.type, content=arguments), id)
-
     def _run_code(self, code: m.CodeMessage) -> Iterator[dict[str, Any]]:
         """Code that no call of this stream has in its arguments, as a call."""
         call_id = code.call_id or code.id
-        known = self._calls.get(call_id)
-        if known is not None:
-            return
-        self._calls[call_id] = code
-        self._code = call_id
-        arguments = msgspec.json.encode({"code": code.content, "language": code.format or "python"}).decode()
-        fragment = {"name": _CODE, "arguments": arguments, "tool_call_id": call_id}
-        yield self._item(code, "tool_call_message", tool_call=fragment, tool_calls=[fragment])
+        if call_id not in self._calls:
+            self._code, self._calls[call_id] = call_id, code
+            fragment = {"name": _CODE, "arguments": _arguments(code), "tool_call_id": call_id}
+            yield self._item(code, "tool_call_message", tool_call=fragment, tool_calls=[fragment])
 
     def _return(self, message: Message, call_id: str, output: str) -> None:
         """Hold what a call gave until nothing is open: a return ends what is."""
         self._waiting.pop(call_id, None)
         self._consoles.pop(call_id, None)
-        printed = {stream: [told] for stream, told in self._printed.pop(call_id, {}).items()}
+        printed = {stream: ["".join(told)] for stream, told in self._printed.pop(call_id, {}).items()}
         call = self._calls.get(call_id)
         failed = message.metadata.get("error") is True or message.status == "failed"
         status = "error" if failed else text(message.metadata.get("status")) or "success"
@@ -296,3 +285,16 @@ class Encoder(protocols.Encoder):
 
 def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _call_id(confirmation: Confirmation) -> str:
+    return confirmation.subject.call_id or confirmation.subject.id or confirmation.id
+
+
+def _arguments(subject: Message) -> str:
+    """The arguments of the call that a message is, or is told as."""
+    if isinstance(subject, m.ToolCallMessage):
+        return subject.content
+    code = isinstance(subject, m.CodeMessage)
+    known = {"code": subject.content, "language": subject.format or "python"} if code else {"content": subject.content}
+    return msgspec.json.encode(known).decode()

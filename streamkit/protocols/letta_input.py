@@ -18,7 +18,8 @@ def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]
 
     All answers to what waits are one message, the first, as the server wants it: confirmations as `approval`s (with
     the reason of a no), outputs of the client's own tools as returns, with what they printed. Where there is an output
-    for what was approved, it is the answer. Outputs alone are a `tool_return` message.
+    for what was approved, it is the answer. Outputs alone are a `tool_return` message. What waits is of one step, the
+    newest: of all of a stream's confirmations, only that step's count.
 
     Texts of user, system and assistant keep their roles; a user's images (`url`, `base64.…`, `file_id`) become parts
     beside the text. Code outside of any call is a fenced block of the assistant's, what it printed one of the user's.
@@ -55,6 +56,7 @@ def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]
 def _answers(given: list[Message | Confirmation]) -> list[dict[str, Any]]:
     """The one message that answers all that waits; none if nothing is answered."""
     asked = [one for one in given if isinstance(one, Confirmation)]
+    asked = [one for one in asked if one.subject.step_id == asked[-1].subject.step_id]
     declined = {_call_id(one) for one in asked if one.status == "declined"}
     calls = [one for one in given if isinstance(one, m.ToolCallMessage) and not one.metadata.get("requires_approval")]
     elsewhere = declined.union(call.call_id or call.id for call in calls)  # what is waited for nowhere

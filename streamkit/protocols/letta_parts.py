@@ -7,7 +7,7 @@ call share an id. A call is told apart by its tool_call_id alone, however its fr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -166,7 +166,8 @@ class Extent:
 class Call(msgspec.Struct, kw_only=True, eq=False):
     """A tool call. `message_id` is "" until its name is known.
 
-    `asks` says that it waits for an approval, `asked` that it was asked for, `answered` that its return came.
+    `complete` says that its arguments' JSON ended, `asks` that it waits for an approval, `asked` that it was asked for,
+    `answered` that its return came.
     """
 
     call_id: str = ""
@@ -175,6 +176,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     message_id: str = ""
     pieces: list[str] = []
     open: bool = True
+    complete: bool = False
     asks: bool = False
     asked: bool = False
     answered: bool = False
@@ -185,13 +187,12 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
     def arguments(self) -> str:
         return "".join(self.pieces)
 
-    def take(self, piece: str) -> bool:
-        """Take in a piece of the arguments; whether they are complete with it."""
+    def take(self, piece: str) -> None:
+        """Take in a piece of the arguments."""
         self.pieces.append(piece)
-        if "}" not in piece:
-            return False
-        fresh, self.scanned = "".join(self.pieces[self.scanned :]), len(self.pieces)
-        return self.extent.ends(fresh)
+        if "}" in piece:
+            fresh, self.scanned = "".join(self.pieces[self.scanned :]), len(self.pieces)
+            self.complete = self.extent.ends(fresh)
 
 
 class Calls:
@@ -199,7 +200,8 @@ class Calls:
     arguments: for the fast path."""
 
     def __init__(self) -> None:
-        self.all: list[Call] = []
+        self.all: list[Call] = []  # but those that were forgotten
+        self.open: list[Call] = []
         self.growing: dict[str, Call] = {}
         self._by_id: dict[str, Call] = {}
 
@@ -211,6 +213,7 @@ class Calls:
         if call is None:
             call = Call(call_id=call_id, group=group)
             self.all.append(call)
+            self.open.append(call)
             if call_id:
                 self._by_id[call_id] = call
         return call
@@ -221,12 +224,9 @@ class Calls:
             return self._by_id.get(call_id)
         return next((call for call in self.all if not call.answered and not call.call_id), None)
 
-    @property
-    def unclosed(self) -> Iterator[Call]:
-        return (call for call in self.all if call.open)
-
     def close(self, call: Call) -> None:
         call.open = False
+        self.open.remove(call)
         self.growing.pop(call.call_id, None)
 
     def forget(self) -> None:

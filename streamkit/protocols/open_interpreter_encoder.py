@@ -57,7 +57,7 @@ class Encoder(protocols.Encoder):
     |---|---|
     | annotations, usage, warnings, run steps, a run's model, a delta's metadata | left out |
     | how a run ended, besides completed and failed | expired: `error`; else nothing, at the end `complete` |
-    | a message's group, index, choice, run and step | left out |
+    | a message's group, index, run and step; choices but the first | left out |
     | a console without output, after another message of the computer | the reader does not store it |
     | a replacement by nothing; a format or a recipient that comes with a message's end | left out |
     | a confirmation's id and outcome | counted anew; what runs was approved |
@@ -67,6 +67,8 @@ class Encoder(protocols.Encoder):
     """
 
     name = "open_interpreter"
+    choices = False
+    fields = True
     done = b"[DONE]"
 
     def __init__(self) -> None:

@@ -67,6 +67,8 @@ def _outputs(given: Sequence[Message], executed: set[str]) -> list[Item]:
     step = given[-1].step_id
     found: list[Item] = []
     for message in reversed(given):
+        if "field" in message.metadata:
+            continue  # a part of a call
         if not isinstance(message, (ToolOutputMessage, ToolCallMessage)):
             break
         if message.step_id != step:

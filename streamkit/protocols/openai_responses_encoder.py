@@ -122,10 +122,12 @@ class Encoder(protocols.Encoder):
     | the `index` of parts that are not counted from 0 | counted from 0 |
     | console output without code that it came from | a `shell_call_output` |
     | a file; an image that is a path or a file id; messages of other types | nothing |
-    | metadata that the item has no place for; `choice`, `step_id`, `recipient`, `created_at`, `name` of no call | nothing |
+    | choices but the first | nothing |
+    | metadata that the item has no place for; `step_id`, `recipient`, `created_at`, `name` of no call | nothing |
     """
 
     name = "openai_responses"
+    choices = False
 
     def __init__(self) -> None:
         self._sequence = 0

@@ -67,6 +67,7 @@ class Encoder(protocols.Encoder):
     """Canonical events in their wire form. Keeps everything but `raw`."""
 
     name = "streamkit"
+    fields = True
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
         yield event_to_dict(event)

@@ -19,7 +19,7 @@ from ..errors import UsageError
 from ..messages import ToolCallMessage
 from ..shell import Deadlines
 from .interface import Relay
-from .waking import TaskWaker, ThreadWaker, in_event_loop
+from .waking import ThreadWaker, in_event_loop, task_waker
 
 __all__ = ["Approval", "Asking", "Output"]
 
@@ -61,7 +61,7 @@ class _Asked:
             unwatch()
 
     async def _await(self) -> None:
-        waker = TaskWaker()
+        waker = task_waker()
         unwatch = self._watch(waker.wake)
         try:
             while not self._is_decided():
@@ -69,6 +69,7 @@ class _Asked:
                 waker.reset()
         finally:
             unwatch()
+            waker.close()
 
     @property
     def _what(self) -> str:

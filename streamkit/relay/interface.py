@@ -8,6 +8,7 @@ keeps its own place, so that one that is slow, late or gone changes nothing for 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 from ..events import Event
@@ -146,6 +147,26 @@ class Reading(ABC):
         """Leave. The producer goes on."""
 
 
+class _Events(AsyncIterator[Event]):
+    """A reading's events, as an iterator that a loop may leave at any time."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._ready: deque[Event] = deque()
+
+    async def __anext__(self) -> Event:
+        while not self._ready:
+            batch = await self._reading.apull()
+            if batch is None:
+                self._reading.close()
+                raise StopAsyncIteration
+            self._ready.extend(batch)
+        return self._ready.popleft()
+
+    async def aclose(self) -> None:
+        self._reading.close()
+
+
 class Reader(Readable):
     """A run to be read, from a cursor on. Each stream and each iteration over it is a reading of its own."""
 
@@ -168,15 +189,9 @@ class Reader(Readable):
         finally:
             reading.close()
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
+    def __aiter__(self) -> AsyncIterator[Event]:
         """As `__iter__`."""
-        reading = self._reading()
-        try:
-            while (batch := await reading.apull()) is not None:
-                for event in batch:
-                    yield event
-        finally:
-            reading.close()
+        return _Events(self._reading())
 
     def for_stream(self) -> Reader:
         return self

@@ -24,7 +24,7 @@ from .kept import kept
 from .log import number_of
 from .reading import MemoryReading
 from .run import Overflow, Run, failure
-from .waking import TaskWaker, ThreadWaker, in_event_loop
+from .waking import ThreadWaker, in_event_loop, task_waker
 
 __all__ = ["MemoryRelay", "Overflow"]
 
@@ -145,7 +145,7 @@ class MemoryRelay(Relay):
         if run.has_room:
             return
         self._refuse(run)
-        waker = TaskWaker()
+        waker = task_waker()
         unwatch = self.watch(run_id, waker.wake)
         try:
             while not run.has_room:
@@ -154,6 +154,7 @@ class MemoryRelay(Relay):
                 waker.reset()
         finally:
             unwatch()
+            waker.close()
 
     def _refuse(self, run: Run) -> None:
         if run.overflow == "error":

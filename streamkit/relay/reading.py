@@ -13,7 +13,7 @@ from .interface import Reading
 from .kept import for_reader
 from .log import cursor_of, number_of
 from .run import GRACE, Run
-from .waking import TaskWaker, ThreadWaker
+from .waking import TaskWaker, ThreadWaker, task_waker
 
 __all__ = ["MemoryReading"]
 
@@ -34,6 +34,7 @@ class MemoryReading(Reading):
         self.went_on = self.number
         self._until: int | None = None  # read up to here first, so that a batch ends where a stream goes on
         self._began = False
+        self._first: list[Event] = []  # told before what the log has
         self._over = False
         self._waker: ThreadWaker | TaskWaker | None = None
         self._waited = True
@@ -54,12 +55,12 @@ class MemoryReading(Reading):
             raise UsageError(f"the stream is to go on after {after!r}, and its reader after {self._after!r}")
         until = self._place(after if after is not None else self._after)
         run = self._run
-        with run.lock:
-            dropped = run.log.beginning.dropped
-            self.number = self.went_on = 0
+        with run.lock:  # what is dropped from here on, this reading has seen or misses
             self._until = until or None
-            something = until > dropped or bool(run.log.beginning.events(""))
-        return cursor_of(max(until, dropped)) if until and something else None
+            self.number = self.went_on = 0
+            self._join()
+            first = self.number
+        return cursor_of(max(until, first)) if until and (until > first or self._first) else None
 
     def pull(self) -> list[Event] | None:
         waker = self._waker
@@ -73,7 +74,7 @@ class MemoryReading(Reading):
             try:
                 waker.wait(self._patience())
             finally:
-                self._run.wait_no_more(waker.wake)
+                self._run.wait_no_more(waker)
         return None
 
     async def apull(self) -> list[Event] | None:
@@ -81,7 +82,7 @@ class MemoryReading(Reading):
             await anyio.lowlevel.checkpoint()
         waker = self._waker
         if not isinstance(waker, TaskWaker):
-            waker = self._waker = TaskWaker()
+            waker = self._waker = task_waker()
         self._go_on()
         self._waited = False
         while not self._over:
@@ -92,7 +93,7 @@ class MemoryReading(Reading):
             try:
                 await waker.wait(self._patience())
             finally:
-                self._run.wait_no_more(waker.wake)
+                self._run.wait_no_more(waker)
         return None
 
     def _go_on(self) -> None:
@@ -105,11 +106,11 @@ class MemoryReading(Reading):
         run = self._run
         with run.lock:
             if not self._began:
-                self._began = True
-                run.join(self)
-                if self.number < run.log.beginning.dropped:
-                    return self._begin()
-            elif self.number < run.log.beginning.dropped:
+                self._join()
+            if self._first:
+                batch, self._first = self._first, []
+                return batch
+            if self.number < run.log.beginning.dropped:
                 raise self._overtaken()
             if self._until is not None and self.number >= self._until:
                 self._until = None
@@ -121,17 +122,21 @@ class MemoryReading(Reading):
                 run.give_up()
                 batch, self.number = run.log.take(self.number)
                 return batch
-            run.wait_with(waker.wake)
+            run.wait_with(waker)
             return None
 
-    def _begin(self) -> list[Event]:
-        """What is told in place of what is gone already."""
+    def _join(self) -> None:
+        """Become one of the run's readers, with what is told in place of what is gone already. With the lock held."""
         run, beginning = self._run, self._run.log.beginning
+        self._began = True
+        run.join(self)
+        if self.number >= beginning.dropped:
+            return
         known = self._until is not None and self._until >= beginning.dropped
         self.number = beginning.dropped
         run.told = max(run.told, self.number)
         events = [for_reader(event) for event in beginning.events(cursor_of(self.number))]
-        return events if known else [*events, beginning.warning(run.id)]
+        self._first = events if known else [*events, beginning.warning(run.id)]
 
     def _overtaken(self) -> SourceError:
         run = self._run
@@ -142,8 +147,8 @@ class MemoryReading(Reading):
         error.status_code = 410
         return error
 
-    def _patience(self) -> float | None:
-        """Seconds to wait before this is asked again, None for no limit."""
+    def _patience(self) -> float:
+        """Seconds to wait before this is asked again."""
         run = self._run
         silence = time.monotonic() - run.alive
         why = run.is_lost(silence)
@@ -159,4 +164,6 @@ class MemoryReading(Reading):
 
     def close(self) -> None:
         self._over = True
+        if self._waker is not None:
+            self._waker.close()
         self._run.leave(self)

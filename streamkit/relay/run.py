@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import weakref
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from ..errors import SourceError
 from ..events import Delta, Event, StreamEnd, StreamException, StreamTimeout
 from .log import Log
+from .waking import TaskWaker, ThreadWaker
 
 if TYPE_CHECKING:
     from .reading import MemoryReading
@@ -43,7 +43,7 @@ class Run:
         self.alive = time.monotonic()
         self._readings: dict[int, weakref.ref[MemoryReading]] = {}
         self.watchers: set[Callable[[], None]] = set()
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: dict[ThreadWaker | TaskWaker, None] = {}
         self._thread: threading.Thread | None = None
         self._threads: list[threading.Thread] = []
 
@@ -61,8 +61,7 @@ class Run:
         """Write what was made to be kept. With the lock held."""
         log = self.log
         cursors = [log.grow(event) if isinstance(event, Delta) else log.append(event) for event in events]
-        ripe = log.ripe
-        if ripe and self.is_past(ripe):
+        while (ripe := log.ripe) and self.is_past(ripe):
             log.seal()
         if log.held > self.limit:
             self._shrink()
@@ -96,9 +95,10 @@ class Run:
         waiting = self._waiting
         while waiting:
             try:
-                waiting.pop()()
-            except IndexError:
-                return
+                waker, _ = waiting.popitem()
+            except KeyError:
+                return  # another thread woke the last
+            waker.wake()
 
     def give_up(self) -> None:
         """Close what was abandoned. With the lock held."""
@@ -123,12 +123,11 @@ class Run:
         self._readings.pop(id(reading), None)
         self.reader_went_on()
 
-    def wait_with(self, wake: Callable[[], None]) -> None:
-        self._waiting.append(wake)
+    def wait_with(self, waker: ThreadWaker | TaskWaker) -> None:
+        self._waiting[waker] = None
 
-    def wait_no_more(self, wake: Callable[[], None]) -> None:
-        with contextlib.suppress(ValueError):
-            self._waiting.remove(wake)
+    def wait_no_more(self, waker: ThreadWaker | TaskWaker) -> None:
+        self._waiting.pop(waker, None)
 
     def reader_went_on(self) -> None:
         """A reader went on, or left."""

@@ -100,6 +100,21 @@ def pieces(events: list[bytes], cut: str) -> list[bytes]:
     return [body[i : i + 2048] for i in range(0, len(body), 2048)]
 
 
+class Clock:
+    """CPU time of what is measured; what a contestant has to prepare first is left out."""
+
+    def __init__(self) -> None:
+        self.taken = 0  # nanoseconds
+
+    def __enter__(self) -> None:
+        self._started = time.process_time_ns()
+
+    def __exit__(self, *exc: object) -> None:
+        self.taken += time.process_time_ns() - self._started
+
+
+CLOCK = Clock()
+
 # -- the limit
 
 
@@ -134,6 +149,10 @@ class _TextEvent(msgspec.Struct):
     content_index: int
 
 
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+_decode_text = msgspec.json.Decoder(_TextEvent).decode
+
+
 class Plain:
     """The limit's hook."""
 
@@ -146,7 +165,7 @@ class Plain:
 
 def limit_chat(chunks: list[bytes]) -> int:
     """Split, decode, call, append: the least that Python can do for a Chat stream."""
-    decode, plain = msgspec.json.Decoder(_Chunk).decode, Plain()
+    decode, plain = _decode_chunk, Plain()
     hook = plain.on_text_delta
     pending: list[bytes] = []
     for chunk in chunks:
@@ -170,7 +189,7 @@ def limit_chat(chunks: list[bytes]) -> int:
 
 def limit_responses(chunks: list[bytes]) -> int:
     """The same for a Responses stream, where the event's name says what to decode."""
-    decode, plain = msgspec.json.Decoder(_TextEvent).decode, Plain()
+    decode, plain = _decode_text, Plain()
     hook = plain.on_text_delta
     pending: list[bytes] = []
     wanted = False
@@ -195,23 +214,16 @@ def limit_responses(chunks: list[bytes]) -> int:
 
 LIMITS = {"chat": limit_chat, "responses": limit_responses}
 
+
+def limit(wire: str) -> Callable[[list[bytes]], int]:
+    def run(chunks: list[bytes]) -> int:
+        with CLOCK:
+            return LIMITS[wire](chunks)
+
+    return run
+
+
 # -- streamkit
-
-
-class Clock:
-    """CPU time of what is measured; a contestant that has to prepare something first starts it anew."""
-
-    def start(self) -> None:
-        self._stopped = 0
-        self._started = time.process_time_ns()
-
-    def stop(self) -> int:
-        """Nanoseconds from the start to the first stop."""
-        self._stopped = self._stopped or time.process_time_ns()
-        return self._stopped - self._started
-
-
-CLOCK = Clock()
 
 
 class Counting(sk.EventHandler):
@@ -250,19 +262,22 @@ class Chunks:
 
 
 def sync(chunks: list[bytes]) -> int:
-    handler = Counting()
-    sk.stream(chunks, handler).until_done()
+    with CLOCK:
+        handler = Counting()
+        sk.stream(chunks, handler).until_done()
     return len(handler.parts)
 
 
 def three_handlers(chunks: list[bytes]) -> int:
-    handlers = [Counting(), Counting(), Counting()]
-    sk.stream(chunks, *handlers).until_done()
+    with CLOCK:
+        handlers = [Counting(), Counting(), Counting()]
+        sk.stream(chunks, *handlers).until_done()
     return len(handlers[0].parts)
 
 
 def iteration(chunks: list[bytes]) -> int:
-    return sum(1 for _ in sk.stream(chunks).text_deltas)
+    with CLOCK:
+        return sum(1 for _ in sk.stream(chunks).text_deltas)
 
 
 def on(backend: str, make: Callable[[], Counting | AsyncCounting]) -> Callable[[list[bytes]], int]:
@@ -272,9 +287,8 @@ def on(backend: str, make: Callable[[], Counting | AsyncCounting]) -> Callable[[
         handler = make()
 
         async def main() -> None:
-            CLOCK.start()
-            await sk.astream(Chunks(chunks), handler).until_done()
-            CLOCK.stop()
+            with CLOCK:
+                await sk.astream(Chunks(chunks), handler).until_done()
 
         anyio.run(main, backend=backend)
         return len(handler.parts)
@@ -301,12 +315,13 @@ def openai_raw(wire: str) -> Callable[[list[bytes]], int]:
         http = httpx2.Client(transport=httpx2.MockTransport(answer))
         with openai.OpenAI(api_key="none", base_url="http://127.0.0.1/v1", http_client=http) as client:
             found = 0
-            if wire == "chat":
-                for chunk in client.chat.completions.create(model="m", messages=[], stream=True):
-                    found += bool(chunk.choices and chunk.choices[0].delta.content)
-            else:
-                for event in client.responses.create(model="m", input="", stream=True):
-                    found += event.type == "response.output_text.delta"
+            with CLOCK:
+                if wire == "chat":
+                    for chunk in client.chat.completions.create(model="m", messages=[], stream=True):
+                        found += bool(chunk.choices and chunk.choices[0].delta.content)
+                else:
+                    for event in client.responses.create(model="m", input="", stream=True):
+                        found += event.type == "response.output_text.delta"
         return found
 
     return run
@@ -314,7 +329,7 @@ def openai_raw(wire: str) -> Callable[[list[bytes]], int]:
 
 def contestants(wire: str) -> dict[str, Callable[[list[bytes]], int]]:
     return {
-        "limit": LIMITS[wire],
+        "limit": limit(wire),
         "sync": sync,
         "sync, 3 handlers": three_handlers,
         "sync, text_deltas": iteration,
@@ -334,16 +349,17 @@ def measure(wire: str, n: int, cut: str, rounds: int, only: str) -> None:
     if n > RAW_LIMIT:
         runs.pop("openai raw", None)
     times: dict[str, list[float]] = {name: [] for name in runs}
+    streams = max(1, 10_000 // n)  # small ones are too short for the clock, and cold
     for _ in range(rounds):
         for name, run in runs.items():
             gc.collect()
             gc.disable()
-            CLOCK.start()
-            told = run(chunks)
-            times[name].append(CLOCK.stop() / n / 1000)
+            CLOCK.taken = 0
+            told = sum(run(chunks) for _ in range(streams))
+            times[name].append(CLOCK.taken / n / streams / 1000)
             gc.enable()
-            if told != n:
-                sys.exit(f"{name} told {told} of {n} deltas")
+            if told != n * streams:
+                sys.exit(f"{name} told {told} of {n * streams} deltas")
     limit = statistics.median(times["limit"])
     for name, values in times.items():
         median = statistics.median(values)

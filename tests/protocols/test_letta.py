@@ -345,6 +345,14 @@ def test_a_call_is_done_where_its_arguments_end() -> None:
     assert done.raw["tool_calls"]["arguments"] == "}"
 
 
+def test_arguments_that_no_json_can_hold_are_none() -> None:
+    """Which only parsed items can have: they are whatever a program made."""
+    circle: list[Any] = []
+    circle.append(circle)
+    story = tell_items(Decoder, [call("t1", "f", circle), stop()])
+    assert (told_calls(story), story.codes) == ([("t1", "f", "")], [])
+
+
 def test_space_after_arguments_is_nothing_and_more_is_a_fault() -> None:
     story = tell(call("t1", "f", "{}"), call("t1", None, " \n"), call("t1", None, "{}"), stop())
     assert told_calls(story) == [("t1", "f", "{}")]
@@ -363,6 +371,8 @@ CALLS: dict[str, tuple[list[Any], list[tuple[str | None, str | None, str]], list
         [("t1", "f", "{}")],
         [],
     ),
+    "the name comes last": ([call("t1", None, "{}"), call("t1", "f")], [("t1", "f", "{}")], []),
+    "nothing at all": ([call(None), call("t1", "f", "{}")], [("t1", "f", "{}")], []),
     "no name": ([call("t1", None, "{}")], [("t1", None, "{}")], ["no-tool-name"]),
     "arguments are an object": ([call("t1", "f", {"x": [1]})], [("t1", "f", '{"x":[1]}')], []),
     "no arguments": ([call("t1", "f"), returned()], [("t1", "f", "")], []),
@@ -413,7 +423,7 @@ def test_calls_are_told_apart_and_whole(items: list[Any], expected: list[Any], c
 
 def test_a_return_may_hold_several_and_what_they_printed() -> None:
     """Each is tied to its call; stdout and stderr are console output, told apart."""
-    entries = [
+    entries: list[dict[str, Any]] = [
         {"type": "tool", "tool_call_id": "t2", "status": "error", "tool_return": "no", "stderr": ["E1\n", "E2"]},
         {"type": "tool", "tool_call_id": "t1", "status": "success", "tool_return": [{"type": "text", "text": "yes"}]},
     ]
@@ -553,6 +563,28 @@ async def test_an_answer_goes_back_and_the_run_goes_on(face: Face) -> None:
     handler.check_brackets()
 
 
+@every_face
+@body
+async def test_each_round_of_questions_is_answered_alone(face: Face) -> None:
+    """Answers that were sent before are not sent again."""
+    sent: list[Any] = []
+
+    def go_on(stream: Any) -> list[Any]:
+        sent.append([x["tool_call_id"] for x in sk.to_input(stream.confirmations, "letta")[0]["approvals"]])
+        if len(sent) == 2:
+            return [returned("t2"), said("done"), stop()]
+        asks = approval("t2", "mv", "{}", id="m4", step_id="s2", run_id="r2")
+        return [returned("t1"), asks, stop("requires_approval")]
+
+    handler = face.told(on_confirmation=lambda _, confirmation: confirmation.approve())
+    first = [approval("t1", "rm", "{}"), stop("requires_approval")]
+    async with face.stream(first, handler, then=go_on) as stream:
+        await stream.until_done()
+    assert sent == [["t1"], ["t2"]]
+    assert stream.status == "completed"
+    assert [x.call_id for x in stream.messages if x.type == "tool_output"] == ["t1", "t2"]
+
+
 @pytest.mark.parametrize(
     "output, status, outcome",
     [("ok", "success", "approved"), ("Error: request to call tool denied. User reason: no", "error", "declined")],
@@ -579,6 +611,13 @@ def test_an_approval_response_settles_its_question(answer: dict[str, Any]) -> No
     assert (done.confirmation.status, done.confirmation.reason) == ("declined", "why")
     assert "raw_event" not in story.types
     assert [x.data for x in tell(echo, stop()).events if isinstance(x, e.RawEvent)] == [echo]
+
+
+def test_an_approval_response_may_hold_what_the_clients_tool_gave() -> None:
+    entry = {"type": "tool", "tool_call_id": "t1", "status": "success", "tool_return": "here"}
+    story = tell(*ASKED[:3], ASKED[4], item("approval_response_message", approvals=[entry]), stop())
+    assert story.contents("tool_output") == ["here"]
+    assert [x.confirmation.status for x in story.events if isinstance(x, e.ConfirmationDone)] == ["approved"]
 
 
 def test_a_call_may_become_one_that_needs_approval() -> None:
@@ -633,6 +672,14 @@ def test_another_run_begins_anew() -> None:
     assert tell(
         said("a", seq_id=42), stop(), said("b", "m2", "o2", seq_id=1, run_id="r2"), stop(), done=False
     ).decoder.complete
+
+
+def test_a_run_whose_id_comes_late_is_the_same_run() -> None:
+    """What is open goes on; a run that has ended does not begin with it."""
+    story = tell(said("a", run_id=None), said("b"), stop(), said("c"), done=False)
+    assert story.contents("message") == ["ab", "c"]
+    assert run_of(story).id == "r1"
+    assert tell({"error": "no"}, said("a"), done=False).decoder.complete
 
 
 def test_a_step_ends_what_is_open_in_it() -> None:
@@ -756,15 +803,19 @@ def test_the_last_signature_stays_with_its_part() -> None:
 
 def test_the_user_and_the_system_keep_their_roles() -> None:
     """Told again, they are the same message. Images of the user are images."""
-    image = {"type": "image", "source": {"type": "url", "url": "u"}}
-    user = item("user_message", "m8", "mine", content=[{"type": "text", "text": "see"}, image])
+    images = [{"type": "image", "source": source} for source in ({"type": "url", "url": "u"}, {"file_id": "f"}, {})]
+    user = item("user_message", "m8", "mine", content=[{"type": "text", "text": "see"}, *images[:2]])
     story = tell(user, user, item("system_message", "m9", None, content="be brief"), said("a"), stop())
     assert [(x.role, x.type, x.content) for x in story.engine.messages] == [
         ("user", "message", "see"),
         ("user", "image", "u"),
+        ("user", "image", "f"),
         ("system", "message", "be brief"),
         ("assistant", "message", "a"),
     ]
+    kept = [(x.id, x.role, x.content) for x in story.engine.messages if x.type == "message"]
+    assert [(x.id, x.role, x.content) for x in encoded_again(story).engine.messages] == kept
+    assert "raw_event" in tell(item("user_message", content=images[2:]), stop()).types
     assert "".join(sk.stream([user, said("a"), stop()]).text_deltas) == "a"
 
 
@@ -774,6 +825,8 @@ def test_a_summary_of_the_context_is_no_answer() -> None:
     summary = story.engine.messages[0]
     assert (summary.type, summary.role, summary.content) == ("summary", "system", "so far")
     assert summary.metadata == {"compaction_stats": stats}
+    again = encoded_again(story).engine.messages[0]
+    assert {**again.to_dict(), "group": ""} == {**summary.to_dict(), "group": ""}
 
 
 @pytest.mark.parametrize(
@@ -1127,7 +1180,7 @@ def canonical(draw: st.DrawFn) -> list[e.Event]:
         kinds = draw(st.lists(st.sampled_from([m.TextMessage, m.ReasoningMessage, m.ToolCallMessage]), max_size=4))
         group = draw(st.sampled_from([None, f"g{step}"]))
         parts = [_message(draw, kind, f"{step}.{n}", group) for n, kind in enumerate(kinds)]
-        called = [part[0].message.call_id for part in parts if isinstance(part[0].message, m.ToolCallMessage)]
+        called = [part[0].message.call_id or "" for part in parts if isinstance(part[0].message, m.ToolCallMessage)]
         returns = [_returned(draw, id) for id in called if draw(st.booleans())]
         if draw(st.booleans()):
             parts += returns  # an output of ours may come while the model goes on
@@ -1136,7 +1189,7 @@ def canonical(draw: st.DrawFn) -> list[e.Event]:
             events.append(draw(st.sampled_from([part for part in parts if part])).pop(0))
         events += [event for told in returns for event in told]
     events.append(e.Usage(1, 2, 3, {"step_count": 1}))
-    status = draw(st.sampled_from(["completed", "incomplete", "cancelled", "failed"]))
+    status: Any = draw(st.sampled_from(["completed", "incomplete", "cancelled", "failed"]))
     return [
         *events,
         e.RunDone(e.Run(status=status, error={"message": "no", "type": "x"} if status == "failed" else None)),
@@ -1237,6 +1290,46 @@ def test_code_is_a_call_of_lettas_own_tool_for_it() -> None:
     assert (console.content, output.content, output.call_id) == ("2", "2", "c")
     (question,) = [one for one in encoded(told(asked)) if one["message_type"] == "approval_request_message"]
     assert question["tool_calls"] == {"name": "run_code", "tool_call_id": "c"}
+
+
+SUBJECTS: list[tuple[m.Message, tuple[str, str, str]]] = [
+    (m.CodeMessage("c", format="shell", content="ls"), ("c", "run_code", '{"code":"ls","language":"shell"}')),
+    (m.ToolCallMessage("c", call_id="t", name="f", content="{}"), ("t", "f", "{}")),
+    (m.Message("", type="novelty", content="x"), ("q", "novelty", '{"content":"x"}')),
+]
+
+
+@pytest.mark.parametrize("subject, expected", SUBJECTS)
+@pytest.mark.parametrize("approved", [True, False])
+def test_a_question_about_what_was_not_told_is_a_call_of_its_own(
+    subject: m.Message, expected: tuple[str, str, str], approved: bool
+) -> None:
+    """And its outcome is an answer."""
+    encoder = Encoder()
+    asked = sk.Confirmation("q", subject)
+    items = [*encoder.feed(e.ConfirmationCreated(asked))]
+    asked.settle(approved, reason=None if approved else "no")
+    items += encoder.feed(e.ConfirmationDone(asked))
+    story = tell(*items, stop())
+    assert told_calls(story) == [expected]
+    (question,) = story.engine.confirmations
+    assert (question.status, question.reason) == (asked.status, asked.reason)
+    assert run_of(story).status == "completed"
+
+
+def test_code_of_a_call_is_in_the_call_and_what_it_printed_waits_for_its_output() -> None:
+    """Where none comes, it is told with the end; a name that comes late is told when it is known."""
+    call = m.ToolCallMessage("t", call_id="t", content='{"code": "1"}', provider_executed=True)
+    told_late = m.ToolCallMessage("t", call_id="t", name="python", content='{"code": "1"}', provider_executed=True)
+    events: list[e.Event] = [
+        e.ToolCallCreated(call),
+        e.ToolCallDone(told_late),
+        e.CodeDone(m.CodeMessage("c", call_id="t", content="1")),
+        e.ConsoleDone(m.ConsoleMessage("x", call_id="t", content="out")),
+    ]
+    story = encoded_again(told(events))
+    assert told_calls(story) == [("t", "python", '{"code": "1"}')]
+    assert [(x.type, x.content) for x in story.engine.messages[1:]] == [("console", "out"), ("tool_output", "")]
 
 
 @pytest.mark.parametrize(

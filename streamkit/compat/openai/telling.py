@@ -145,7 +145,7 @@ class Telling:
         elif decoder is not None:
             self._forget()
             self._encoder = self._encoder or cast("Encoder", find(PROTOCOL).Encoder())
-            for item in self._encoder.feed(event):
+            for item in self._encoder.items(event):
                 yield from self._tell_item(item["event"], item["data"])
             if isinstance(event, ToolCallDone):
                 yield from story.finish_call(event.message.call_id or event.message.id)

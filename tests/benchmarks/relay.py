@@ -1,0 +1,206 @@
+"""What fan-out costs: an event from one producer to several consumers, through a shared log and through queues.
+
+    python tests/benchmarks/relay.py
+    python tests/benchmarks/relay.py --n 20000 --rounds 7
+
+In one run, in interleaved rounds, each contestant hands n text deltas from a producer task to 1, 3 and 10 consumer tasks
+on asyncio; the producer lets the others run after each burst. Told are medians of CPU time an event, for all consumers
+together.
+
+    log alone     a MemoryRelay, and readings of it
+    queues alone  an asyncio.Queue for each consumer
+    Emitter       `emitter.text`, and `astream` over the emitter with a handler for each consumer
+    queues        events put into a queue for each consumer, and `astream` over an iterator of it with the same handler
+
+Then the latency: from `emitter.text` in a thread to the hook of a consumer that waits, on each face.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import statistics
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import anyio
+
+import streamkit as sk
+
+CONSUMERS = (1, 3, 10)
+
+
+class Counting(sk.EventHandler):
+    def __init__(self) -> None:
+        self.count = 0
+
+    def on_text_delta(self, delta: Any, snapshot: Any, /) -> None:
+        self.count += 1
+
+
+async def log_alone(n: int, burst: int, consumers: int) -> None:
+    relay = sk.MemoryRelay()
+    relay.open("run")
+    relay.append("run", [sk.TextCreated(sk.TextMessage("m"))])
+    counts: list[int] = []
+
+    async def consume() -> None:
+        reading = relay.reading("run")
+        count = 0
+        while (batch := await reading.apull()) is not None:
+            for _ in batch:
+                count += 1
+        counts.append(count)
+
+    async def produce() -> None:
+        for done in range(1, n + 1):
+            relay.append("run", [sk.TextDelta("m", "word")])
+            if done % burst == 0:
+                await asyncio.sleep(0)
+        relay.close("run")
+
+    await asyncio.gather(*(consume() for _ in range(consumers)), produce())
+    assert counts == [n + 1] * consumers
+
+
+async def queues_alone(n: int, burst: int, consumers: int) -> None:
+    queues: list[asyncio.Queue[Any]] = [asyncio.Queue() for _ in range(consumers)]
+    counts: list[int] = []
+
+    async def consume(queue: asyncio.Queue[Any]) -> None:
+        count = 0
+        while await queue.get() is not None:
+            count += 1
+        counts.append(count)
+
+    async def produce() -> None:
+        for done in range(1, n + 1):
+            event = sk.TextDelta("m", "word")
+            for queue in queues:
+                queue.put_nowait(event)
+            if done % burst == 0:
+                await asyncio.sleep(0)
+        for queue in queues:
+            queue.put_nowait(None)
+
+    await asyncio.gather(*map(consume, queues), produce())
+    assert counts == [n] * consumers
+
+
+async def emitter(n: int, burst: int, consumers: int) -> None:
+    source = sk.Emitter()
+    handlers = [Counting() for _ in range(consumers)]
+
+    async def produce() -> None:
+        with source:
+            for done in range(1, n + 1):
+                source.text("word")
+                if done % burst == 0:
+                    await asyncio.sleep(0)
+
+    await asyncio.gather(*(sk.astream(source, handler).until_done() for handler in handlers), produce())
+    assert {handler.count for handler in handlers} == {n}
+
+
+async def queues(n: int, burst: int, consumers: int) -> None:
+    all_queues: list[asyncio.Queue[Any]] = [asyncio.Queue() for _ in range(consumers)]
+    handlers = [Counting() for _ in range(consumers)]
+
+    async def items(queue: asyncio.Queue[Any]) -> AsyncIterator[Any]:
+        while (event := await queue.get()) is not None:
+            yield event
+
+    async def produce() -> None:
+        for done in range(1, n + 1):
+            event = sk.TextDelta("m", "word")
+            for queue in all_queues:
+                queue.put_nowait(event)
+            if done % burst == 0:
+                await asyncio.sleep(0)
+        for queue in all_queues:
+            queue.put_nowait(sk.StreamEnd())
+            queue.put_nowait(None)
+
+    streams = [sk.astream(items(q), h) for q, h in zip(all_queues, handlers, strict=True)]
+    await asyncio.gather(*(stream.until_done() for stream in streams), produce())
+    assert {handler.count for handler in handlers} == {n}
+
+
+CONTESTANTS: dict[str, Callable[[int, int, int], Awaitable[None]]] = {
+    "log alone": log_alone,
+    "queues alone": queues_alone,
+    "Emitter": emitter,
+    "queues": queues,
+}
+
+
+def cost(contestant: Callable[[int, int, int], Awaitable[None]], n: int, burst: int, consumers: int) -> float:
+    gc.collect()
+
+    async def main() -> float:
+        began = time.process_time()
+        await contestant(n, burst, consumers)
+        return time.process_time() - began
+
+    return asyncio.run(main()) / n * 1e6
+
+
+def latency(face: str) -> float:
+    """Seconds from a thread's first token to the hook of a consumer that waits for it."""
+    source = sk.Emitter()
+    said = 0.0
+    heard: list[float] = []
+    waits = threading.Event()
+
+    class Hearing(sk.EventHandler):
+        def on_run_created(self, run: Any, /) -> None:
+            waits.set()
+
+        def on_text_delta(self, delta: Any, snapshot: Any, /) -> None:
+            heard.append(time.perf_counter() - said)
+
+    def produce() -> None:
+        nonlocal said
+        with source:
+            source.step()
+            waits.wait()
+            time.sleep(0.01)  # it has begun to wait again
+            said = time.perf_counter()
+            source.text("first")
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    if face == "sync":
+        sk.stream(source, Hearing()).until_done()
+    else:
+        anyio.run(lambda: sk.astream(source, Hearing()).until_done(), backend=face)
+    thread.join()
+    return heard[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, default=10_000, help="events")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    for burst in (1, 20):
+        table: dict[tuple[str, int], list[float]] = {}
+        for _ in range(options.rounds):
+            for consumers in CONSUMERS:
+                for name, contestant in CONTESTANTS.items():
+                    took = cost(contestant, options.n, burst, consumers)
+                    table.setdefault((name, consumers), []).append(took)
+        print(f"\nµs an event, bursts of {burst}, {options.n} events    " + "".join(f"{c:>9}" for c in CONSUMERS))
+        for name in CONTESTANTS:
+            print(f"  {name:38}" + "".join(f"{statistics.median(table[name, c]):9.2f}" for c in CONSUMERS))
+    print("\nthe first token from a thread, to a consumer that waits")
+    for face in ("sync", "asyncio", "trio"):
+        times = sorted(latency(face) * 1e3 for _ in range(50))
+        print(f"  {face:10} median {statistics.median(times):.2f} ms, the worst of 50 {times[-1]:.2f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1138 @@
+"""Both renderers: what they show, on every face; and what they never do to a terminal."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import re
+import sys
+import threading
+import time
+import unicodedata
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+import streamkit as sk
+from streamkit.events import Delta, Event
+from streamkit.messages import message_class
+from streamkit.renderers import STYLES, ConsolePrinter, Label, LiveDisplay
+from streamkit.renderers.characters import ConsoleText, PrintableText, fitted
+from streamkit.renderers.markdown import LONGEST, MarkdownPieces
+from streamkit.renderers.prose import Prose
+
+from .faces import LIMIT, Face, Source, body, chat, every_face, interpreter
+from .telling import recordings
+
+# -- streams, made of canonical events
+
+
+def created(type: str, id: str, **header: Any) -> Event:
+    kind = message_class(type, header.get("format"), header.get("role"))
+    return kind.created_event(kind(id, type=type, **header))
+
+
+def piece(type: str, id: str, text: str, *, replace: bool = False, stream: str | None = None, **header: Any) -> Event:
+    kind = message_class(type, header.get("format"), header.get("role"))
+    return kind.delta_event(id, text, replace=replace, metadata={"stream": stream} if stream else None)
+
+
+def done(type: str, id: str, status: Any = "completed", **header: Any) -> Event:
+    kind = message_class(type, header.get("format"), header.get("role"))
+    return kind.done_event(kind(id, type=type, status=status, **header))
+
+
+def says(type: str, *pieces: str, id: str = "m1", **header: Any) -> list[Event]:
+    """One message, from its beginning to its end."""
+    middle = [piece(type, id, text, **header) for text in pieces]
+    return [created(type, id, **header), *middle, done(type, id, **header)]
+
+
+def whole(*events: Event | list[Event], status: Any = "completed") -> list[Event]:
+    """A run of these events, to its end."""
+    flat = [one for event in events for one in (event if isinstance(event, list) else [event])]
+    return [sk.RunCreated(sk.Run(id="run")), *flat, sk.RunDone(sk.Run(id="run", status=status)), sk.StreamEnd()]
+
+
+def printed(events: Iterable[Any], style: Any = "plain", file: Any = None, **options: Any) -> str:
+    """What the printer prints of a stream."""
+    file = file or io.StringIO()
+    sk.stream(iter(list(events)), ConsolePrinter(file, style, **{"run_end": False, **options})).until_done()
+    return str(file.getvalue())
+
+
+def console(width: int = 80, height: int = 24, **options: Any) -> Console:
+    return Console(
+        **{
+            "file": io.StringIO(),
+            "force_terminal": True,
+            "color_system": "truecolor",
+            "width": width,
+            "height": height,
+            "legacy_windows": False,
+            "no_color": False,
+            "_environ": {"TERM": "xterm"},
+            **options,
+        }
+    )
+
+
+def shown(events: Iterable[Any], width: int = 80, **options: Any) -> str:
+    """What stands on the terminal at the end, where nothing was drawn but what is settled."""
+    output = console(width, force_terminal=False, color_system=None)
+    display = LiveDisplay(output, **{"run_end": False, **options})
+    sk.stream(iter(list(events)), display).until_done()
+    return str(output.file.getvalue())  # type: ignore[attr-defined]
+
+
+class Glass:
+    """A terminal that knows the sequences that a live display writes, and no other: `lines` is all that it shows, its
+    history too."""
+
+    SEQUENCE = re.compile(r"\x1b(?:\[(\??[0-9;]*))?([A-Za-z78])")
+
+    def __init__(self, width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self.rows: list[list[str]] = [[]]  # cells; the second one of a wide character is empty
+        self.row = self.column = 0
+        self.wraps = self.cursor = True
+        self.saved = (0, 0)
+
+    def feed(self, text: str) -> None:
+        position = 0
+        while position < len(text):
+            if found := self.SEQUENCE.match(text, position):
+                self._obey(found[1] or "", found[2])
+                position = found.end()
+                continue
+            self._put(text[position])
+            position += 1
+
+    def _obey(self, argument: str, code: str) -> None:
+        match code, argument:
+            case "m", _:
+                pass
+            case "K", "2":
+                self.rows[self.row] = []
+            case "K", "":
+                del self.rows[self.row][self.column :]
+            case "J", "":
+                del self.rows[self.row][self.column :]
+                for cells in self.rows[self.row + 1 :]:
+                    cells.clear()
+            case "A", _:
+                self.row = max(self._top, self.row - int(argument))
+            case "B", "":
+                self.row = min(self._top + self.height - 1, self.row + 1)
+                self.rows += [[] for _ in range(self.row + 1 - len(self.rows))]
+            case "7", _:
+                self.saved = self.row - self._top, self.column
+            case "8", _:
+                self.row, self.column = self._top + self.saved[0], self.saved[1]
+            case "h" | "l", "?7":
+                self.wraps = code == "h"
+            case "h" | "l", "?25":
+                self.cursor = code == "h"
+            case _:
+                raise AssertionError(f"no such sequence: {argument}{code}")
+
+    def _put(self, character: str) -> None:
+        if character == "\r":
+            self.column = 0
+        elif character == "\n":
+            self.column = 0
+            self.row += 1
+            self.rows += [[] for _ in range(self.row + 1 - len(self.rows))]
+        else:
+            assert unicodedata.category(character) != "Cc", repr(character)
+            wide = cell_len(character)
+            if self.column + wide > self.width:
+                if not self.wraps:
+                    return
+                self._put("\n")
+            cells = self.rows[self.row]
+            cells += [" "] * (self.column + wide - len(cells))
+            cells[self.column : self.column + wide] = [character, ""][:wide]
+            self.column += wide
+
+    @property
+    def _top(self) -> int:
+        return max(0, len(self.rows) - self.height)
+
+    @property
+    def lines(self) -> list[str]:
+        lines = ["".join(cells).rstrip() for cells in self.rows]
+        while lines and not lines[-1]:
+            lines.pop()
+        return lines
+
+
+def drawn(events: Iterable[Event], width: int = 80, height: int = 24, *, every: int = 1, **options: Any) -> Glass:
+    """The terminal after a stream that was drawn after every so many events."""
+    output = console(width, height)
+    display = LiveDisplay(output, **{"refresh_per_second": 0, "run_end": False, **options})
+    glass = Glass(width, height)
+
+    class Drawn(sk.Handler):
+        count = 0
+
+        def handle(self, event: Event, /) -> None:
+            self.count += 1
+            if self.count % every == 0:
+                display.refresh()
+                glass.feed(output.file.getvalue())  # type: ignore[attr-defined]
+                output.file.seek(0)
+                output.file.truncate()
+                assert glass.cursor
+                assert glass.wraps
+
+    sk.stream(iter(list(events)), display, Drawn()).until_done()
+    glass.feed(output.file.getvalue())  # type: ignore[attr-defined]
+    assert glass.cursor
+    assert glass.wraps
+    return glass
+
+
+# -- printing along
+
+
+def test_each_message_has_its_label() -> None:
+    """Text as it comes; a call with its arguments; code and what it prints in lines of their own."""
+    story = whole(
+        says("reasoning", "Let me", " see."),
+        says("tool_call", '{"a":', " 1}", id="m2", name="look_up", call_id="c1"),
+        says("tool_output", "found", id="m3", call_id="c1"),
+        says("code", "print(1)", id="m4", format="python"),
+        says("console", "1\n", id="m5", role="computer", format="output"),
+        says("image", "/tmp/a.png", id="m6", format="path"),
+        says("image", "aGVsbG8=", id="m7", format="base64.png"),
+        says("message", "No.", id="m8", format="refusal"),
+        says("message", "Hi", id="m9", role="user"),
+        says("message", "Done.", id="m10"),
+    )
+    assert printed(story, run_end=True).splitlines() == [
+        "[reasoning] Let me see.",
+        '[tool_call] look_up({"a": 1})',
+        "[tool_output look_up] found",
+        "[code python]",
+        "print(1)",
+        "[console output]",
+        "1",
+        "[image path] /tmp/a.png",
+        "[image base64.png] 6 bytes",
+        "[message refusal] No.",
+        "[user message] Hi",
+        "[message] Done.",
+        "[run] completed",
+    ]
+
+
+def test_it_is_printed_along() -> None:
+    """Each piece is there before the next one is made."""
+    file = io.StringIO()
+    seen: list[str] = []
+
+    def events() -> Iterator[Event]:
+        for event in whole(says("message", "One", " two")):
+            seen.append(file.getvalue())
+            yield event
+
+    sk.stream(events(), ConsolePrinter(file, run_end=False)).until_done()
+    assert [text for text in seen if "One" in text][:2] == ["[message] One", "[message] One two"]
+
+
+def test_calls_side_by_side_are_printed_one_after_the_other() -> None:
+    """The second is held back until the first is whole."""
+    calls = [("a", "c1"), ("b", "c2")]
+    story = whole(
+        *(created("tool_call", id, name=name) for name, id in calls),
+        *(piece("tool_call", id, text) for text in ('{"n"', ": 1}") for _, id in calls),
+        *(done("tool_call", id, name=name) for name, id in calls),
+    )
+    assert printed(story) == '[tool_call] a({"n": 1})\n[tool_call] b({"n": 1})\n'
+
+
+def test_who_has_fallen_silent_gives_the_turn_away_and_may_go_on() -> None:
+    """Text does not wait for thoughts that nobody ends; a label tells that they go on."""
+    story = whole(
+        created("reasoning", "r"),
+        piece("reasoning", "r", "Hm."),
+        created("message", "t"),
+        piece("message", "t", "Yes"),
+        piece("reasoning", "r", " Well."),
+        piece("message", "t", "."),
+        done("message", "t"),
+        done("reasoning", "r"),
+    )
+    assert printed(story) == "[reasoning] Hm.\n[message] Yes.\n… [reasoning]  Well.\n"
+
+
+def test_a_choice_that_only_waits_is_heard_in_the_end() -> None:
+    """Two texts whose pieces alternate: each stands in one place."""
+    pieces = [piece("message", id, text, choice=choice) for text in "abc" for choice, id in enumerate(("x", "y"))]
+    story = whole(created("message", "x"), created("message", "y", choice=1), *pieces, done("message", "x"))
+    assert printed([*story[:-2], done("message", "y"), *story[-2:]]) == "[message] abc\n[message] abc\n"
+
+
+TYPES = ("message", "reasoning", "tool_call", "code", "tool_output")
+
+
+@st.composite
+def interleaved(draw: st.DrawFn) -> list[Event]:
+    """Messages that begin, grow and end in any order. The pieces of message 2 are `«2.0»`, `«2.1»` …."""
+    events: list[Event] = []
+    counts: dict[str, int] = {}
+    kinds: dict[str, str] = {}
+    for _ in range(draw(st.integers(0, 60))):
+        step = draw(st.integers(0, 9))
+        if not counts or step == 0:
+            id = str(len(kinds))
+            kinds[id] = draw(st.sampled_from(TYPES))
+            counts[id] = 0
+            events.append(created(kinds[id], id, name="f"))
+        elif step == 1:
+            id = draw(st.sampled_from(sorted(counts)))
+            del counts[id]
+            events.append(done(kinds[id], id, name="f"))
+        else:
+            id = draw(st.sampled_from(sorted(counts)))
+            events.append(piece(kinds[id], id, f"«{id}.{counts[id]}»"))
+            counts[id] += 1
+    return [*events, *(done(kinds[id], id, name="f") for id in counts)]
+
+
+@given(interleaved())
+@settings(deadline=None)
+def test_all_is_said_once_whatever_the_order(events: list[Event]) -> None:
+    """Each message's pieces in their order, in both renderers."""
+    said: dict[str, list[str]] = {}
+    for event in events:
+        if isinstance(event, Delta):
+            said.setdefault(event.message_id, []).append(event.value)
+    for text in (
+        printed(whole(events), warnings=False),
+        shown(whole(events), 500, warnings=False),
+        "\n".join(drawn(whole(events), 500, 50, warnings=False).lines),
+    ):
+        told: dict[str, list[str]] = {}
+        for found in re.finditer(r"«(\d+)\.\d+»", text):
+            told.setdefault(found[1], []).append(found[0])
+        assert told == said
+
+
+def test_what_is_replaced_is_printed_again() -> None:
+    """Under a label that says so."""
+    story = whole(created("message", "m"), piece("message", "m", "Helo"), piece("message", "m", "Hello", replace=True))
+    assert printed([*story[:-2], done("message", "m"), *story[-2:]]) == "[message] Helo\nreplaced: [message] Hello\n"
+
+
+def test_questions_warnings_errors_and_ends_are_told() -> None:
+    """Each in a line of its own."""
+    asked = interpreter()
+    file = io.StringIO()
+    stream = sk.stream(iter([asked[1], *asked[2:], {"role": 5}]), ConsolePrinter(file, active_line=True))
+    stream.until_done()
+    told = file.getvalue()
+    assert "[confirmation] may this code run?\n[confirmation] declined" in told
+    assert "[warning] item 0: " in told
+    file = io.StringIO()
+    with pytest.raises(sk.IncompleteStreamError):
+        sk.stream(chat("Hi", finish=None), ConsolePrinter(file)).until_done()
+    assert re.search(r"^\[message\] Hi\n\[run\] incomplete\n\[error\] IncompleteStreamError: ", file.getvalue())
+
+
+def test_the_active_line_is_told_where_it_is_wanted() -> None:
+    """It is not, by default."""
+    story = whole(sk.ActiveLine("m", 3), says("message", "x"))
+    assert "[line 3]" in printed(story, active_line=True)
+    assert "[line 3]" not in printed(story)
+
+
+def test_a_progress_bar_is_one_line() -> None:
+    """On a pipe, where nothing can be written over, what it was when it was first seen, and in the end."""
+    bar = says("console", "go\r\n", " 0%", "\r10%", "\r\x1b[32m100%\x1b[0m", "\nend", role="computer", format="output")
+    assert printed(whole(bar)) == "[console output]\ngo\n 0%\n100%\nend\n"
+
+
+class Screen(io.StringIO):
+    """A file that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_errors_of_a_program_are_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a progress bar is written over; without colour where none is wanted."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    story = [
+        created("console", "c", role="computer", format="output"),
+        piece("console", "c", "ok\n", role="computer", format="output", stream="stdout"),
+        piece("console", "c", "bad\n 0%", role="computer", format="output", stream="stderr"),
+        piece("console", "c", "\r9%\n", role="computer", format="output"),
+        done("console", "c", role="computer", format="output"),
+    ]
+    red = "[console output]\nok\n\x1b[31mbad\x1b[0m\n\x1b[31m 0%\x1b[0m\r\x1b[K9%%\n"
+    assert printed(whole(*story), file=Screen()) == red
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[31m" not in printed(whole(*story), file=Screen())
+    monkeypatch.setenv("TERM", "dumb")
+    assert "\x1b" not in printed(whole(*story), file=Screen())
+
+
+def test_memgpts_text_is_its_own() -> None:
+    """`Inner thoughts: ` and `Calling function: name(arguments)`; the rest as its whole lines were."""
+    story = whole(
+        says("reasoning", "User says hi."),
+        says("tool_call", '{"message": "Hi"}', id="m2", name="send_message", call_id="c"),
+        says("tool_output", "Success: ok", id="m3", call_id="c"),
+        says("tool_output", "Error: no", id="m4"),
+        says("tool_output", "None", id="m5"),
+        says("message", "Hello!", id="m6"),
+        says("message", "hey", id="m7", role="user"),
+        says("message", "boot", id="m8", role="system"),
+    )
+    lines = [
+        "⚡🟢 [function] Success: ok",
+        "⚡🔴 [function] Error: no",
+        "⚡ [function] None",
+        "🤖 Hello!",
+        "🧑 hey",
+        "🖥️ [system] boot",
+    ]
+    first = ["Inner thoughts: User says hi.", 'Calling function: send_message({"message": "Hi"})']
+    assert printed(story, "memgpt").splitlines() == [*first, *lines]
+    first = ["💭 User says hi.", 'send_message({"message": "Hi"})']
+    assert printed(story, "memgpt-fancy").splitlines() == [*first, *lines]
+
+
+def test_memgpts_labels_are_those_of_the_messages() -> None:
+    """Each has its own, whatever came before it; thoughts that are empty have none."""
+    story = whole(
+        says("reasoning", "", id="m0"),
+        says("tool_call", "{}", id="m1", name="a"),
+        says("tool_call", "{}", id="m2", name="b"),
+        says("reasoning", "Hm.", id="m3"),
+        says("tool_call", "{}", id="m4", name="c"),
+    )
+    assert printed(story, "memgpt").splitlines() == [
+        "Calling function: a({})",
+        "Calling function: b({})",
+        "Inner thoughts: Hm.",
+        "Calling function: c({})",
+    ]
+
+
+def test_a_style_may_be_ones_own() -> None:
+    """A function that gives a label; a name that nobody knows is the caller's mistake."""
+
+    def mine(message: sk.Message, text: str, name: str) -> Label:
+        return Label(f"<{message.type}>", "</>")
+
+    assert printed(whole(says("message", "x")), mine) == "<message>x</>\n"
+    with pytest.raises(sk.UsageError, match=", ".join(STYLES)):
+        ConsolePrinter(style="loud")
+
+
+def test_what_a_text_cites_stands_below_it() -> None:
+    """Each source once."""
+    cite = sk.AnnotationAdded("m", sk.Annotation(type="url_citation", url="http://a.b/c", title="A\x1b[1m B"))
+    story = whole(created("message", "m"), piece("message", "m", "Yes."), cite, cite, done("message", "m"))
+    assert printed(story) == "[message] Yes.\n[1] A␛[1m B http://a.b/c\n"
+    assert shown(story) == "Yes.\n\n[1] A␛[1m B http://a.b/c\n"
+
+
+# -- what a terminal obeys
+
+
+EVIL = "\x1b[5mred\x1b]0;title\x07 \x9b2J\x7f\b over\u202eturned\ud800 \x1b]8;;http://evil\x1b\\link\x00"
+FORMATS = ("python", EVIL, None)
+
+
+def everything(text: str) -> list[Event]:
+    """The text in every place that there is."""
+    one_liner = text.replace("\n", " ")
+    return whole(
+        says("reasoning", text, id="m1"),
+        says("message", text, id="m2"),
+        says("message", f"[{text}](http://x/{one_liner}) ![{text}]({one_liner}) `{text}`\n\n# {text}\n", id="m3"),
+        says("message", f"```{text}\n{text}\n```\n\n| {one_liner} |\n|--|\n| {one_liner} |\n", id="m4"),
+        says("tool_call", text, id="m5", name=text, call_id=text),
+        says("tool_output", text, id="m6", name=text, call_id=text),
+        says("code", text, id="m7", format=text or None),
+        says("console", text, id="m8", role="computer", format="output"),
+        says("image", text, id="m9", format="path", name=text),
+        says("image", text, id="m10", format=text or None),
+        says("file", text, id="m11", format="path", name=text),
+        says("message", text, id="m12", format="refusal"),
+        says("strange" + text, text, id="m13", format=text or None, role="user"),
+        says("code", text, id="m14", format="html", role="computer"),
+        sk.StreamWarning(text, text),
+    )
+
+
+def assert_harmless(output: str) -> None:
+    """No control character but line ends and tabs, no mark that turns text around, no half of a pair."""
+    kept = re.sub("\x1b\\[[0-9;]*m|\x1b\\[\\?(25|7)[hl]|\x1b\\[2K|\x1b\\[[0-9]*[ABJ]|\x1b[78]|\r", "", output)
+    bad = [c for c in kept if unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t"]
+    assert not bad + re.findall("[\u202a-\u202e\u2066-\u2069]", kept), bad
+    assert "\x1b[5m" not in output
+    assert "\x1b]" not in output
+
+
+@given(st.lists(st.sampled_from([*EVIL, EVIL, *"\n\ta[]()*`|#>-", "&#27;[5m", "&#x202e;"]), max_size=20).map("".join))
+@settings(deadline=None)
+def test_nothing_of_a_stream_commands_the_terminal(text: str) -> None:
+    """Wherever it stands, in either renderer; not as entities of Markdown either."""
+    assert_harmless(printed(everything(text)))
+    output = console(40, 10)
+    sk.stream(iter(everything(text)), LiveDisplay(output)).until_done()
+    assert_harmless(output.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_nothing_is_markup() -> None:
+    """No markup of Rich, no emoji by their names, no HTML; a link's address stands beside it."""
+    text = "[red]x[/red] :smile: <b>y</b> [ref]\n\n[ref]: http://a\n\n[see](http://b/c) <http://d/e> ![plot](p.png)"
+    assert shown(whole(says("message", text))).splitlines() == [
+        "[red]x[/red] :smile: <b>y</b> [ref]",
+        "",
+        "[ref]: http://a",
+        "",
+        "see (http://b/c) http://d/e [image: plot] (p.png)",
+    ]
+    name = shown(whole(says("tool_call", '{"a": "[red]:smile:"}', name="[b]f[/b]")))
+    assert name == '● [b]f[/b]({"a": "[red]:smile:"})\n'
+    assert shown(whole(says("console", "[red] :smile:\n", role="computer", format="output"))) == "│ [red] :smile:\n"
+
+
+def test_there_are_no_hyperlinks() -> None:
+    """What a terminal would open stands there as text."""
+    output = console()
+    sk.stream(iter(whole(says("message", "[a](http://b)"))), LiveDisplay(output)).until_done()
+    assert "\x1b]8" not in output.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_programs_colours_are_dropped() -> None:
+    """Cut anywhere; its other sequences too."""
+    text = "a\x1b[1;31mred\x1b[0m \x1b]0;title\x07b\x1b(Bc\x1b[?25l\x9b31md\n"
+    for cut in range(len(text)):
+        console_text = ConsoleText()
+        assert [*console_text.feed(text[:cut]), *console_text.feed(text[cut:])] == ["ared bcd"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("abc\rd", "dbc"),
+        ("abc\r\x1b[Kd", "d"),
+        ("abc\x1b[2K\rd", "d"),
+        ("ab\bc", "ac"),
+        ("abc\r\r\n", "abc"),
+        ("\t1\x07", "\t1␇"),
+        ("abc\x1b[1Kd", "   d"),
+    ],
+)
+def test_a_line_is_what_a_terminal_would_show(text: str, line: str) -> None:
+    """After carriage returns, backspaces and erasures."""
+    console_text = ConsoleText()
+    assert [*console_text.feed(text), console_text.finish()][0] == line
+
+
+def test_a_line_end_cut_in_two_is_one() -> None:
+    """And a carriage return alone is shown."""
+    text = PrintableText()
+    assert [text.feed(piece) for piece in ("a\r", "\nb\r", "c\r")] == ["a", "\nb", "␍c"]
+    assert text.finish() == "␍"
+
+
+@given(st.lists(st.text(st.sampled_from("ab\r\n\b\x1b[K0m\t")), max_size=6))
+def test_a_programs_text_may_be_cut_anywhere(pieces: list[str]) -> None:
+    """What it shows in the end is the same."""
+
+    def lines(pieces: list[str]) -> list[str]:
+        text = ConsoleText()
+        return [*(line for piece in pieces for line in text.feed(piece)), text.finish()]
+
+    assert lines(pieces) == lines(["".join(pieces)])
+
+
+class Ascii(io.TextIOWrapper):
+    """A terminal that can write few characters."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="ascii", newline="\n")
+
+    def getvalue(self) -> str:
+        self.flush()
+        return self.buffer.getvalue().decode("ascii")  # type: ignore[attr-defined, no-any-return]
+
+
+def test_no_terminal_lacks_a_character() -> None:
+    """What it cannot write has its number, or a sign as wide."""
+    text = "14 °C, 東京\n\n- 🙂"
+    assert printed(everything(text), "memgpt-fancy", Ascii())
+    assert "14 \\xb0C, \\u6771" in printed(whole(says("message", text)), file=Ascii())
+    file = Ascii()
+    sk.stream(iter(everything(text)), LiveDisplay(console(file=file))).until_done()
+    assert " * ??" in re.sub("\x1b[^m]*m", "", file.getvalue())
+    assert fitted("│ 東 •…é", "latin-1") == "| ?? *.é"
+    assert fitted("é", "no such encoding") == "?"
+
+
+# -- the live display
+
+
+def test_the_live_display_shows_each_kind_of_message() -> None:
+    """Thoughts behind a line, calls with their outputs, code with numbers, output behind a line, text as Markdown."""
+    story = whole(
+        says("reasoning", "Let me\n\nsee."),
+        says("tool_call", '{"a": 1}', id="m2", name="look_up", call_id="c1"),
+        says("tool_output", "found\nit", id="m3", call_id="c1"),
+        says("code", "x = 1\n", "print(x)\n", id="m4", format="python"),
+        says("console", "1\r\n", "2", id="m5", role="computer", format="output"),
+        says("image", "aGVsbG8=", id="m6", format="base64.png"),
+        says("file", "/tmp/f", id="m7", format="path"),
+        says("message", "I cannot.", id="m8", format="refusal"),
+        says("message", "Hi", id="m9", role="user"),
+        says("message", "# Done\n\n- **a**\n- b\n\n1. c\n\nBye.", id="m10"),
+    )
+    assert shown(story, run_end=True) == (
+        "┊ Let me\n\n┊ see.\n\n"
+        '● look_up({"a": 1})\n└ found\n  it\n\n'
+        "── python\n  1 x = 1\n  2 print(x)\n\n"
+        "│ 1\n│ 2\n\n"
+        "▣ image (base64.png): 6 bytes\n\n▣ file (path): /tmp/f\n\n✗ I cannot.\n\nuser: Hi\n\n"
+        "Done\n\n • a\n • b\n\n 1 c\n\nBye.\n\n─ completed\n"
+    )
+
+
+def test_outputs_of_calls_side_by_side_have_their_names() -> None:
+    """In whatever order they come."""
+    calls = [
+        event
+        for n in (1, 2)
+        for event in says("tool_call", f'{{"n": {n}}}', id=f"m{n}", name=f"tool_{n}", call_id=f"c{n}")
+    ]
+    outputs = [event for n in (2, 1) for event in says("tool_output", f"out {n}", id=f"o{n}", call_id=f"c{n}")]
+    assert shown(whole(calls, outputs)).splitlines() == [
+        '● tool_1({"n": 1})',
+        '● tool_2({"n": 2})',
+        "└ tool_2: out 2",
+        "└ tool_1: out 1",
+    ]
+
+
+def test_a_long_output_is_shown_in_part() -> None:
+    """Of a tool; how much is left out is said. What a program prints is shown whole."""
+    lines = "".join(f"line {n}\n" for n in range(50))
+    output = says("tool_output", lines, call_id="c")
+    assert shown(whole(output), output_lines=2).splitlines() == ["└ line 0", "  line 1", "  … 48 more lines"]
+    assert len(shown(whole(output), output_lines=None).splitlines()) == 50
+    assert len(shown(whole(says("console", lines, role="computer", format="output"))).splitlines()) == 50
+
+
+STORY = whole(
+    says("reasoning", *("I think about it. " * 9).split(" ")),
+    created("tool_call", "c1", name="first", call_id="c1"),
+    created("tool_call", "c2", name="second", call_id="c2"),
+    *(piece("tool_call", id, f"{n}, ") for n in range(9) for id in ("c1", "c2")),
+    *(done("tool_call", id, name=name, call_id=id) for id, name in (("c1", "first"), ("c2", "second"))),
+    says("tool_output", "b", id="o2", call_id="c2"),
+    says("tool_output", "a", id="o1", call_id="c1"),
+    says("code", *[f"step_{n}()\n" for n in range(9)], id="k", format="python"),
+    created("console", "out", role="computer", format="output"),
+    *(
+        event
+        for n in range(9)
+        for event in (
+            sk.ActiveLine("out", n + 1),
+            piece("console", "out", f"\rstep {n}", role="computer", format="output"),
+        )
+    ),
+    piece("console", "out", "\nend\n", role="computer", format="output"),
+    sk.ActiveLine("out", None),
+    done("console", "out", role="computer", format="output"),
+    says("message", *re.split(r"(?<= )", "Words in **bold**, and 東京 too. " * 20 + "\n\n- a\n- b\n\n" * 9), id="t"),
+)
+
+
+@pytest.mark.parametrize("every", [1, 3, 10_000])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 15), (40, 5), (13, 3), (5, 2), (1, 1)])
+def test_what_is_drawn_again_leaves_nothing_behind(width: int, height: int, every: int) -> None:
+    """However small the terminal is, and however often it is drawn: in the end there is what is settled, once."""
+    assert drawn(STORY, width, height, every=every).lines == shown(STORY, width).rstrip().splitlines()
+
+
+def frames(events: Iterable[Event], width: int = 80, height: int = 24) -> list[list[str]]:
+    """The terminal after each event."""
+    seen: list[list[str]] = []
+    output = console(width, height)
+    display = LiveDisplay(output, refresh_per_second=0, run_end=False)
+    glass = Glass(width, height)
+
+    class Watch(sk.Handler):
+        def handle(self, event: Event, /) -> None:
+            display.refresh()
+            glass.feed(output.file.getvalue())  # type: ignore[attr-defined]
+            output.file.seek(0)
+            output.file.truncate()
+            seen.append(glass.lines)
+
+    sk.stream(iter(list(events)), display, Watch()).until_done()
+    return seen
+
+
+def test_the_line_that_runs_is_marked() -> None:
+    """With the lines around it, below what the code prints; when nothing runs it is gone."""
+    source = "".join(f"step_{n}()\n" for n in range(1, 31))
+    story = whole(says("code", source, id="k", format="python"), sk.ActiveLine("k", 17), sk.ActiveLine("k", None))
+    seen = frames(story, 40, 40)
+    (marked,) = {tuple(lines[-6:]) for lines in seen if any("❱" in line for line in lines)}
+    assert marked == ("", *(f"{'❱' if n == 17 else ' '} {n} step_{n}()" for n in range(15, 20)))
+    assert not any("❱" in line for line in seen[-1])
+
+
+def test_calls_that_wait_have_a_line_each() -> None:
+    """Until their output is there."""
+    calls = [e for n in "ab" for e in says("tool_call", "{}", id=n, name=f"tool_{n}", call_id=n)]
+    seen = frames(whole(calls, says("tool_output", "x", id="o", call_id="a")))
+    waiting = [re.findall(r"^. (tool_\w)$", "\n".join(lines), re.MULTILINE) for lines in seen]
+    assert ["tool_a"] in waiting
+    assert ["tool_a", "tool_b"] in waiting
+    assert waiting[-3] == ["tool_b"]
+    assert waiting[-1] == []
+
+
+def test_the_open_part_is_shown_as_it_grows() -> None:
+    """Text appears at once, as Markdown."""
+    seen = frames(whole(says("message", "Some **bo", "ld** text", " and more.")))
+    texts = [lines[0] for lines in seen if lines and lines[0].startswith("Some")]
+    assert list(dict.fromkeys(texts)) == ["Some **bo", "Some bold text", "Some bold text and more."]
+
+
+def test_a_long_open_part_is_shown_from_its_end() -> None:
+    """No more than the screen holds."""
+    lines = [f"line {n}\n" for n in range(100)]
+    seen = frames(whole(says("message", "```\n", *lines)), 40, 10)
+    while_it_grew = seen[3:104]
+    assert all(len(rows) < 10 for rows in while_it_grew)
+    assert [rows[-1].strip() for rows in while_it_grew if rows][-50:] == [f"line {n}" for n in range(50, 100)]
+    assert len(seen[-1]) == 100
+
+
+def test_a_console_that_is_no_terminal_gets_the_settled_parts() -> None:
+    """No sequence that moves a cursor; nor does a terminal that knows none."""
+    for output in (console(force_terminal=False), console(_environ={"TERM": "dumb"}, color_system=None)):
+        sk.stream(iter(STORY), LiveDisplay(output)).until_done()
+        assert not re.search("\x1b\\[[^m]*[A-LN-Za-ln-z]|\r", output.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_without_colour_there_is_none() -> None:
+    """Where nobody wants it."""
+    output = console(no_color=True)
+    sk.stream(iter(STORY), LiveDisplay(output)).until_done()
+    codes = re.findall("\x1b\\[([0-9;]*)m", output.file.getvalue())  # type: ignore[attr-defined]
+    assert {code for group in codes for code in group.split(";")} <= {"0", "1", "2", "3", "4"}
+
+
+def test_what_the_program_prints_goes_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By `print`, and on Rich's own console; a line that is not complete waits for its end, at most for that of the
+    stream."""
+    file = Screen()
+    monkeypatch.setattr(sys, "stdout", file)
+    output = console(40, 10, file=file)
+    display = LiveDisplay(output, refresh_per_second=0, run_end=False)
+
+    class Chatty(sk.EventHandler):
+        def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+            print(f"saw {delta}", end="\n" if delta.value != "c" else "")
+            output.print("and so did I")
+            display.refresh()
+
+    sk.stream(iter(whole(says("message", "a", "b", "c"))), display, Chatty()).until_done()
+    assert sys.stdout is file
+    glass = Glass(40, 10)
+    glass.feed(file.getvalue())
+    assert sorted(glass.lines) == sorted(["saw a", "saw b", "saw c", *["and so did I"] * 3, "abc"])
+
+
+def assert_let_go(file: Any) -> None:
+    """The terminal is as it was, and no thread is left."""
+    assert not [thread for thread in threading.enumerate() if thread.name == "streamkit-display"]
+    text = file.getvalue()
+    assert text.rfind("\x1b[?25h") >= text.rfind("\x1b[?25l")
+    assert text.rfind("\x1b[?7h") >= text.rfind("\x1b[?7l")
+
+
+class Boom(sk.EventHandler):
+    """Raises in the middle."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before it", "after it"])
+@pytest.mark.parametrize("error", [ValueError("boom"), KeyboardInterrupt(), SystemExit(3)], ids=repr)
+def test_a_hook_that_raises_stops_the_display(error: BaseException, first: bool, monkeypatch: Any) -> None:
+    """Whichever handler it is of, and whatever it raises."""
+    file = Screen()
+    monkeypatch.setattr(sys, "stdout", file)
+    display = LiveDisplay(console(file=file))
+    handlers = [Boom(error), display] if first else [display, Boom(error)]
+    with pytest.raises(type(error)):
+        sk.stream(iter(whole(says("message", "Hi"))), *handlers).until_done()
+    assert not display.drawing
+    assert sys.stdout is file
+    assert_let_go(file)
+
+
+@every_face
+@body
+async def test_however_a_stream_ends_the_terminal_is_let_go(face: Face) -> None:
+    """At its end, closed in the middle, cut off, and never begun; each display is used again."""
+    file = Screen()
+    display = LiveDisplay(console(file=file))
+    await face.stream(chat("Hello", " you"), display).until_done()
+    assert "Hello you" in re.sub("\x1b[^m]*m", "", file.getvalue())
+    assert_let_go(file)
+    async with face.stream(face.generator(Source(chat("Hello", " again"))), display) as stream:
+        async for _ in stream.text_deltas:
+            break
+        assert display.drawing
+    assert not display.drawing
+    assert_let_go(file)
+    with pytest.raises(sk.IncompleteStreamError):
+        await face.stream(chat("Hello", finish=None), display).until_done()
+    assert "IncompleteStreamError" in file.getvalue()
+    assert_let_go(file)
+    async with face.stream(face.generator(Source(chat("never"))), display):
+        pass
+    assert not display.drawing
+    assert_let_go(file)
+
+
+@every_face
+@body
+async def test_both_renderers_say_the_same_on_every_face(face: Face) -> None:
+    """They are plain handlers."""
+    file, output = io.StringIO(), console(force_terminal=False, color_system=None)
+    handlers = [ConsolePrinter(file, run_end=False), LiveDisplay(output, run_end=False)]
+    stream = face.stream(iter(STORY), *handlers)
+    await stream.until_done()
+    assert file.getvalue() == printed(STORY)
+    assert output.file.getvalue() == shown(STORY)  # type: ignore[attr-defined]
+
+
+class Slow(Screen):
+    """A terminal that takes its time."""
+
+    def write(self, text: str, /) -> int:
+        time.sleep(0.4)
+        return super().write(text)
+
+
+class Paced(Source):
+    """Notes the longest time that it was not asked for the next item."""
+
+    longest = 0.0
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        super().__init__(items)
+        self.last = time.monotonic()
+
+    def pause(self) -> None:
+        now = time.monotonic()
+        self.longest, self.last = max(self.longest, now - self.last), now
+
+    def generate(self) -> Iterator[Any]:
+        for item in super().generate():
+            time.sleep(0.005)
+            self.pause()
+            yield item
+
+    async def generate_async(self) -> AsyncIterator[Any]:
+        async for item in super().generate_async():
+            await anyio.sleep(0.005)
+            self.pause()
+            yield item
+
+
+@every_face
+@body
+async def test_a_slow_terminal_does_not_hold_the_stream_up(face: Face) -> None:
+    """Nor the event loop: it takes 0.4 s to write, and no piece waits for that."""
+    file = Slow()
+    source = Paced(chat(*["word "] * 200))
+    await face.stream(face.generator(source), LiveDisplay(console(file=file))).until_done()
+    assert source.longest < 0.3
+    assert "word word word" in file.getvalue()
+    assert_let_go(file)
+
+
+class Broken(Screen):
+    """A terminal that has gone."""
+
+    def write(self, text: str, /) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def test_a_terminal_that_fails_ends_the_stream() -> None:
+    """The error is raised, not lost in a thread."""
+
+    def slowly() -> Iterator[Event]:
+        for event in whole(says("message", *["word "] * 1000)):
+            time.sleep(0.002)
+            yield event
+
+    with pytest.raises(OSError, match="Input/output"):
+        sk.stream(slowly(), LiveDisplay(console(file=Broken()))).until_done()
+    assert not [thread for thread in threading.enumerate() if thread.name == "streamkit-display"]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before it", "after it"])
+def test_a_handler_that_asks_has_the_terminal_to_itself(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a question waits nothing is drawn, and the code that it is about stands above."""
+    file = Screen()
+    monkeypatch.setattr(sys, "stdout", file)
+    display = LiveDisplay(console(file=file))
+    during: list[str] = []
+
+    class Asks(sk.EventHandler):
+        def on_confirmation(self, confirmation: sk.Confirmation) -> None:
+            print("sure? ", end="", flush=True)
+            before = file.getvalue()
+            time.sleep(0.3)
+            during.append(file.getvalue()[len(before) :])
+            assert before.endswith("sure? ")
+            assert "34/24" in re.sub("\x1b[^m]*m", "", before)
+            confirmation.approve()
+
+    def agent() -> Iterator[Any]:
+        yield from interpreter()
+
+    handlers = [Asks(), display] if first else [display, Asks()]
+    sk.stream(agent(), *handlers, protocol="open_interpreter").until_done()
+    assert during == [""]
+    text = re.sub("\x1b[^m]*m", "", file.getvalue())
+    assert "✓ approved" in text
+    assert "1.41" in text
+
+
+def test_a_subclass_may_forget_its_base() -> None:
+    """Its own hooks run, and it shows the stream."""
+
+    class Mine(ConsolePrinter):
+        def __init__(self) -> None:
+            self.heard = ""
+
+        def on_text_delta(self, delta: Delta, snapshot: sk.Message) -> None:
+            self.heard += delta.value
+
+    class MyDisplay(LiveDisplay):
+        def __init__(self) -> None:
+            self.heard = ""
+
+    mine = Mine()
+    sk.stream(chat("Hi"), mine, MyDisplay()).until_done()
+    assert mine.heard == "Hi"
+
+
+def test_without_rich_the_text_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The printer needs nothing."""
+    for name in [name for name in sys.modules if name.split(".")[0] == "rich"]:
+        monkeypatch.delitem(sys.modules, name)
+    real = builtins.__import__
+
+    def missing(name: str, *rest: Any) -> Any:
+        if name.split(".")[0] == "rich":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(sk.UsageError, match=r"pip install 'streamkit-sdk\[live\]'"):
+        LiveDisplay()
+    assert printed(whole(says("message", "Hi"))) == "[message] Hi\n"
+
+
+def test_an_impossible_pace_is_refused() -> None:
+    """It is a number of times a second."""
+    with pytest.raises(sk.UsageError, match="0 times a second or more"):
+        LiveDisplay(console(), refresh_per_second=-1)
+
+
+# -- Markdown in pieces
+
+
+LINES = st.sampled_from(
+    [
+        *(
+            "",
+            "",
+            "",
+            "word",
+            "two words **bold**",
+            "# Head",
+            "===",
+            "---",
+            "- item",
+            "- other",
+            "  - inner",
+            "    deep",
+        ),
+        *("1. one", "2. two", "10) ten", "> quote", "> - in quote", "```python", "```", "~~~", "x = 1", "\ttab"),
+        *("| a | b |", "|---|---|", "| 1 | 2 |", "`code`", "<b>html</b>", "[a]: http://b", "* * *", "***", "+ plus"),
+        *("  lazy", "-", "1.", "\\", "![i](u)", "&amp;", "    ```"),
+    ]
+)
+
+
+def rendered(pieces: Iterable[str], width: int = 60) -> str:
+    """The blocks as they are settled, with the blank lines between them."""
+    output = console(width, force_terminal=False, color_system=None)
+    markdown = MarkdownPieces()
+    shown = False
+
+    def put(final: bool) -> None:
+        nonlocal shown
+        for block in markdown.settled(final=final):
+            if shown and not block.joins:
+                output.print()
+            output.print(Prose.of(block.tokens, "ansi_dark"))
+            shown = True
+
+    for text in pieces:
+        markdown.feed(text)
+        markdown.tail(width, 5)
+        put(final=False)
+    put(final=True)
+    return "".join(f"{line.rstrip()}\n" for line in output.file.getvalue().splitlines())  # type: ignore[attr-defined]
+
+
+@given(st.lists(LINES, max_size=14), st.data())
+@settings(deadline=None, max_examples=300)
+def test_markdown_in_pieces_is_the_same_markdown(lines: list[str], data: st.DataObject) -> None:
+    """Wherever it is cut."""
+    text = "\n".join(lines)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert rendered(pieces) == rendered([text]) == rendered(list(text))
+
+
+@given(st.lists(LINES, max_size=10), st.integers(2, 12))
+@settings(deadline=None)
+def test_no_letter_is_lost_on_a_narrow_terminal(lines: list[str], width: int) -> None:
+    """However little room there is."""
+
+    def letters(text: str) -> Counter[str]:
+        return Counter(re.sub(r"[\W\d_]", "", re.sub("python|amp", "", text)))
+
+    text = "\n".join(lines)
+    assert not letters(text) - letters(rendered([text], width))
+
+
+def test_a_settled_block_is_forgotten() -> None:
+    """What is kept of a long text is its last block."""
+    markdown = MarkdownPieces()
+    for _ in range(1000):
+        markdown.feed("A paragraph.\n\n- an item\n- another\n\n```\ncode\n```\n")
+        markdown.settled()
+        assert len(markdown.source) < 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "word " * 20_000,
+        "x" * 60_000,
+        "```\n" + "line of code\n" * 6_000,
+        "| a | b |\n|--|--|\n" + "| cell | other |\n" * 3_000,
+        "> quoted\n" * 8_000,
+        "- item\n" + "  goes on\n" * 6_000,
+        "[" * 40_000,
+        "*a **b " * 8_000,
+        "`" * 30_000,
+        "> " * 3_000 + "x",
+        "- " * 3_000 + "x",
+        "![" * 10_000,
+        "<" * 30_000,
+        "&" * 30_000 + ";",
+    ],
+    ids=lambda text: str(text)[:12].strip(),
+)
+def test_no_block_is_too_long(text: str) -> None:
+    """It is shown in parts, nothing of it is lost, and it takes no time to speak of."""
+    markdown = MarkdownPieces()
+    began = time.process_time()
+    kept = 0
+    for start in range(0, len(text), 997):
+        markdown.feed(text[start : start + 997])
+        markdown.settled()
+        markdown.tail(80, 24)
+        kept = max(kept, len(markdown.source))
+    markdown.settled(final=True)
+    assert time.process_time() - began < LIMIT / 2
+    assert kept <= LONGEST + 1000
+
+
+@pytest.mark.parametrize("text", ["word " * 9_000, "```\n" + "code\n" * 9_000, "> quoted\n" * 4_000, "x" * 40_000])
+def test_nothing_of_a_long_block_is_lost(text: str) -> None:
+    """Each word of it is there."""
+
+    def words(text: str) -> str:
+        return re.sub(r"[\s>`▌]", "", text)
+
+    assert words(rendered([text])) == words(text)
+
+
+def test_a_table_keeps_the_text_of_its_cells() -> None:
+    """In few columns too."""
+    row = "".join(f"| word{n} " for n in range(20)) + "|\n"
+    text = rendered([row + "|--" * 20 + "|\n" + row], 40)
+    assert all(text.count(f"word{n}") >= 2 for n in range(20))
+    narrow = rendered(["| a |\n|---|\n| " + "x" * 100 + " |\n"], 20)
+    assert narrow.count("x") == 100
+
+
+def test_line_ends_stay_where_they_are() -> None:
+    """As models mean them."""
+    assert rendered(["Roses are red\nviolets are blue"]) == "Roses are red\nviolets are blue\n"
+
+
+# -- recordings
+
+
+@pytest.mark.parametrize(
+    "protocol", ["anthropic-messages", "letta", "open-interpreter", "openai-chat", "openai-responses"]
+)
+def test_every_recorded_stream_can_be_shown(protocol: str) -> None:
+    """In either renderer, on a small terminal; what was said is on it."""
+    for parameter in recordings(protocol):
+        path: Path | None = parameter.values[0]
+        if path is None:
+            pytest.skip("the recorded streams are not beside this checkout")
+        file, output = io.StringIO(), console(40, 10)
+        display = LiveDisplay(output, refresh_per_second=0, run_end=False, warnings=False)
+        stream = sk.stream(path, ConsolePrinter(file), display)
+        try:
+            stream.until_done()
+        except sk.StreamkitError:
+            continue
+        glass = Glass(40, 10)
+        glass.feed(output.file.getvalue())  # type: ignore[attr-defined]
+        for message in stream.messages:
+            if isinstance(message, sk.TextMessage) and message.role == "assistant" and message.content.strip():
+                word = max(re.findall(r"\w+", message.content) or [""], key=len)
+                assert word in file.getvalue()
+                assert Text(word).plain in "".join(glass.lines).replace(" ", "") or len(word) > 30

@@ -1,0 +1,314 @@
+"""The renderers on a real terminal: tmux, whose screen is read as a person reads it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TMUX = shutil.which("tmux")
+SECONDS = 30.0  # until something has to be seen
+
+pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
+
+STORY = """
+import sys, time
+import streamkit as sk
+from streamkit.renderers import LiveDisplay
+
+def items():
+    message = {"role": "assistant", "type": "message"}
+    code = {"role": "assistant", "type": "code", "format": "python"}
+    console = {"role": "computer", "type": "console"}
+    yield {**message, "start": True}
+    for word in ("A paragraph with **bold** words. " * 6 + "\\n\\n- first\\n- second\\n\\n").split(" "):
+        yield {**message, "content": word + " "}
+        pause()
+    yield {**message, "end": True}
+    yield {**code, "start": True, "end": True, "content": "import time\\nfor n in range(3):\\n    print(n)\\n"}
+    yield {**console, "start": True}
+    for n in range(12):
+        yield {**console, "format": "active_line", "content": 2 + n % 2}
+        yield {**console, "format": "output", "content": f"\\r{n * 10}% \\x1b[32m{'#' * n}\\x1b[0m"}
+        pause()
+    yield {**console, "format": "output", "content": "\\ndone\\n"}
+    yield {**console, "end": True}
+    yield {**message, "start": True}
+    for word in "The last \\x1b[31mwords \\u202eare here. ".split(" "):
+        yield {**message, "content": word + " "}
+        pause()
+    yield {**message, "end": True}
+
+def pause():
+    time.sleep(0.03)
+"""
+RUN = "sk.stream(items(), LiveDisplay(), protocol='open_interpreter').until_done()"
+
+
+class Terminal:
+    """A program in a terminal."""
+
+    def __init__(self, socket: Path, line: str, columns: int, rows: int, **environment: str) -> None:
+        assert TMUX is not None
+        self._command = [TMUX, "-u", "-f", "/dev/null", "-S", str(socket)]
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "LC_ALL": "C.UTF-8",
+            "PYTHONUTF8": "1",
+            **environment,
+        }
+        keep = f"{line}; echo exit code $?; exec sleep 600"
+        size = ["-x", str(columns), "-y", str(rows)]
+        self.tmux("new-session", "-d", *size, "-c", str(ROOT), keep)
+
+    def tmux(self, *arguments: str) -> str:
+        command = [*self._command, *arguments]
+        return subprocess.run(command, env=self._environment, capture_output=True, text=True, check=True).stdout
+
+    @property
+    def screen(self) -> str:
+        """All that there is, what has scrolled away too; each line as long as it is."""
+        return self.tmux("capture-pane", "-p", "-S", "-")
+
+    @property
+    def codes(self) -> str:
+        """The same, with its colours."""
+        return self.tmux("capture-pane", "-p", "-e", "-S", "-")
+
+    @property
+    def cursor(self) -> bool:
+        return self.tmux("display", "-p", "#{cursor_flag}").strip() == "1"
+
+    def wait(self, until: str) -> list[str]:
+        """What was to be seen, moment by moment, until a text appeared."""
+        seen = [self.screen]
+        deadline = time.monotonic() + SECONDS
+        while until not in seen[-1]:
+            assert time.monotonic() < deadline, seen[-1]
+            time.sleep(0.02)  # the screen can only be looked at again
+            if (now := self.screen) != seen[-1]:
+                seen.append(now)
+        return seen
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
+
+@pytest.fixture
+def terminals(tmp_path: Path) -> Iterator[list[Terminal]]:
+    """The terminals of a test, which are closed after it."""
+    opened: list[Terminal] = []
+    yield opened
+    for terminal in opened:
+        terminal.tmux("kill-server")
+
+
+def open_terminal(
+    terminals: list[Terminal], tmp_path: Path, line: str, columns: int = 80, rows: int = 24, **environment: str
+) -> Terminal:
+    terminal = Terminal(tmp_path / f"tmux{len(terminals)}", line, columns, rows, **environment)
+    terminals.append(terminal)
+    return terminal
+
+
+def program(tmp_path: Path, code: str = RUN) -> str:
+    """A command line that runs the story so."""
+    path = tmp_path / "story.py"
+    path.write_text(STORY + textwrap.dedent(code))
+    return f"{sys.executable} {path}"
+
+
+def expected(width: int) -> list[str]:
+    """What stands there in the end."""
+    paragraph = " ".join(["A paragraph with bold words."] * 6)
+    return [
+        *textwrap.wrap(paragraph, width),
+        "",
+        " • first",
+        " • second",
+        "",
+        "── python",
+        "  1 import time",
+        "  2 for n in range(3):",
+        "  3     print(n)",
+        "",
+        "│ 110% ###########",
+        "│ done",
+        "",
+        "The last ␛[31mwords �are here.",
+        "",
+        "─ completed",
+        "exit code 0",
+    ]
+
+
+def lines_of(screen: str) -> list[str]:
+    return [line.rstrip() for line in screen.rstrip().splitlines()]
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 15), (40, 5)])
+def test_what_is_settled_stands_there_once(columns: int, rows: int, terminals: list[Terminal], tmp_path: Path) -> None:
+    """Though it was drawn many times, and scrolled away meanwhile; and the cursor is there."""
+    terminal = open_terminal(terminals, tmp_path, program(tmp_path), columns, rows)
+    seen = terminal.wait("exit code")
+    assert lines_of(seen[-1]) == expected(columns)
+    assert terminal.cursor
+    growing = {screen.split("\n\n")[0] for screen in seen}
+    assert len(growing) > 5  # text was seen to arrive
+    assert any("❱ 3     print(n)" in screen for screen in seen)
+    bars = {found[1] for screen in seen if (found := re.search(r"│ (\d+)% #", screen))}
+    assert len(bars) > 3
+    assert not [screen for screen in seen if len(re.findall(r"│ \d+% #", screen)) > 1]
+
+
+@pytest.mark.parametrize("sizes", [[(40, 15)], [(120, 30)], [(50, 24), (30, 10), (80, 24)]], ids=str)
+def test_a_terminal_may_be_resized_meanwhile(
+    sizes: list[tuple[int, int]], terminals: list[Terminal], tmp_path: Path
+) -> None:
+    """What is drawn again leaves nothing behind; all that was said stands there, in its order, once."""
+    # On a screen with space left, tmux puts the first lines out of reach when it becomes narrower.
+    terminal = open_terminal(terminals, tmp_path, f"seq 40; echo; {program(tmp_path)}")
+    for columns, rows in sizes:
+        terminal.wait("paragraph")
+        time.sleep(0.3)  # in the middle of it
+        terminal.resize(columns, rows)
+    words = terminal.wait("exit code")[-1].split()
+    assert " ".join(words[40:]) == " ".join(" ".join(expected(1000)).split())
+    assert terminal.cursor
+
+
+def test_the_demo_is_live_on_a_terminal(terminals: list[Terminal], tmp_path: Path) -> None:
+    """Its text arrives bit by bit; at last it stands there once, with the summary below."""
+    line = f"{sys.executable} -m streamkit demo"
+    for columns, rows in ((80, 24), (40, 15)):
+        terminal = open_terminal(terminals, tmp_path, line, columns, rows)
+        seen = terminal.wait("exit code")
+        last = "\n".join(lines_of(seen[-1]))
+        assert "LiveDisplay()" in last
+        story = last[last.index("You: ") : last.index("4 messages, completed:")]
+        told = re.sub(r"[┊\s]", "", story)
+        assert told == re.sub(
+            r"\s",
+            "",
+            """You: What is the weather in Oslo? There is a tool that tells the weather; I will call it.
+            ● get_weather({"city": "Oslo"}) └ {"city":"Oslo","sky":"rain","celsius":14}
+            It rains in Oslo, at 14 degrees. Take an umbrella!
+            (Two responses were needed for this answer, and it was one stream.)""",
+        )
+        texts = {found[0] for screen in seen if (found := re.search(r"It rains.*", screen))}
+        assert len(texts) > 2
+        assert terminal.cursor
+
+
+def test_piped_it_is_printed_along(terminals: list[Terminal], tmp_path: Path) -> None:
+    """Without a single escape sequence."""
+    out = tmp_path / "out"
+    terminal = open_terminal(terminals, tmp_path, f"{sys.executable} -m streamkit demo --fast | tee {out}")
+    terminal.wait("exit code")
+    text = out.read_text()
+    assert "\x1b" not in text
+    assert '[tool_call] get_weather({"city": "Oslo"})\n' in text
+    assert "ConsolePrinter()" in text
+
+
+def test_without_colour_there_is_none(terminals: list[Terminal], tmp_path: Path) -> None:
+    """Where the environment says so; it is drawn all the same."""
+    terminal = open_terminal(terminals, tmp_path, program(tmp_path), NO_COLOR="1")
+    terminal.wait("exit code")
+    assert lines_of(terminal.screen) == expected(80)
+    assert {int(code) for group in re.findall("\x1b\\[([0-9;]*)m", terminal.codes) for code in group.split(";")} <= {
+        *(0, 1, 2, 3, 4, 39, 49)  # the last two are the terminal's own colours
+    }
+    assert any("\x1b[2m" in line for line in terminal.codes.splitlines())
+
+
+def test_a_terminal_that_knows_no_sequences_gets_none(terminals: list[Terminal], tmp_path: Path) -> None:
+    """Its command line prints along."""
+    out = tmp_path / "log"
+    line = f"script -qec '{sys.executable} -m streamkit demo --fast' {out}"
+    if shutil.which("script") is None:
+        pytest.skip("script is not installed")
+    terminal = open_terminal(terminals, tmp_path, f"TERM=dumb {line}")
+    last = terminal.wait("exit code")[-1]
+    assert "[tool_call] get_weather" in last
+    assert "\x1b" not in out.read_text()
+
+
+def test_ctrl_c_leaves_a_tidy_terminal(terminals: list[Terminal], tmp_path: Path) -> None:
+    """What had arrived stands there; the cursor is there; what is printed next begins a line."""
+    code = """
+    try:
+        sk.stream(items(), LiveDisplay(), protocol="open_interpreter").until_done()
+    except KeyboardInterrupt:
+        print("stopped")
+    """
+    terminal = open_terminal(terminals, tmp_path, "trap : INT; " + program(tmp_path, code))
+    terminal.wait("A paragraph with bold words.")
+    terminal.tmux("send-keys", "C-c")
+    last = lines_of(terminal.wait("exit code")[-1])
+    assert last[0].startswith("A paragraph with bold words.")
+    assert last[-2:] == ["stopped", "exit code 0"]
+    assert terminal.cursor
+
+
+def test_killed_it_leaves_a_usable_terminal(terminals: list[Terminal], tmp_path: Path) -> None:
+    """The cursor is there, and long lines are wrapped, though nothing could be restored."""
+    code = """
+    import os, signal, threading
+    threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    sk.stream(items(), LiveDisplay(), protocol="open_interpreter").until_done()
+    """
+    line = f"{program(tmp_path, code)}; clear; echo {'x' * 100}"
+    terminal = open_terminal(terminals, tmp_path, line)
+    last = lines_of(terminal.wait("exit code")[-1])
+    assert terminal.cursor
+    assert last[-3:] == ["x" * 80, "x" * 20, "exit code 0"]
+
+
+def test_a_person_can_be_asked(terminals: list[Terminal], tmp_path: Path) -> None:
+    """With `input`, from a handler: the question and its answer stay where they were typed."""
+    code = """
+    class Asks(sk.EventHandler):
+        def on_confirmation(self, confirmation):
+            confirmation.approve() if input("run it? ") == "y" else confirmation.decline()
+
+    def agent():
+        code = {"role": "assistant", "type": "code", "format": "python"}
+        yield {**code, "start": True, "content": "print(1)", "end": True}
+        question = {"type": "code", "format": "python", "content": "print(1)"}
+        yield {"role": "computer", "type": "confirmation", "format": "execution", "content": question}
+        yield {"role": "computer", "type": "console", "format": "output", "content": "1", "start": True, "end": True}
+
+    handlers = (LiveDisplay(), Asks()) if FIRST else (Asks(), LiveDisplay())
+    sk.stream(agent(), *handlers, protocol="open_interpreter").until_done()
+    """
+    for first in (True, False):
+        story = program(tmp_path, code.replace("FIRST", str(first)))
+        terminal = open_terminal(terminals, tmp_path, story)
+        terminal.wait("run it?")
+        time.sleep(0.4)  # a person reads it
+        terminal.tmux("send-keys", "y", "Enter")
+        last = [line for line in lines_of(terminal.wait("exit code")[-1]) if line]
+        asked = ["? may this code run?", "run it? y"] if first else ["run it? y", "? may this code run?"]
+        assert last == ["── python", "  1 print(1)", *asked, "✓ approved", "│ 1", "─ completed", "exit code 0"]
+
+
+def test_on_an_ascii_terminal_it_is_drawn_in_ascii(terminals: list[Terminal], tmp_path: Path) -> None:
+    """Nothing fails, and nothing runs out of its line."""
+    line = f"PYTHONUTF8=0 PYTHONIOENCODING=ascii LC_ALL=C {program(tmp_path)}"
+    terminal = open_terminal(terminals, tmp_path, line)
+    last = lines_of(terminal.wait("exit code")[-1])
+    assert " * first" in last
+    assert "| 110% ###########" in last
+    assert last[-1] == "exit code 0"
+    assert "\n".join(last).isascii()
