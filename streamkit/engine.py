@@ -418,6 +418,11 @@ class Engine:
         if open_calls and complete and not failed and not self.runs.asked_for_action:
             yield from self._run_event(e.RunRequiresAction(e.Run()))
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether the source said that its answer is not whole."""
+        return self.runs.outcome is not None and self.runs.outcome.status in ("incomplete", "cancelled")
+
     def next_source(self) -> Iterator[e.Event]:
         """The run goes on with another source: a new step."""
         if self.runs.step is not None:

@@ -97,7 +97,8 @@ class Handler:
         Raises:
             UsageError: it is on another one that has not ended.
         """
-        if self._streamkit_live is not None and self._streamkit_live is not stream and not self._streamkit_live.ended:
+        live = self._streamkit_live
+        if live is not None and live is not stream and live.started and not live.ended:
             raise UsageError(
                 f"{type(self).__name__} is on a live stream already; a handler serves one at a time: run that stream "
                 "to its end, or close it"
@@ -110,6 +111,10 @@ class Handler:
         """Take the handler off a stream that did not come to be."""
         if self._streamkit_live is stream:
             self._streamkit_live = None
+
+    def _streamkit_is_on(self, stream: StreamState) -> bool:
+        """Whether this is the stream that it was given to last."""
+        return self._streamkit_live is stream
 
     def _streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
         """What each kind of event asks of the handler; those that ask nothing may be missing."""

@@ -223,6 +223,8 @@ class AsyncStreamManager(Manager):
     async def _open(self, value: Any) -> None:
         if self._closing:
             raise Stopped
+        if not self.started:
+            self._claim()
         self._schedule = self._schedule or _scheduler()
         self._mark("start")
         try:
@@ -442,6 +444,8 @@ class AsyncStreamManager(Manager):
             self._running = False
             for event in () if self._unseen else told:
                 yield event
+            if isinstance(error, (StopIteration, StopAsyncIteration)):
+                return  # as in `manager_sync.py`
             raise
         except BaseException as error:
             await self._fail(error)

@@ -198,6 +198,8 @@ class StreamManager(Manager):
     def _open(self, value: Any) -> None:
         if self._closing:
             raise Stopped
+        if not self.started:
+            self._claim()
         self._mark("start")
         try:
             self._source = source = self._calls.call(open_sync, value)
@@ -330,6 +332,8 @@ class StreamManager(Manager):
         except Exception as error:
             told = self._fail(error)
             yield from () if self._unseen else told
+            if isinstance(error, StopIteration):
+                return  # a hook's: Python lets no generator raise it, so whoever runs the stream does
             raise
         except BaseException as error:
             self._fail(error)

@@ -105,7 +105,7 @@ class StreamState:
         self._engine: Engine = ResumableEngine(strict=strict, wake=wake)
         self._engine.takes_outputs = then is not None
         self._engine.takes_awaitables = awaitables
-        self._handlers = tuple(handlers)
+        self._handlers: tuple[Handler, ...] = tuple(handlers)
         self._plan = plan(handlers)
         self._receivers = [h.receive for h in handlers if type(h).receive is not Handler.receive]
         self._source: Any = None
@@ -142,6 +142,11 @@ class StreamState:
     def status(self) -> str:
         """`in_progress`, then how it ended: `completed`, `incomplete`, `requires_action`, `cancelled` or `failed`."""
         return self._status
+
+    @property
+    def started(self) -> bool:
+        """Whether its request was sent."""
+        return "start" in self._times
 
     @property
     def ended(self) -> bool:
@@ -229,6 +234,23 @@ class StreamState:
         """
         raise NotImplementedError("a manager's")
 
+    def _claim(self) -> None:
+        """The stream starts: its handlers are its own from here on.
+
+        Raises:
+            UsageError: one was given to another stream since, which is told nothing of this one.
+        """
+        if lost := self._without_lost():
+            raise UsageError(f"{type(lost[0]).__name__} was given to another stream before this one started")
+
+    def _without_lost(self) -> list[Handler]:
+        """The handlers that another stream has now. They are told nothing of this one, which has not started."""
+        lost = [handler for handler in self._handlers if not handler._streamkit_is_on(self)]
+        if lost:
+            self._handlers = tuple(handler for handler in self._handlers if handler._streamkit_is_on(self))
+            self._plan = plan(self._handlers)
+        return lost
+
     # -- the story
 
     def _story(self) -> Generator[_Command | Wait | Iterator[Event], Any, None]:
@@ -241,7 +263,8 @@ class StreamState:
             self._check_failure()
             yield from self._settle(at_end=True)
             paused = self._intake is not None and self._intake.paused
-            goes_on = self._then is not None and (self._answers_taken or paused) and not engine.unanswered
+            whole = self._answers_taken and not engine.cut_short
+            goes_on = self._then is not None and not engine.unanswered and (paused or whole)
             if self._declined or not (goes_on or self._following):
                 break
             self._answers_taken = 0
@@ -433,6 +456,8 @@ class StreamState:
 
     def _failed(self, error: BaseException) -> Iterator[Event]:
         """What is still told when the stream fails or is stopped."""
+        if not self.started:
+            self._without_lost()
         stopped = not isinstance(error, Exception)
         status: RunStatus = "cancelled" if stopped else "incomplete" if _is_cut(error) else "failed"
         outcome = self._engine.runs.outcome

@@ -32,6 +32,7 @@ from streamkit.testing import (
 )
 
 from .faces import Face, async_faces, body, every_face
+from .telling import recordings
 
 REQUEST: dict[str, Any] = {"model": "m", "max_tokens": 99, "messages": [{"role": "user", "content": "Hello"}]}
 
@@ -393,6 +394,107 @@ async def test_an_error_that_the_service_sends_mid_stream_is_a_failed_run(face: 
             told.check_brackets()
 
 
+def called(index: int, id: str, *pieces: str, stops: bool = True) -> list[dict[str, Any]]:
+    block = {"type": "tool_use", "id": id, "name": "weather", "input": {}}
+    deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+    events: list[dict[str, Any]] = [{"type": "content_block_start", "index": index, "content_block": block}]
+    events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+    return [*events, *([{"type": "content_block_stop", "index": index}] if stops else [])]
+
+
+def ended(reason: str) -> list[dict[str, Any]]:
+    return [{"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 9}}, STOP]
+
+
+STOP: dict[str, Any] = {"type": "message_stop"}
+BEGUN: dict[str, Any] = {
+    "type": "message_start",
+    "message": {"id": "msg", "role": "assistant", "model": "m", "content": [], "usage": {}},
+}
+HALF_A = called(0, "a", '{"city":', '"Os')
+BOTH_HALF = [*HALF_A[:-1], *called(1, "b", '{"ci'), HALF_A[-1]]
+OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+CUT_CALLS: dict[str, tuple[list[dict[str, Any]], bool, type[BaseException] | None, str]] = {
+    "the connection": (HALF_A, True, sk.SourceError, "failed"),
+    "the response's end": (HALF_A, False, sk.IncompleteStreamError, "incomplete"),
+    "an error": ([*HALF_A, OVERLOADED], False, sk.RunFailedError, "failed"),
+    "no stop_reason": ([*HALF_A, STOP], False, None, "incomplete"),
+    "max_tokens": ([*HALF_A, *ended("max_tokens")], False, None, "incomplete"),
+    "two": ([*HALF_A, *called(1, "b", '{"ci'), *ended("max_tokens")], False, None, "incomplete"),
+    "interleaved": ([*BOTH_HALF, *ended("max_tokens")], False, None, "incomplete"),
+    "interleaved, an error": ([*BOTH_HALF, OVERLOADED], False, sk.RunFailedError, "failed"),
+    "interleaved, the connection": (BOTH_HALF, True, sk.SourceError, "failed"),
+}
+
+
+@every_face
+@pytest.mark.parametrize(("events", "drops", "kind", "status"), CUT_CALLS.values(), ids=CUT_CALLS)
+@body
+async def test_half_a_call_is_never_completed_or_waited_for(
+    face: Face, events: Any, drops: bool, kind: type[BaseException] | None, status: str
+) -> None:
+    """Though its block stopped: nobody runs it."""
+    pieces = [raw(event) for event in [BEGUN, *events]]
+    with ModelServer(Reply(raw=pieces, cut_after=len(pieces) if drops else None)) as server:
+        async with client_of(face, server) as client:
+            told = face.told()
+            stream = face.stream(ask(client), told, then=lambda _: pytest.fail("it cannot go on"))
+            if kind is None:
+                await stream.until_done()
+            else:
+                assert isinstance(await raised_by(stream.until_done()), kind)
+            told.check_brackets()
+            assert [call.status for call in told.of("on_tool_call_done")] == [status] * len(stream.messages)
+            assert [call.waiting for call in stream.messages] == [False] * len(stream.messages)
+            assert (stream.status, stream.pending, stream.warnings) == (status, {}, ())
+
+
+@every_face
+@body
+async def test_arguments_that_are_no_json_at_the_models_own_end_are_waited_for(face: Face) -> None:
+    """With a warning: there is no more of them."""
+    with ModelServer(Reply(raw=raw(BEGUN, *HALF_A, *ended("tool_use")))) as server:
+        async with client_of(face, server) as client:
+            stream = face.stream(ask(client))
+            await stream.until_done()
+            assert [warning.code for warning in stream.warnings] == ["bad-arguments"]
+            assert (stream.status, [*stream.pending]) == ("requires_action", ["a"])
+
+
+@every_face
+@body
+async def test_an_answer_that_was_cut_in_its_second_call_does_not_go_on(face: Face) -> None:
+    """The first one was whole, and is answered; `then` is not called."""
+    events = [*called(0, "a", '{"city":', '"Oslo"}'), *called(1, "b", '{"ci'), *ended("max_tokens")]
+    with ModelServer(Reply(raw=raw(BEGUN, *events))) as server:
+        async with client_of(face, server) as client:
+            told = face.told(on_tool_call_done=lambda _, call: call.waiting and call.respond("rain"))
+            stream = face.stream(ask(client), told, then=lambda _: pytest.fail("it was cut short"))
+            await stream.until_done()
+            told.check_brackets()
+            assert stream.status == "incomplete"
+            assert [(x.type, x.status) for x in stream.messages] == [
+                ("tool_call", "completed"),
+                ("tool_call", "incomplete"),
+                ("tool_output", "completed"),
+            ]
+    assert len(server.requests) == 1
+
+
+@every_face
+@body
+async def test_a_whole_call_is_told_while_the_next_one_is_said(face: Face) -> None:
+    """Its tool may run by then."""
+    first = [BEGUN, *called(0, "a", '{"city":', '"Oslo"}')]
+    pieces = [raw(event) for event in first]
+    with ModelServer(Reply(raw=pieces, never_ends=True)) as server:
+        async with client_of(face, server) as client:
+            told = face.told(on_tool_call_done=lambda told, call: told.stream.cancel())
+            stream = face.stream(ask(client), told)
+            await stream.until_done()
+            assert [call.status for call in told.of("on_tool_call_done")] == ["completed"]
+
+
 @every_face
 @body
 async def test_a_server_that_goes_in_the_middle_of_an_event_is_a_source_error(face: Face) -> None:
@@ -481,6 +583,49 @@ async def test_cancel_returns_what_arrived_and_closes(face: Face) -> None:
             assert await face.stream(ask(client), told).get_final_text() == "Hello"
             told.check_brackets()
             assert await face.in_thread(server.wait_for_disconnect)
+
+
+# -- the way back: the client reads what is told in its own protocol
+
+
+def as_the_client_reads(body: bytes) -> Any:
+    """The message that the client's helper makes of a body, without nulls."""
+    with ModelServer(Reply(raw=body)) as server:
+        client = anthropic.Anthropic(base_url=server.root_url, api_key="any", max_retries=0)
+        with client, client.beta.messages.stream(**REQUEST) as helper:  # type: ignore[arg-type]
+            return json.loads(helper.get_final_message().to_json(exclude_none=True, exclude_unset=False))
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # the client's own types lag behind the recordings
+@pytest.mark.parametrize("path", recordings("anthropic-messages"))
+def test_the_client_reads_the_same_message_in_what_is_told_of_a_recorded_stream(path: Path) -> None:
+    """Without an exception: signatures, citations, encrypted summaries, every count of its usage. Nulls are as good
+    as absent."""
+    recorded = path.read_bytes()
+    if path.suffix == ".jsonl":
+        recorded = raw(*(json.loads(line) for line in recorded.splitlines() if line.strip()))
+    again = raw(*sk.stream(path, protocol="anthropic").chunks("anthropic"))
+    assert as_the_client_reads(again) == as_the_client_reads(recorded)
+
+
+def test_the_last_signature_holds_for_the_client_too() -> None:
+    """Where a block is signed more than once."""
+    deltas = [
+        {"type": "thinking_delta", "thinking": "Hm."},
+        {"type": "signature_delta", "signature": "one"},
+        {"type": "signature_delta", "signature": "two"},
+    ]
+    block = {"type": "thinking", "thinking": "", "signature": ""}
+    signed = raw(
+        BEGUN,
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": 0},
+        *ended("end_turn"),
+    )
+    (thought,) = as_the_client_reads(signed)["content"]
+    (said,) = sk.to_input(sk.stream([signed]).get_final_messages(), "anthropic")[0]["content"]
+    assert said == thought == {"type": "thinking", "thinking": "Hm.", "signature": "two"}
 
 
 # -- the package

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
@@ -20,7 +21,8 @@ from openai.types.beta.threads.runs import RunStep
 from typing_extensions import override
 
 import streamkit as sk
-from streamkit.compat.openai import AssistantEventHandler
+from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
+from streamkit.compat.openai.telling import _named
 from streamkit.testing import CodeInterpreter, ModelServer, Refusal, Reply, ToolCall
 
 from . import assistants as a
@@ -719,3 +721,165 @@ def test_no_shape_of_an_item_makes_a_hook_go_wrong(path: Any, value: Any, as_byt
             one.to_dict()
     assert handler.lines[-1] == "end"
     assert handler.lines.count("end") == 1
+
+
+# -- streams as clients have them
+
+
+def _client(face: Face, http: Any, raw: bytes) -> Any:
+    """A client whose transport gives a response that was read already."""
+
+    def answer(request: Any) -> Any:
+        return http.Response(200, headers={"content-type": "text/event-stream"}, content=raw)
+
+    kind, over = (openai.AsyncOpenAI, http.AsyncClient) if face.is_async else (openai.OpenAI, http.Client)
+    options: Any = {"base_url": "http://any/v1", "api_key": "any", "max_retries": 0}
+    return kind(**options, http_client=over(transport=http.MockTransport(answer)))
+
+
+@every_face
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+@pytest.mark.parametrize("ending", ["whole", "left", "closed", "fails"])
+@body
+async def test_the_client_may_have_read_the_response_already(face: Face, library: str, ending: str) -> None:
+    """As test transports give it: it is told as any other, however it ends, and closed."""
+    client = _client(face, pytest.importorskip(library), a.sse(HELLO if ending != "fails" else HELLO[:4], done=False))
+    does: dict[str, Any] = {"on_text_created": lambda self, _: self.close()} if ending == "closed" else {}
+    handler = a.heard(face, **does)
+
+    async def leave(face: Face, stream: Any) -> None: ...
+
+    try:
+        await a.use_client(face, client, handler, leave if ending == "left" else None)
+    except sk.IncompleteStreamError:
+        assert ending == "fails"
+    story = {
+        "whole": ["message_created m1", "text_created ''", "text_delta 'Hel' 'Hel'", "text_delta 'lo' 'Hello'"],
+        "left": [],
+        "closed": ["message_created m1", "text_created ''"],
+        "fails": ["message_created m1", "text_created ''", "text_delta 'Hel' 'Hel'"],
+    }[ending]
+    assert handler.story[: len(story)] == story
+    assert handler.lines.count("end") == 1
+    assert handler.lines[-1] == "end"
+    await call(client.close)
+
+
+@every_face
+@body
+async def test_outputs_may_be_sent_by_a_client_that_has_read_the_response(face: Face) -> None:
+    """The further stream is closed as the first one is."""
+    http = pytest.importorskip("httpx")
+    raw = a.sse(
+        [*HELLO[:2], a.step("created"), a.grows(a.function("{}", 0, id="c0", name="f")), a.asks("c0")], done=False
+    )
+    first, second = _client(face, http, raw), _client(face, http, a.sse(HELLO[1:], done=False))
+
+    def submit(handler: Any, event: Any) -> Any:
+        if event.event != "thread.run.requires_action":
+            return None
+        manager = second.beta.threads.runs.submit_tool_outputs_stream(
+            thread_id="t", run_id="run_1", tool_outputs=[], event_handler=handler
+        )
+        if face.is_async:
+            return a.within(face, manager, a.until_done)
+        with manager as stream:
+            return stream.until_done()
+
+    handler = a.heard(face, on_event=submit)
+    await a.use_client(face, first, handler)
+    assert handler.lines[-1] == "end"
+    assert (await call(handler.get_final_run)).status == "completed"
+    await call(first.close)
+    await call(second.close)
+
+
+@every_face
+@body
+async def test_a_handler_of_a_stream_that_never_started_is_free(face: Face) -> None:
+    """Built and dropped, or kept: no request was sent, so that another stream, or the client, may have the handler."""
+    handler = a.heard(face)
+    kept = face.stream(lambda: pytest.fail("a request was sent"), handler)
+    face.stream(lambda: pytest.fail("a request was sent"), handler)
+    await call(face.stream(HELLO, handler).until_done)
+    assert handler.lines[-1] == "end"
+    del handler.lines[:]
+    face.stream(lambda: pytest.fail("a request was sent"), handler)
+    await a.given_to_client(face, HELLO, handler)
+    assert handler.lines.count("end") == 1
+    with pytest.raises(sk.UsageError, match="another stream"):
+        await call(kept.until_done)
+    assert handler.lines.count("end") == 1
+
+
+@every_face
+@every_way
+@body
+async def test_what_grows_has_its_index(face: Face, way: Any) -> None:
+    """As openai's snapshots have it: parts while they grow, and tool calls."""
+    seen: dict[str, list[Any]] = {"part": [], "created": [], "done": []}
+    items = [
+        *HELLO[:3],
+        pieces(text("Hel", 0)),
+        pieces(text("lo", 1)),
+        message("completed", content=[text("Hel"), text("lo")]),
+        a.step("created"),
+        a.grows(a.function("{}", 0, id="c0", name="f")),
+        a.grows(a.code("x", 1, "log", id="c1")),
+        a.step("completed", calls=[a.function("{}", id="c0", name="f"), a.code("x", None, "log", id="c1")]),
+        HELLO[-1],
+    ]
+    handler = await hear(
+        face,
+        way,
+        items,
+        on_message_delta=lambda self, delta, snapshot: seen["part"].append([one.index for one in snapshot.content]),
+        on_tool_call_created=lambda self, tool_call: seen["created"].append(tool_call.index),
+        on_tool_call_done=lambda self, tool_call: seen["done"].append(tool_call.index),
+    )
+    assert handler.error is None
+    assert seen == {"part": [[0], [0, 1]], "created": [0, 1], "done": [0, 1]}
+    [made] = await call(handler.get_final_messages)
+    assert ["index" in one.to_dict() for one in made.content] == [False, False]
+
+
+@every_face
+@every_way
+@pytest.mark.parametrize("name", ["thread.run.step.bogus", "thread.message.bogus", "thread.run.bogus", "thread.bogus"])
+@body
+async def test_an_event_that_nobody_knows_is_told_to_on_event_alone(face: Face, way: Any, name: str) -> None:
+    """Nothing comes of it."""
+    item = {"event": name, "data": {"id": "x9", "status": "bogus", "metadata": {"x": "y"}}}
+    handler = await hear(face, way, [item, *HELLO[:3], item, *HELLO[3:]])
+    assert handler.error is None
+    assert handler.events.count(name) == 2
+    assert handler.story == (await hear(face, way, HELLO)).story
+    assert (await call(handler.get_final_run)).id == "run_1"
+    assert await call(handler.get_final_run_steps) == []
+
+
+@pytest.mark.parametrize("ending", ["requires_action", "completed"])
+@every_face
+@body
+async def test_each_item_is_read_once_however_many_events_it_tells(face: Face, ending: str) -> None:
+    """One item may end thousands of calls."""
+    count = 2000
+    ids = [f"c{place}" for place in range(count)]
+    begun = [a.grows(a.function("{}", place, id=id, name="f")) for place, id in enumerate(ids)]
+    items = [*HELLO[:2], a.step("created"), *begun, a.asks(*ids) if ending == "requires_action" else run(ending)]
+    reads = 0
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        nonlocal reads
+        reads += event == "call" and frame.f_code is _named.__code__
+
+    handler = AsyncAssistantEventHandler() if face.is_async else AssistantEventHandler()
+    manager = face.stream(a.sse(items), handler)
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        await call(manager.until_done)
+    finally:
+        sys.setprofile(before)
+    assert len(handler._streamkit_record().steps[0].calls) == count
+    assert count < reads <= len(items) + 1

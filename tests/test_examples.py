@@ -60,6 +60,17 @@ SHOWN = {
             "[message] 34/24 is about 1.417.\n(4 messages; approved)\n",
         ],
     ),
+    "08_text_inside_a_tool_call": (
+        "",
+        ["They want a plan.\n> Boil water, then\nwait four minutes.\n(35 characters, 3 messages)\n"],
+    ),
+    "09_an_agent_that_calls": (
+        "",
+        [
+            "[reasoning] A division.\n[code] print(round(34 / 24, 3))\n[console] 1.417\n[message] About 1.417.\n",
+            "the late reader has the same: True\n",
+        ],
+    ),
     "migrate_assistant": (
         "",
         [

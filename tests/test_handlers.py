@@ -458,3 +458,39 @@ def test_a_subclass_may_use_any_private_name_of_its_own() -> None:
     sk.stream(chat("a", "b"), busy).until_done()
     assert (busy.told, busy._stream) == (["a", "b"], "mine")
     assert busy.stream.status == "completed"
+
+
+def test_a_stream_that_never_started_does_not_keep_its_handler() -> None:
+    """Nothing was sent. If it starts after all, it says who has the handler now, and tells it nothing."""
+    handler = Teller()
+    never = sk.stream(chat("a"), handler)
+    sk.stream(chat("b"), handler).until_done()
+    told = [*handler.told]
+    with pytest.raises(sk.UsageError, match="Teller was given to another stream"):
+        never.until_done()
+    never.close()
+    assert handler.told == told
+    assert handler.stream.status == "completed"
+
+
+def test_a_hooks_stop_iteration_is_raised_as_it_is() -> None:
+    """Though Python lets no generator raise one."""
+
+    class Stops(sk.EventHandler):
+        def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+            raise StopIteration("mine")
+
+    stream = sk.stream(chat("a"), Stops())
+    with pytest.raises(StopIteration, match="mine"):
+        stream.until_done()
+    assert isinstance(stream.error, StopIteration)
+
+
+class Teller(sk.Handler):
+    """Writes down all that it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def handle(self, event: sk.Event, /) -> None:
+        self.told.append(event.type)

@@ -30,7 +30,7 @@ from streamkit.renderers.characters import ConsoleText, PrintableText, fitted
 from streamkit.renderers.markdown import LONGEST, MarkdownPieces
 from streamkit.renderers.prose import Prose
 
-from .faces import LIMIT, Face, Source, body, chat, every_face, interpreter
+from .faces import LIMIT, Face, Source, body, calls, chat, every_face, interpreter
 from .telling import recordings
 
 # -- streams, made of canonical events
@@ -1136,3 +1136,10 @@ def test_every_recorded_stream_can_be_shown(protocol: str) -> None:
                 word = max(re.findall(r"\w+", message.content) or [""], key=len)
                 assert word in file.getvalue()
                 assert Text(word).plain in "".join(glass.lines).replace(" ", "") or len(word) > 30
+
+
+def test_what_ends_after_another_spoke_ends_nothing_of_that_one() -> None:
+    """A text that stays open before a call; the call's bracket is closed once."""
+    out = io.StringIO()
+    sk.stream(chat("thinking", finish=None) + calls("f")[1:], ConsolePrinter(out)).until_done()
+    assert '[tool_call] f({"n": 0})\n' in out.getvalue()

@@ -55,7 +55,7 @@ _parse = msgspec.json.Decoder().decode
 
 def is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
     """Whether a wire value is an object. Its keys are text: JSON has no others."""
-    return isinstance(value, Mapping)
+    return type(value) is dict or isinstance(value, Mapping)  # the second asks a registry
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:

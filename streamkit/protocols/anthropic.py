@@ -6,8 +6,10 @@ told as a whole answer. A `message_start` after the end begins another answer of
 
 Each content block is a message; see `anthropic_blocks`. A delta belongs to the block at its index, and to a block of
 its own beside it where that one cannot have such deltas. The first block has the provider's message id, the others ids
-made from it; calls have their own. Blocks are done when they stop; only a text, thinking or call of ours that stopped
-last is held until what follows says that it was not cut short, so that nobody runs half a call.
+made from it; calls have their own. Blocks are done when they stop; only the text or thinking that stopped last is held
+until what follows says that it was not cut short, and each call whose arguments are no whole JSON object until the
+message ends. If it ends for a reason of the model's they are all that there is; if it was cut, failed or limited, nobody
+runs half a call.
 
 A run's `finish_reason` is the stop_reason; `max_tokens`, `model_context_window_exceeded`, `refusal`, `pause_turn` and
 `compaction` make it incomplete. Where the provider explains a refusal, the explanation is a refusal message. `Run.metadata`
@@ -25,7 +27,7 @@ from .. import events as e
 from .. import messages as m
 from .. import protocols
 from . import is_list, is_object
-from .anthropic_blocks import BLOCK_OF, CALLS, PIECES, Block, Place, tell_whole
+from .anthropic_blocks import BLOCK_OF, CALLS, PIECES, Block, Held, Place, tell_whole
 from .anthropic_encoder import Encoder
 from .anthropic_input import to_input
 from .anthropic_wire import (
@@ -48,7 +50,6 @@ __all__ = ["Decoder", "Encoder", "to_input"]
 
 # A message's keys that are told in other ways.
 _TOLD = ("id", "type", "role", "content", "model", "usage", "stop_reason")
-_HELD = ("text", "thinking", "tool_use")
 
 
 class Decoder(protocols.Decoder):
@@ -71,7 +72,7 @@ class Decoder(protocols.Decoder):
         self._ended = False
         self._open: dict[int, list[Block]] = {}  # by index; several only where deltas do not fit the first one
         self._raw: set[int] = set()  # the indexes of open blocks that are of no known type
-        self._held: Block | None = None
+        self._held = Held()
         self._newest = -1
         self._stop: str | None = None
         self._metadata: dict[str, Any] = {}
@@ -135,8 +136,7 @@ class Decoder(protocols.Decoder):
     def finish(self) -> Iterable[e.Event]:
         if self.complete:
             yield from self._end()
-        yield from self._release("completed")
-        yield from self._settle("completed" if self.complete else "incomplete")
+        yield from self._cut("incomplete")
 
     def _read(self, item: Mapping[str, Any]) -> Iterator[e.Event]:
         kind = text(item.get("type"))
@@ -184,8 +184,7 @@ class Decoder(protocols.Decoder):
             if same:
                 yield from self._usage(message.get("usage"))
                 return
-            yield from self._release("completed")
-            yield from self._settle("incomplete")
+            yield from self._cut("incomplete")
             self._ended = True
         if self._ended:
             self._reset()
@@ -201,6 +200,7 @@ class Decoder(protocols.Decoder):
         if self._again:
             yield e.RunStepCreated(e.RunStep())
         for index, block in enumerate(items_of(message.get("content"))):
+            yield from self._held.release("completed")  # it was not the last one
             yield from self._begin(mapping(block), index, mapping(block))
             self._raw.discard(index)
             yield from self._close(index)
@@ -234,22 +234,30 @@ class Decoder(protocols.Decoder):
         """How the message ends, once that is known."""
         if reason is None:
             return
-        if not isinstance(reason, str):
-            self._fault("bad-stop-reason", f"its stop_reason is {reason!r}, no text; it was taken as the end")
-        self._stop = reason if isinstance(reason, str) else self._stop
         self.complete = True
-        yield from self._release(self._status)
+        if reason and isinstance(reason, str):
+            self._stop = reason
+            yield from self._held.release(self._status)
+        else:
+            self._fault("bad-stop-reason", f"its stop_reason is {reason!r}, no text; it was taken as the end")
 
     @property
     def _status(self) -> m.Status:
         return ENDS.get(self._stop or "", "completed")
 
+    @property
+    def _half_status(self) -> m.Status:
+        """How a call with half its arguments ends: without a reason it may have been cut."""
+        return "incomplete" if self._stop is None else self._status
+
     def _end(self) -> Iterator[e.Event]:
         if self._ended:
             return
-        status = self._status
-        yield from self._release(status)
-        yield from self._settle(status)
+        status, half = self._status, self._half_status
+        cut = self._held.half or any(block.half for blocks in self._open.values() for block in blocks)
+        yield from self._held.release(status, half=half)
+        yield from self._settle(status, half)
+        status = half if cut else status
         self._ended = True
         self.paused = self._stop in PAUSES
         details = mapping(self._metadata.get("stop_details"))
@@ -263,8 +271,7 @@ class Decoder(protocols.Decoder):
         if self._ended:
             yield e.RawEvent("error", item)
             return
-        yield from self._release("completed")
-        yield from self._settle("failed")
+        yield from self._cut("failed")
         self._failed = self._ended = self.complete = True
         yield e.RunDone(e.Run(status="failed", error=error_of(item), metadata=dict(self._metadata), raw=item))
 
@@ -282,7 +289,7 @@ class Decoder(protocols.Decoder):
 
     def _begin(self, wire: Wire, index: int, item: Wire) -> Iterator[e.Event]:
         """A block begins, or is told whole."""
-        yield from self._release("completed")
+        yield from self._held.go_on()
         self._newest = index
         type = text(wire.get("type"))
         if type in PIECES:
@@ -349,7 +356,7 @@ class Decoder(protocols.Decoder):
             self._fault("bad-delta", "its delta is no text and was skipped")
         yield from block.grow(delta)
         if block.grown and block.plain and block is self._open[index][0]:
-            self._growing[index] = (GROWN[type], block.id, block.make.delta_event)
+            self._growing[index] = (GROWN[type], block.id, block.maker)
 
     def _stopped(self, item: Wire) -> Iterator[e.Event]:
         index = self._index(item)
@@ -362,32 +369,27 @@ class Decoder(protocols.Decoder):
         yield from self._close(index)
 
     def _close(self, index: int) -> Iterator[e.Event]:
-        """The blocks at an index are over. The last one may have to wait until it is known how."""
+        """The blocks at an index are over. They may have to wait until it is known how."""
         self._growing.pop(index, None)
-        blocks = self._open.pop(index, [])
-        if blocks:
-            yield from self._release("completed")
-        for block in blocks[:-1]:
-            yield from block.end("completed")
-        for block in blocks[-1:]:
-            if block.type in _HELD and not self.complete:
-                self._held = block
+        for block in self._open.pop(index, []):
+            yield from self._held.go_on()
+            if self.complete:
+                yield from block.end(self._half_status if block.half else self._status)
             else:
-                yield from block.end(self._status)
+                yield from self._held.stop(block)
 
-    def _release(self, status: m.Status) -> Iterator[e.Event]:
-        """The block that waits is done."""
-        block, self._held = self._held, None
-        if block is not None:
-            yield from block.end(status)
+    def _cut(self, status: m.Status) -> Iterator[e.Event]:
+        """The message goes no further, and nothing said that it was over."""
+        yield from self._held.release("completed", half=status, bare=status)
+        yield from self._settle(status)
 
-    def _settle(self, status: m.Status) -> Iterator[e.Event]:
+    def _settle(self, status: m.Status, half: m.Status | None = None) -> Iterator[e.Event]:
         """All open blocks are over."""
         self._growing.clear()
         opened, self._open = self._open, {}
         for blocks in opened.values():
             for block in blocks:
-                yield from block.end(status)
+                yield from block.end(half if half is not None and block.half else status)
 
     def _fault(self, code: str, fault: str) -> None:
         self._faults.append(self.warn(code, fault))

@@ -11,10 +11,11 @@ from typing import Any
 
 from .. import messages as m
 from ..events import AnnotationAdded, Event, MessageCreated, MessageDone
+from . import is_object
 from .anthropic_code import CodeReader
 from .anthropic_wire import CODE, Wire, annotation_of, items_of, json_text, mapping, parsed, text, without
 
-__all__ = ["BLOCK_OF", "CALLS", "KEPT", "PIECES", "Block", "Place", "tell_whole"]
+__all__ = ["BLOCK_OF", "CALLS", "KEPT", "PIECES", "Block", "Held", "Place", "tell_whole"]
 
 # The blocks that grow: the type of their deltas, and the key of the text in delta and block.
 PIECES = {
@@ -63,7 +64,7 @@ class Block:
         self.metadata: dict[str, Any] = {}
         self.grown = False
         self._fields = place.fields
-        self._pieces: list[str] = []
+        self._json = bytearray()  # what a call has of its arguments
         self._reader: CodeReader | None = None
         self._code = ""
         self.make = self._kind(wire)
@@ -106,6 +107,27 @@ class Block:
         """Whether its pieces are its message's."""
         return self._reader is None and self.type != "compaction"
 
+    @property
+    def maker(self) -> Any:
+        """What makes the event of a plain piece, of the message's id, the piece and its source."""
+        return self._piece if self.type in CALLS else self.make.delta_event
+
+    def _piece(self, id: str, value: str, *, source: Any = None) -> Event:
+        self._json += value.encode(errors="surrogatepass")
+        make: Any = self.make.delta_event
+        event: Event = make(id, value, source=source)
+        return event
+
+    @property
+    def half(self) -> bool:
+        """Whether it is a call whose arguments have begun and are no whole JSON object."""
+        return self.type in CALLS and self.grown and not is_object(parsed(self._json))
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is a call of ours without any arguments: it needs none, or was cut before them."""
+        return self.type == "tool_use" and not self.grown and self._input in (None, {}, "")
+
     def _message(self, content: str | None = None, status: m.Status = "in_progress") -> m.Message:
         return self.make(self.id, content=content, status=status, metadata=dict(self.metadata), **self._fields)
 
@@ -127,8 +149,9 @@ class Block:
             return
         replaces = self.grown and self.type == "compaction"  # each one is the whole summary
         self.grown = True
+        if self.type in CALLS:
+            self._json += value.encode(errors="surrogatepass")
         if self._reader is not None:
-            self._pieces.append(value)
             value = self._reader.feed(value)
         if value:
             make: Any = self.make.delta_event
@@ -142,13 +165,52 @@ class Block:
         """Its stop. What came with its start and was never streamed is told here."""
         content: str | None = None
         if self._reader is not None:
-            given = mapping(parsed("".join(self._pieces)) if self.grown else self._input)
+            given = mapping(parsed(self._json) if self.grown else self._input)
             content = text(given.get(self._code)) or None
             if more := {key: given[key] for key in given if key != self._code or content is None}:
                 self.metadata["input"] = more
         elif self.type in CALLS and not self.grown and self._input not in (None, {}, ""):
             content = self._input if isinstance(self._input, str) else json_text(self._input)
         yield MessageDone(self._message(content, status))
+
+
+class Held:
+    """The blocks that stopped while it is not known whether they were cut short.
+
+    The last text, thinking, or call that came with all its input is until another block follows. A call without whole
+    arguments is until the message ends: no block after it says that it is whole.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[Block, str]] = []  # each with what is in doubt: "half" or "bare" arguments
+
+    @property
+    def half(self) -> bool:
+        """Whether there is a call with half its arguments."""
+        return any(doubt == "half" for _, doubt in self._blocks)
+
+    def stop(self, block: Block) -> Iterator[Event]:
+        """A block stops. One that is whole is done."""
+        doubt = "half" if block.half else "bare" if block.bare else ""
+        if doubt or block.type in ("text", "thinking") or (block.type == "tool_use" and not block.grown):
+            self._blocks.append((block, doubt))
+        else:
+            yield from block.end("completed")
+
+    def go_on(self) -> Iterator[Event]:
+        """Another block follows."""
+        held, self._blocks = self._blocks, []
+        for block, doubt in held:
+            if doubt:
+                self._blocks.append((block, doubt))
+            else:
+                yield from block.end("completed")
+
+    def release(self, status: m.Status, **others: m.Status) -> Iterator[Event]:
+        """All are done. `half` and `bare` say how calls with such arguments end, where that is otherwise."""
+        held, self._blocks = self._blocks, []
+        for block, doubt in held:
+            yield from block.end(others.get(doubt, status))
 
 
 def tell_whole(wire: Wire, type: str, place: Place, names: Mapping[str, str]) -> Iterator[Event] | None:

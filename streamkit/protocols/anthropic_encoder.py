@@ -12,7 +12,7 @@ from .. import protocols
 from ..messages import Message
 from .anthropic_blocks import KEPT
 from .anthropic_output import SERVER_TOOLS, arguments_of, block_of, cited, console_block, result_block
-from .anthropic_wire import CODE, ENDS, LANGUAGES, json_text, mapping, text
+from .anthropic_wire import CODE, ENDS, LANGUAGES, json_text, mapping, text, without
 
 __all__ = ["Encoder"]
 
@@ -48,6 +48,7 @@ class Encoder(protocols.Encoder):
     | a citation of another provider | that of a page, or of a document: its url, title, quote and file_id alone |
     | a compaction, a fallback, an MCP server's tools, an uploaded file | the same |
     | a run's id, model, usage, `stop_sequence`, `stop_details`, `container`, `context_management` | the same |
+    | usage that is told after the first content | in `message_delta` alone, of which the SDK's helper takes no `service_tier`, `inference_geo` or `cache_creation` |
     | its created_at, the rest of its metadata | nothing |
     | its finish_reason | the same, or Anthropic's word for it: `length` is `max_tokens` |
     | none, or one without such a word | `max_tokens` if incomplete, `tool_use` where a call is ours, else `end_turn` |
@@ -83,12 +84,18 @@ class Encoder(protocols.Encoder):
         return name
 
     def feed(self, event: e.Event) -> Iterable[dict[str, Any]]:
+        for item in self._items(event):
+            if item["type"] not in ("message_start", "error"):
+                yield from self._begin()
+            yield item
+
+    def _items(self, event: e.Event) -> Iterator[dict[str, Any]]:
         match event:
             case e.RunCreated(run=run):
                 self._run = run
-                yield from self._begin()
             case e.Usage():
                 self._usage = event
+                yield from self._begin()
             case e.RunDone(run=run):
                 self._run = run
                 yield from self._end(run)
@@ -110,6 +117,7 @@ class Encoder(protocols.Encoder):
     # -- the message
 
     def _begin(self) -> Iterator[dict[str, Any]]:
+        """The start, once. It waits for the first content or usage, so that it has the usage where that comes first."""
         if self._begun:
             return
         self._begun = True
@@ -121,7 +129,7 @@ class Encoder(protocols.Encoder):
             "model": self._run.model or "",
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": {"input_tokens": 0, "output_tokens": 0},
+            "usage": {"input_tokens": 0, **_usage(self._usage)},
         }
         yield {"type": "message_start", "message": message}
 
@@ -134,7 +142,6 @@ class Encoder(protocols.Encoder):
             request = {"request_id": error.pop("request_id")} if "request_id" in error else {}
             yield {"type": "error", "error": error, **request}
             return
-        yield from self._begin()
         known = run.metadata
         details = known.get("stop_details")
         if self._refusal and details is None:
@@ -275,10 +282,11 @@ class Encoder(protocols.Encoder):
         return {**block, "tool_use_id": call_id}
 
     def _compaction(self, message: Message) -> Iterator[dict[str, Any]]:
-        block = mapping(block_of(message))
+        block = dict(mapping(block_of(message)))
+        told = {key: block.pop(key, None) for key in ("content", "encrypted_content")}
         yield self._start(message, {**block, "content": None})
-        if message.content:
-            yield self._delta(message, {"type": "compaction_delta", "content": message.content})
+        if any(told.values()):
+            yield self._delta(message, {"type": "compaction_delta", **without(told)})
         yield self._stop(message)
 
 

@@ -53,6 +53,7 @@ class _Turns:
         self._elsewhere = {call.call_id or call.id for call in calls} - ours
         self._answered = {message.call_id for message in given if isinstance(message, m.ToolOutputMessage)}
         self._turns: list[dict[str, Any]] = []
+        self._results: dict[str | None, dict[str, Any]] = {}  # those that the newest turn begins with, by call id
         self._assistant: tuple[Any, dict[str, Any]] | None = None  # the newest one: of which step, and the turn
 
     def wire(self) -> list[dict[str, Any]]:
@@ -98,6 +99,7 @@ class _Turns:
         """The turn that is being written, if it is of this role, else a new one."""
         if not self._turns or self._turns[-1]["role"] != role:
             self._turns.append({"role": role, "content": []})
+            self._results = {}
         return self._turns[-1]
 
     def _say(self, message: Message, block: dict[str, Any]) -> None:
@@ -117,20 +119,20 @@ class _Turns:
         """Whether nothing was said since the assistant's newest turn but the outputs of its calls."""
         if len(self._turns) < 2 or self._assistant is None or self._turns[-2] is not self._assistant[1]:
             return False
-        return all(block["type"] == "tool_result" for block in self._turns[-1]["content"])
+        return len(self._turns[-1]["content"]) == len(self._results)
 
     def _answer(self, message: Message, part: dict[str, Any]) -> None:
         """The output of a call of ours, which may come in several messages. Outputs come first in their turn."""
         blocks = self._turn("user")["content"]
-        first = next((at for at, block in enumerate(blocks) if block["type"] != "tool_result"), len(blocks))
-        known: list[dict[str, Any]] = [block for block in blocks[:first] if block["tool_use_id"] == message.call_id]
-        if not known:
-            known = [{"type": "tool_result", "tool_use_id": message.call_id or ""}]
+        result = self._results.get(message.call_id, {})
+        if not result:
+            result |= {"type": "tool_result", "tool_use_id": message.call_id or ""}
             if message.metadata.get("error") is True or message.status == "failed":
-                known[0]["is_error"] = True
-            blocks.insert(first, known[0])
+                result["is_error"] = True
+            blocks.insert(len(self._results), result)
+            self._results[message.call_id] = result
         if part["type"] != "text" or part["text"]:
-            known[0].setdefault("content", []).append(part)
+            result.setdefault("content", []).append(part)
 
 
 def _given(message: Message) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def json_text(value: Any) -> str:
         return str(value)
 
 
-def parsed(content: str) -> Any:
+def parsed(content: str | bytearray) -> Any:
     """What JSON text holds; None if it is none."""
     try:
         return _decode(content)

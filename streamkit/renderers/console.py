@@ -230,12 +230,13 @@ class Printing:
             self._open = None
 
     def _end(self, message: Message) -> None:
+        speaks = self._open is message
         if isinstance(message, _UNREADABLE):
             self._paper.write(size_of(message))
         elif message.type == "file" and not message.content and message.name:
             self._paper.write(one_line(message.name))
         self._finish(message)
-        if self._label is not None:
+        if speaks and self._label is not None:
             self._paper.write(self._label.after, self._colour)
         for line in sources(message) if isinstance(message, TextMessage) else ():
             self._paper.start_line()

@@ -583,10 +583,92 @@ def test_a_call_that_was_cut_short_is_never_answered() -> None:
     assert story.codes == []
 
 
-def test_a_call_is_done_when_the_next_block_begins() -> None:
-    """It waits no longer: its tool may run beside the next one's input."""
-    story = tell(begin(), tool(0, "a"), piece(0, "{}"), stop(0), tool(1, "b"))
-    assert story.types.index("tool_call_done") < len(story.types) - 1 - story.types[::-1].index("tool_call_created")
+FAILURE = {"type": "error", "error": {"type": "overloaded_error", "message": "no"}}
+HALF = (tool(0), piece(0, '{"city":"Os'))
+BOTH = (*HALF, tool(1, "b"), piece(1, '{"ci'))
+BARE = (tool(0), piece(0, ""), stop(0))
+WHOLE_B = (tool(1, "b"), piece(1, '{"x":1}'), stop(1))
+
+# What follows message_start; the statuses of the calls, those that wait, and the run's status.
+DOUBTFUL: dict[str, tuple[tuple[Any, ...], list[str], list[str], str]] = {
+    "cut": ((*HALF, stop(0)), ["incomplete"], [], "incomplete"),
+    "an error": ((*HALF, stop(0), FAILURE), ["failed"], [], "failed"),
+    "no stop_reason": ((*HALF, stop(0), END), ["incomplete"], [], "incomplete"),
+    "no stop, nor stop_reason": ((*HALF, END), ["incomplete"], [], "incomplete"),
+    "no stop_reason but the SSE end": ((*HALF, stop(0), reason(None), END), ["incomplete"], [], "incomplete"),
+    "a stop_reason that is no text": ((*HALF, stop(0), reason(5), END), ["incomplete"], [], "incomplete"),
+    "a stop_reason that is empty": ((*HALF, stop(0), reason(""), END), ["incomplete"], [], "incomplete"),
+    "max_tokens": ((*HALF, stop(0), reason("max_tokens"), END), ["incomplete"], [], "incomplete"),
+    "a refusal": ((*HALF, stop(0), reason("refusal"), END), ["incomplete"], [], "incomplete"),
+    "the model's end": ((*HALF, stop(0), reason("tool_use"), END), ["completed"], ["a"], "requires_action"),
+    "another message": ((*HALF, stop(0), begin("two"), reason(), END), ["incomplete"], [], "completed"),
+    "text follows, cut": ((*HALF, stop(0), start(1), said(1, "a"), stop(1)), ["incomplete"], [], "incomplete"),
+    "the same index again": ((*HALF, tool(0, "b"), FAILURE), ["failed", "failed"], [], "failed"),
+    "text at the same index": ((*HALF, said(0, "a"), stop(0), FAILURE), ["failed"], [], "failed"),
+    "two, one after the other": (
+        (*HALF, stop(0), *BOTH[2:], stop(1), reason("max_tokens"), END),
+        ["incomplete", "incomplete"],
+        [],
+        "incomplete",
+    ),
+    "two, interleaved": ((*BOTH, stop(0), stop(1), reason("max_tokens")), ["incomplete"] * 2, [], "incomplete"),
+    "two, out of order": ((*BOTH, stop(1), stop(0), FAILURE), ["failed"] * 2, [], "failed"),
+    "two, cut": ((*BOTH, stop(0), stop(1)), ["incomplete"] * 2, [], "incomplete"),
+    "two, of which one is whole": (
+        (*BOTH, piece(1, 'ty":1}'), stop(0), stop(1), reason("max_tokens")),
+        ["incomplete", "completed"],
+        ["b"],
+        "incomplete",
+    ),
+    "a whole one after it": ((*HALF, stop(0), *WHOLE_B, FAILURE), ["failed", "completed"], ["b"], "failed"),
+    "a number, which may be part of one": ((tool(0), piece(0, "12"), stop(0)), ["incomplete"], [], "incomplete"),
+    "no arguments, cut": (BARE, ["incomplete"], [], "incomplete"),
+    "no arguments, max_tokens": ((*BARE, reason("max_tokens"), END), ["incomplete"], [], "incomplete"),
+    "no arguments, an error later": ((*BARE, *WHOLE_B, FAILURE), ["failed", "completed"], ["b"], "failed"),
+    "no arguments, the end": ((*BARE, reason("tool_use"), END), ["completed"], ["a"], "requires_action"),
+    "no arguments, no stop_reason": ((*BARE, END), ["completed"], ["a"], "requires_action"),
+    "the provider's": (
+        (server_tool(0, "web_search"), piece(0, '{"qu'), stop(0), reason("max_tokens"), END),
+        ["incomplete"],
+        [],
+        "incomplete",
+    ),
+    "the provider's code": (
+        (server_tool(0, "code_execution"), piece(0, '{"code":"1'), stop(0), reason("max_tokens"), END),
+        ["incomplete"],
+        [],
+        "incomplete",
+    ),
+}
+
+
+@pytest.mark.parametrize("items, statuses, waiting, status", DOUBTFUL.values(), ids=DOUBTFUL)
+def test_half_a_call_waits_until_the_message_ends(
+    items: tuple[Any, ...], statuses: list[str], waiting: list[str], status: str
+) -> None:
+    """Its block's stop does not say that it is whole; nobody runs it unless the model ended so."""
+    story = tell(begin(), *items)
+    calls = [x for x in story.engine.messages if isinstance(x, m.ToolCallMessage | m.CodeMessage)]
+    assert [x.status for x in calls] == statuses
+    assert [*story.engine.pending] == waiting
+    assert run_of(story).status == status
+    assert ("bad-arguments" in story.codes) == any(x.content == '{"city":"Os' and x.call_id in waiting for x in calls)
+
+
+def test_a_whole_call_is_done_when_it_stops() -> None:
+    """It waits for nothing: its tool may run beside the next one's input."""
+    for items in ([*WHOLE_B], [*HALF, *WHOLE_B, piece(0, 'lo"}')], [tool(1, "b"), piece(1, "{}"), stop(1)]):
+        decoder = Decoder()
+        told = [event for item in [begin(), *items] for event in decoder.feed(item)]
+        (done,) = [x for x in told if isinstance(x, e.Done)]
+        assert (done.message.id, done.message.status) == ("b", "completed")
+
+
+def test_a_call_in_a_whole_message_is_done_unless_it_is_the_last_of_one_that_was_cut() -> None:
+    """There `{}` is all of its input."""
+    content = [{"type": "tool_use", "id": id, "name": "f", "input": {}} for id in "ab"]
+    story = tell({"type": "message", "id": "msg", "content": content, "stop_reason": "max_tokens"})
+    assert [x.status for x in story.engine.messages] == ["completed", "incomplete"]
 
 
 COMPLETE: dict[str, tuple[list[Any], bool]] = {
@@ -936,6 +1018,27 @@ def test_an_event_id_is_the_cursor() -> None:
     assert [x.cursor for x in events if isinstance(x, e.TextDelta)] == ["2", "3"]
 
 
+def test_the_cost_of_a_request_is_linear_in_its_outputs() -> None:
+    """Twice as many take twice as long, in one turn or in turns of their own."""
+
+    def seconds(count: int) -> float:
+        calls = [m.ToolCallMessage(str(n), call_id=str(n), name="f", group="g") for n in range(count)]
+        outputs = [m.ToolOutputMessage(f"{n}.output", call_id=str(n), content="a") for n in range(count)]
+        for call in calls:
+            call.status = "completed"
+        mixed = [message for pair in zip(calls, outputs, strict=True) for message in pair]
+        best = 9.9
+        for _ in range(3):
+            began = time.process_time()
+            for conversation in ([*calls, *outputs], mixed):
+                (assistant, user) = to_input(conversation)
+                assert len(assistant["content"]) == len(user["content"]) == count
+            best = min(best, time.process_time() - began)
+        return best
+
+    assert seconds(8000) / seconds(2000) < 8
+
+
 @pytest.mark.parametrize("opening", [tool(0), server_tool(0, "code_execution")], ids=["call", "code"])
 def test_the_cost_of_an_input_is_linear(opening: dict[str, Any]) -> None:
     """The SDK parses all that there is again at each piece: 25 times the work here, where this is at most twice 4."""
@@ -1062,6 +1165,20 @@ def test_the_sdk_accepts_every_event(path: Path) -> None:
     starts = [item["index"] for item in items if item["type"] == "content_block_start"]
     assert starts == list(range(len(starts)))
     assert [item["type"] for item in items].count("message_start") <= 1
+
+
+def test_the_start_waits_for_usage_that_comes_first_and_for_no_other() -> None:
+    """The SDK's helper takes some of its details from there alone."""
+    used = e.Usage(3, 1, 4, {"service_tier": "standard"})
+    said_first: list[e.Event] = [e.MessageCreated(m.TextMessage("x")), m.TextMessage.delta_event("x", "a")]
+    for events, expected in (
+        ([used, *said_first], {"input_tokens": 3, "output_tokens": 1, "service_tier": "standard"}),
+        ([*said_first, used], {"input_tokens": 0, "output_tokens": 0}),
+    ):
+        items = encoded(_completed([e.RunCreated(e.Run(id="r", model="m")), *events]))
+        assert [item["type"] for item in items].index("message_start") == 0
+        assert items[0]["message"]["usage"] == expected
+        assert items[-2]["usage"] == {"input_tokens": 3, "output_tokens": 1, "service_tier": "standard"}
 
 
 @pytest.mark.parametrize("path", recordings("openai-chat") + recordings("openai-responses"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import anyio
@@ -21,7 +21,7 @@ from ...errors import UsageError
 from ...events import Event
 from ...manager_async import AsyncStreamManager
 from ...shell import is_answer_text
-from .bound import HOOKS, Bound
+from .bound import HOOKS, Bound, ClientStream
 from .messages import HookCall
 from .telling import PROTOCOL, Telling
 
@@ -30,7 +30,8 @@ __all__ = ["AsyncAssistantEventHandler"]
 
 class AsyncAssistantEventHandler(Bound, openai.AsyncAssistantEventHandler):
     """openai's `AsyncAssistantEventHandler`, for any stream: `AssistantEventHandler` with `async def` hooks, for an async
-    client or `streamkit.astream`, on asyncio and on trio. A hook may be a plain `def`, too.
+    client or `streamkit.astream`, on asyncio and on trio. A hook may be a plain `def`, too. A further stream may be read
+    in a task that its hook starts and waits for.
 
         async with client.beta.threads.runs.stream(thread_id=…, assistant_id=…, event_handler=Handler()) as stream:
             await stream.until_done()
@@ -56,21 +57,22 @@ class AsyncAssistantEventHandler(Bound, openai.AsyncAssistantEventHandler):
         return next((name for name in HOOKS if self._streamkit_overrides(name)), "handle")
 
     @staticmethod
-    def _streamkit_drives(stream: Any) -> bool:
+    def _streamkit_drives(stream: Any, further: Sequence[Any]) -> bool:
         task = getattr(stream, "_task", None)
-        return task is not None and task == anyio.get_current_task().id
+        return task is not None and (task == anyio.get_current_task().id or _reads(further))
 
     # -- what the client needs
 
     def _init(self, stream: openai.AsyncStream[AssistantStreamEvent]) -> None:
         """Called by the client when it has opened the stream."""
-        close = stream.close
+        source, close = ClientStream(stream), stream.close
         going_on = self._streamkit_continues(stream)
         driven: Further | AsyncStreamManager
         if going_on:
-            driven = Further(self._streamkit_manager(), stream)
+            driven = Further(self._streamkit_manager(), source)
         else:
-            driven = AsyncStreamManager(stream, (self,), protocol=PROTOCOL, strict=False, then=None)
+            driven = AsyncStreamManager(source, (self,), protocol=PROTOCOL, strict=False, then=None)
+            self._streamkit_opened()
 
         async def close_all() -> None:
             try:
@@ -119,10 +121,19 @@ class AsyncAssistantEventHandler(Bound, openai.AsyncAssistantEventHandler):
         """Run to the end. Raises as iteration does."""
         await self._streamkit_driven().until_done()
 
+    async def submit_tool_outputs(self, tool_outputs: Iterable[Mapping[str, Any]], /, *_: Any, **__: Any) -> None:
+        """As `AssistantEventHandler.submit_tool_outputs`; an output may be an awaitable that gives it."""
+        self._streamkit_answer(tool_outputs)
+
     async def close(self) -> None:
         """Stop here: closes the response, tells what is open as done, and `on_end`. Then nothing more."""
-        if self._streamkit is not None:
-            await self._streamkit_manager()[1].close()
+        if self._streamkit is None:
+            return
+        telling, manager = self._streamkit_manager()
+        if _reads(telling.further):
+            manager.cancel()  # the end is told when the task that waits for this one goes on
+        else:
+            await manager.close()
 
     async def get_final_run(self) -> Run:
         """Run to the end; the run. Raises as iteration does."""
@@ -153,7 +164,7 @@ async def _call(handler: Any, calls: Iterator[HookCall]) -> None:
 async def _step(telling: Telling, manager: AsyncStreamManager) -> None:
     """Tell one event more."""
     if telling.further:
-        await anext(telling.further[-1].events)
+        await anext(telling.further[-1])
         return
     telling.events = telling.events or aiter(manager)
     try:
@@ -163,19 +174,32 @@ async def _step(telling: Telling, manager: AsyncStreamManager) -> None:
         raise
 
 
+def _reads(further: Sequence[Any]) -> bool:
+    """Whether one of these further streams is being read by this task, which was started in a hook."""
+    return bool(further) and any(one.task == anyio.get_current_task().id for one in further)
+
+
 class Further:
-    """A further stream of the same run, read from within a hook of the first, or a loop over it."""
+    """A further stream of the same run, read from within a hook of the first, or a loop over it; `task` reads it."""
 
     def __init__(self, told: tuple[Telling, AsyncStreamManager], stream: Any) -> None:
         self._telling, manager = told
         self.events: AsyncGenerator[Event, None] = manager._read_on(stream)
         self._typed, self._telling.typed = self._telling.typed, None
         self._telling.further = [*self._telling.further, self]
+        self.task: int | None = None
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        self.task = anyio.get_current_task().id
+        return await anext(self.events)
 
     async def until_done(self) -> None:
         if self.events.ag_running:  # type: ignore[attr-defined]
             raise UsageError("the stream runs already: a hook cannot run it to its end")
-        async for _ in self.events:
+        async for _ in self:
             pass
 
     @property
@@ -183,7 +207,7 @@ class Further:
         return self._text_deltas()
 
     async def _text_deltas(self) -> AsyncIterator[str]:
-        async for event in self.events:
+        async for event in self:
             if is_answer_text(event):
                 yield cast("Any", event).value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import openai
@@ -16,11 +16,12 @@ from openai.types.beta.threads.runs import RunStep
 from ...errors import UsageError
 from ...events import EVENTS, Event
 from ...handlers import Call, Handler
+from ...messages import ToolCallMessage
 from ...state import StreamState
 from .story import Record
 from .telling import Before, Telling, earlier
 
-__all__ = ["HOOKS", "Bound", "refuse_awaitable"]
+__all__ = ["HOOKS", "Bound", "ClientStream", "refuse_awaitable"]
 
 HOOKS: tuple[str, ...] = tuple(name for name in dir(openai.AssistantEventHandler) if name.startswith("on_"))
 """openai's 17."""
@@ -117,15 +118,18 @@ class Bound(Handler):
         known = self._streamkit.stream if self._streamkit else None
         if known is stream:
             raise UsageError(f"{type(self).__name__} was given twice to the same stream")
-        if known is not None and not known.ended:
+        if self._streamkit is not None and self._streamkit.live:
             raise self._streamkit_busy()
         before, self._streamkit_before = self._streamkit_before, None
         wants = frozenset(name for name in _ALL if self._streamkit_overrides(name))
         self._streamkit = Telling(self, stream, wants, self._streamkit_drives, before)
 
     def unbind(self, stream: StreamState) -> None:
-        if self._streamkit is not None and self._streamkit.stream is stream:
+        if self._streamkit_is_on(stream):
             self._streamkit = None
+
+    def _streamkit_is_on(self, stream: StreamState) -> bool:
+        return self._streamkit is not None and self._streamkit.stream is stream
 
     def receive(self, items: Sequence[Any], /) -> None:
         if self._streamkit is not None:
@@ -139,8 +143,8 @@ class Bound(Handler):
         return getattr(type(self), name) is not getattr(self._streamkit_plain, name) or name in self.__dict__
 
     @staticmethod
-    def _streamkit_drives(stream: StreamState) -> bool:
-        """Whether the caller is the thread or task that drives this stream."""
+    def _streamkit_drives(stream: StreamState, further: Sequence[Any]) -> bool:
+        """Whether the caller is the thread or task that drives this stream, or a further one that is read inside it."""
         raise NotImplementedError("a handler's")
 
     def _streamkit_continues(self, stream: Any) -> bool:
@@ -152,13 +156,32 @@ class Bound(Handler):
         """
         telling = self._streamkit
         run_id, is_known, before = earlier(stream, telling, self._streamkit_plain)
-        if telling is None or telling.stream.ended:
+        if telling is None or not telling.live:
             self._streamkit_before = before
             return False
         if not telling.goes_on_with(run_id) or (is_known and run_id is None):
             raise self._streamkit_busy()
-        telling.go_on()
+        telling.go_on(before)
         return True
+
+    def _streamkit_opened(self) -> None:
+        """The client has sent the request of the stream that this is on."""
+        assert self._streamkit is not None
+        self._streamkit.opened = True
+
+    def _streamkit_answer(self, outputs: Iterable[Mapping[str, Any]]) -> None:
+        waiting = {
+            key: call for key, call in self._streamkit_stream().pending.items() if isinstance(call, ToolCallMessage)
+        }
+        waiting |= {call.id: call for call in waiting.values() if call.id not in waiting}
+        given = [(str(one.get("tool_call_id")), one.get("output", "")) for one in outputs]
+        for id, _ in given:
+            if id not in waiting:
+                raise UsageError(
+                    f"tool call {id!r} does not wait for an output; waiting are: {', '.join(waiting) or 'none'}"
+                )
+        for id, output in given:
+            waiting[id].respond(output)
 
     def _streamkit_busy(self) -> UsageError:
         return UsageError(
@@ -178,3 +201,19 @@ def refuse_awaitable(hook: Callable[..., Any], result: Any) -> None:
             result.close()
         name = getattr(hook, "__qualname__", repr(hook))
         raise UsageError(f"{name} gave an awaitable: use AsyncAssistantEventHandler, and `astream` or an async client")
+
+
+class ClientStream:
+    """A stream that the client opened, with what there is to read and close in it: its own `close`, where the client is
+    given another one, which closes what reads it here."""
+
+    def __init__(self, stream: Any) -> None:
+        self.response = getattr(stream, "response", None)
+        self.close: Callable[[], Any] = stream.close
+        self._stream = stream
+
+    def __iter__(self) -> Any:
+        return iter(self._stream)
+
+    def __aiter__(self) -> Any:
+        return aiter(self._stream)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import openai
@@ -21,7 +21,7 @@ from ...errors import UsageError
 from ...events import Event
 from ...manager_sync import StreamManager
 from ...shell import is_answer_text
-from .bound import Bound, refuse_awaitable
+from .bound import Bound, ClientStream, refuse_awaitable
 from .messages import HookCall
 from .telling import PROTOCOL, Telling
 
@@ -46,9 +46,12 @@ class AssistantEventHandler(Bound, openai.AssistantEventHandler):
     that the client itself fails to send cannot be told to a hook where the client is given the handler: the client
     raises before it knows of it. Give the request to `streamkit.stream` to have that told, too.
 
-    Tool outputs can be submitted from within a hook, as OpenAI's guide does it, with a new handler or with `self`; then
-    the run goes on in this stream. On other protocols `self.stream.pending[tool_call.id].respond(…)` in
-    `on_tool_call_done` answers a call, with `then=` giving the next request. Code that wants to run is declined unless
+    Tool outputs can be submitted from within a hook, as OpenAI's guide does it, with a new handler or with `self`,
+    also in a thread that the hook waits for; then the run goes on in this stream. On other protocols `then=` gives the next request, and
+    the calls are answered where the guide does it, in `on_event` at `thread.run.requires_action`, by
+    `self.submit_tool_outputs(outputs)` in place of the client's call: that event is told when the response has ended
+    with calls that nobody has answered yet. Or each at once, in `on_tool_call_done`, by
+    `self.stream.pending[tool_call.id].respond(…)`. Without `then=` nothing can be answered. Code that wants to run is declined unless
     `on_confirmation`, which openai did not have, approves of it.
     """
 
@@ -79,14 +82,15 @@ class AssistantEventHandler(Bound, openai.AssistantEventHandler):
         return next((name for name in self.__dict__ if inspect.iscoroutinefunction(getattr(self, name))), None)
 
     @staticmethod
-    def _streamkit_drives(stream: Any) -> bool:
-        return getattr(stream, "_thread", None) == threading.get_ident()
+    def _streamkit_drives(stream: Any, further: Sequence[Any]) -> bool:
+        thread = threading.get_ident()
+        return getattr(stream, "_thread", None) == thread or any(one.thread == thread for one in further)
 
     # -- what the client needs
 
     def _init(self, stream: openai.Stream[AssistantStreamEvent]) -> None:
         """Called by the client when it has opened the stream."""
-        close = stream.close
+        source, close = ClientStream(stream), stream.close
         try:
             going_on = self._streamkit_continues(stream)
         except UsageError:
@@ -94,9 +98,10 @@ class AssistantEventHandler(Bound, openai.AssistantEventHandler):
             raise
         driven: Further | StreamManager
         if going_on:
-            driven = Further(self._streamkit_manager(), stream)
+            driven = Further(self._streamkit_manager(), source)
         else:
-            driven = StreamManager(stream, (self,), protocol=PROTOCOL, strict=False, then=None)
+            driven = StreamManager(source, (self,), protocol=PROTOCOL, strict=False, then=None)
+            self._streamkit_opened()
 
         def close_all() -> None:
             try:
@@ -145,6 +150,16 @@ class AssistantEventHandler(Bound, openai.AssistantEventHandler):
         """Run to the end. Raises as iteration does."""
         self._streamkit_driven().until_done()
 
+    def submit_tool_outputs(self, tool_outputs: Iterable[Mapping[str, Any]], /, *_: Any, **__: Any) -> None:
+        """Answer calls that the run waits for, on a stream with `then=`, as in `on_event`, at
+        `thread.run.requires_action`: a list of `{"tool_call_id": …, "output": …}`. What else is given, as the run's id
+        in OpenAI's guide, is not needed. A subclass may have something else by this name.
+
+        Raises:
+            UsageError: a call does not wait, or can be given no answer: there is no `then=`.
+        """
+        self._streamkit_answer(tool_outputs)
+
     def close(self) -> None:
         """Stop here: closes the response, tells what is open as done, and `on_end`. Then nothing more."""
         if self._streamkit is not None:
@@ -179,7 +194,7 @@ def _call(handler: Any, calls: Iterator[HookCall]) -> None:
 def _step(telling: Telling, manager: StreamManager) -> None:
     """Tell one event more."""
     if telling.further:
-        next(telling.further[-1].events)
+        next(telling.further[-1])
         return
     telling.events = telling.events or iter(manager)
     try:
@@ -190,18 +205,26 @@ def _step(telling: Telling, manager: StreamManager) -> None:
 
 
 class Further:
-    """A further stream of the same run, read from within a hook of the first, or a loop over it."""
+    """A further stream of the same run, read from within a hook of the first, or a loop over it; `thread` reads it."""
 
     def __init__(self, told: tuple[Telling, StreamManager], stream: Any) -> None:
         self._telling, manager = told
         self.events: Generator[Event, None, None] = manager._read_on(stream)
         self._typed, self._telling.typed = self._telling.typed, None
         self._telling.further = [*self._telling.further, self]
+        self.thread: int | None = None
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        self.thread = threading.get_ident()
+        return next(self.events)
 
     def until_done(self) -> None:
         if self.events.gi_running:  # type: ignore[attr-defined]
             raise UsageError("the stream runs already: a hook cannot run it to its end")
-        for _ in self.events:
+        for _ in self:
             pass
 
     @property
@@ -209,7 +232,7 @@ class Further:
         return self._text_deltas()
 
     def _text_deltas(self) -> Iterator[str]:
-        for event in self.events:
+        for event in self:
             if is_answer_text(event):
                 yield cast("Any", event).value
 

@@ -19,6 +19,7 @@ from openai.types.beta.threads import (
     TextDelta,
 )
 
+from ...protocols import is_list
 from .objects import append, build, entries, integer, mapping, place_of, text, text_annotation, update
 
 __all__ = ["HookCall", "MessageSnapshot"]
@@ -33,7 +34,7 @@ _KINDS = ("text", "refusal", "image_file", "image_url")
 class Part:
     """A part of a message: openai's content block, and whether it is still being written."""
 
-    def __init__(self, kind: str, entry: Mapping[str, Any]) -> None:
+    def __init__(self, kind: str, entry: Mapping[str, Any], index: int) -> None:
         self.kind = kind
         self.open = True
         self.annotations: list[dict[str, Any]] = []  # as they came, in the order of the text's own
@@ -43,9 +44,14 @@ class Part:
             "refusal": "",
             "image_file": {"file_id": "", **mapping(entry.get("image_file"))},
         }
-        data = {**entry, "type": kind, kind: empty.get(kind, mapping(entry.get(kind)))}
-        data.pop("index", None)
+        data = {**entry, "index": index, "type": kind, kind: empty.get(kind, mapping(entry.get(kind)))}
         self.block: Any = build(Message, {"content": [data]}).content[0]
+
+    def unplace(self) -> None:
+        """Take away the index, which is of what grows: openai's final parts have none."""
+        extra: dict[str, Any] | None = self.block.model_extra
+        if extra is not None:
+            extra.pop("index", None)
 
     @property
     def text(self) -> Text:
@@ -61,11 +67,11 @@ class Part:
         if place is None:
             place = len(self.annotations)
             self.annotations.append(data)
-            self.text.annotations.append(text_annotation(data))
+            self.text.annotations.append(text_annotation(given))
         else:
             known = {key: value for key, value in data.items() if value is not None}
             data = self.annotations[place] = {**self.annotations[place], **known}
-            self.text.annotations[place] = text_annotation(data)
+            self.text.annotations[place] = text_annotation(data if index is None else {**data, "index": index})
         self._places[same] = place
         if index is not None:
             self._places[index] = place
@@ -119,6 +125,9 @@ class MessageSnapshot:
             return
         yield from self.content(data.get("content"), wants, final=True)
         yield from self.close_part(wants)
+        if is_list(data.get("content")):
+            for part in self.parts.values():
+                part.unplace()
         update(self.live, data, keep=("id", "content"))
         self.done = True
         if "on_message_done" in wants:
@@ -163,7 +172,7 @@ class MessageSnapshot:
                     update(part.block, {kind: given})
 
     def _begin(self, index: int, kind: str, entry: Mapping[str, Any]) -> Part:
-        part = self.writing = self.parts[index] = Part(kind, entry)
+        part = self.writing = self.parts[index] = Part(kind, entry, index)
         self.live.content.insert(place_of(index, self._order), part.block)
         return part
 

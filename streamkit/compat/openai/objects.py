@@ -18,6 +18,7 @@ from openai.types.beta.threads.runs import ToolCall, ToolCallDelta, ToolCallDelt
 from ...protocols import is_list, is_object
 
 __all__ = [
+    "EVENT_CLASSES",
     "append",
     "as_json",
     "build",

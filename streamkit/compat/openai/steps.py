@@ -57,7 +57,7 @@ class Call:
         empty = dict(_EMPTY.get(kind, {}))
         if kind == "function":
             empty["name"] = text(mapping(entry.get("function")).get("name"))
-        self.live: ToolCall = tool_call({"id": text(entry.get("id")), "type": kind, kind: empty})
+        self.live: ToolCall = tool_call({"index": index, "id": text(entry.get("id")), "type": kind, kind: empty})
 
     def grow(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Take in a piece. Gives the part of it that is new, None if nothing is."""
@@ -98,7 +98,7 @@ class Call:
         index = len(code.outputs) if index is None else index
         known = self.outputs.get(index)
         if known is None:
-            data = {key: value for key, value in entry.items() if key != "index"}
+            data = {**entry, "index": index}
             known = self.outputs[index] = build(CodeInterpreter, {"outputs": [data]}).outputs[0]
             code.outputs.insert(place_of(index, self._order), known)
         elif isinstance(known, CodeInterpreterOutputLogs):

@@ -14,7 +14,7 @@ from openai.types.beta.threads import MessageDelta, Run
 from openai.types.beta.threads.runs import RunStepDelta
 
 from .messages import HookCall, MessageSnapshot
-from .objects import build, entries, mapping, text, wire_event
+from .objects import EVENT_CLASSES, build, entries, mapping, text, wire_event
 from .steps import StepSnapshot
 
 __all__ = ["Record", "Story"]
@@ -97,11 +97,12 @@ class Story:
         """What one wire item asks of the hooks. Each call is to be made before the next is asked for."""
         self._item, self._event = (name, value), None
         data = mapping(value)
-        if name.startswith("thread.run.") and not self.record.run_data and "step" not in name:
+        is_known = name in EVENT_CLASSES
+        if is_known and name.startswith("thread.run.") and not self.record.run_data and "step" not in name:
             self.record.take_run(data)
         if "on_event" in self.wants:
             yield "on_event", (self.event,)
-        match name.rpartition("."):
+        match name.rpartition(".") if is_known else ():
             case ("thread.message", _, phase):
                 yield from self._message(phase, data)
             case ("thread.run.step", _, phase):

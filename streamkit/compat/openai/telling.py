@@ -14,6 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -42,7 +43,8 @@ __all__ = ["PROTOCOL", "Before", "Telling", "earlier"]
 PROTOCOL = "openai_assistants"
 
 _live: weakref.WeakValueDictionary[int, Telling] = weakref.WeakValueDictionary()
-"""What is told of streams that go on, by its `id()`."""
+"""What is told of streams that go on, by its number: the newest last."""
+_numbers = count(1)
 
 _outputs_of = re.compile(r"/runs/([^/?]+)/submit_tool_outputs").search
 
@@ -63,6 +65,7 @@ class Telling:
         typed: openai's events that nobody has taken yet, while somebody iterates.
         further: the streams of the same run that are being read inside this one, the innermost last.
         events: what this one is iterated by.
+        opened: whether its request was sent before the stream was given it.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class Telling:
         handler: Any,
         stream: StreamState,
         wants: Container[str],
-        is_driver: Callable[[StreamState], bool],
+        is_driver: Callable[[StreamState, Sequence[Any]], bool],
         before: Before | None,
     ) -> None:
         self.handler = handler
@@ -80,18 +83,26 @@ class Telling:
         self.typed: deque[AssistantStreamEvent] | None = None
         self.further: Sequence[Any] = ()
         self.events: Any = None
+        self.opened = False
         self._is_driver = is_driver
         self._asking: list[Iterator[HookCall]] = []
         self._encoder: Encoder | None = None
         self._untold: deque[tuple[Any, str | None]] = deque()
+        self._first: tuple[str, Any] | None = None  # the first of these, by name and data, once it was looked at
         self._sources: set[int] = set()
         self._last: Any = None
-        _live[id(self)] = self
+        self._number = next(_numbers)
+        _live[self._number] = self
+
+    @property
+    def live(self) -> bool:
+        """Whether the stream goes on. One whose request was never sent does not."""
+        return (self.opened or self.stream.started) and not self.stream.ended
 
     @property
     def drives(self) -> bool:
         """Whether the caller is the thread or task that drives the stream, which goes on."""
-        return not self.stream.ended and self._is_driver(self.stream)
+        return not self.stream.ended and self._is_driver(self.stream, self.further)
 
     @property
     def before(self) -> Before:
@@ -102,9 +113,9 @@ class Telling:
         """Whether a stream that answers this run's calls, or nobody knows which, can be read inside this one."""
         return self.drives and (run_id is None or self.story.record.run_id in ("", run_id))
 
-    def go_on(self) -> None:
-        """A further stream is read inside this one."""
-        before = self.before
+    def go_on(self, before: Before | None) -> None:
+        """A further stream is read inside this one, and inside what was told `before`, if that is another's."""
+        before = before or self.before
         self.rest = (before.handler, before.rest) if before.rest else None
 
     def take_rest(self) -> tuple[Any, Iterator[HookCall]] | None:
@@ -163,7 +174,7 @@ class Telling:
                 yield "on_exception", (exception,)
             case StreamEnd(status=status):
                 yield from self._finish(status)
-                _live.pop(id(self), None)
+                _live.pop(self._number, None)
                 yield "on_end", ()
             case _:
                 pass
@@ -175,7 +186,7 @@ class Telling:
         if source is None or source is self._last or id(source) not in self._sources:
             return
         while self._untold:
-            name, data = _named(*self._untold[0])
+            name, data = self._first = self._first or _named(*self._untold[0])
             reached = self._untold[0][0] is source
             asks = reached and name == "thread.run.requires_action"
             if asks and not isinstance(event, (RunRequiresAction, RunDone)):
@@ -209,12 +220,13 @@ class Telling:
         yield from story.finish(status)
 
     def _pop(self) -> tuple[Any, str | None]:
-        item = self._untold.popleft()
+        item, self._first = self._untold.popleft(), None
         self._sources.discard(id(item[0]))
         return item
 
     def _forget(self) -> None:
         self._untold.clear()
+        self._first = None
         self._sources.clear()
 
     @property
@@ -238,14 +250,14 @@ def _named(source: Any, name: str | None) -> tuple[str, Any]:
 
 def earlier(stream: Any, own: Telling | None, kind: type) -> tuple[str | None, bool, Before | None]:
     """Of a stream that the client opened: the run whose calls it answers, whether its request is known, and what was
-    told of that run before: by the handler that the stream is for, or by another of this kind, live, in this thread or
-    task."""
+    told of that run before: by the newest handler of this kind that is live, in this thread or task, which is the
+    innermost, or by the one that the stream is for."""
     request = getattr(getattr(stream, "response", None), "request", None)
     match = _outputs_of(str(getattr(request, "url", "")))
     run_id = match[1] if match else None
-    others = (reference() for reference in _live.valuerefs())
+    others = (reference() for reference in reversed(_live.valuerefs()))
     known = (one for one in others if one is not None and isinstance(one.handler, kind) and one.drives)
-    for telling in (one for one in (own, *known) if run_id and one is not None):
+    for telling in (one for one in (*known, own) if run_id and one is not None):
         if telling.story.record.run_id == run_id:
             return run_id, True, telling.before
     return run_id, request is not None, None
