@@ -136,14 +136,18 @@ class Emitter(Writer, Readable):
         content = output_text(output)
         with self._telling():
             self._end_message()
-            calls = [message for message in self._engine.messages if isinstance(message, ToolCallMessage)]
-            call_id = call_id or (calls[-1].call_id or calls[-1].id if calls else None)
+            newest = next(self._calls(), None)
+            call_id = call_id or (newest.call_id or newest.id if newest is not None else None)
             for call in self._engine.unanswered:
                 if call_id in (call.call_id, call.id) and call._answer is not None:
                     call._answer.close()
-            known = next((call.name for call in calls if call.call_id == call_id), None)
+            known = next((call.name for call in self._calls() if call_id in (call.call_id, call.id)), None)
             self._tell([ToolOutputDone(ToolOutputMessage(name=name or known, call_id=call_id, content=content))])
         self._wake_watchers()
+
+    def _calls(self) -> Iterator[ToolCallMessage]:
+        """The tool calls so far, the newest first."""
+        return (message for message in reversed(self._engine.messages) if isinstance(message, ToolCallMessage))
 
     def confirm(
         self,

@@ -1001,3 +1001,28 @@ def test_one_emitter_is_read_in_threads_asyncio_and_trio_at_once() -> None:
     for thread in threads:
         thread.join(LIMIT)
     assert texts == ["".join(f"{n} " for n in range(2000))] * 3
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_an_agent_that_is_made_to_end_fails_its_readers(error: BaseException) -> None:
+    """It did not end well, and was not cancelled."""
+    emitter = sk.Emitter()
+    with pytest.raises(type(error)), emitter:
+        emitter.text("x")
+        raise error
+    stream = sk.stream(emitter)
+    with pytest.raises(sk.SourceError, match=type(error).__name__):
+        stream.until_done()
+    assert [m.content for m in stream.messages] == ["x"]
+
+
+def test_an_output_finds_its_call_without_looking_at_all_messages() -> None:
+    """The newest come first; many calls cost what few do, each."""
+    emitter = sk.Emitter()
+    with emitter:
+        for n in range(3000):
+            emitter.tool_call("f", {"n": n}, provider_executed=True)
+            emitter.tool_output(str(n))
+    outputs = [m for m in sk.stream(emitter).get_final_messages() if isinstance(m, sk.ToolOutputMessage)]
+    assert {m.name for m in outputs} == {"f"}
+    assert len({m.call_id for m in outputs}) == 3000

@@ -1143,3 +1143,11 @@ def test_what_ends_after_another_spoke_ends_nothing_of_that_one() -> None:
     out = io.StringIO()
     sk.stream(chat("thinking", finish=None) + calls("f")[1:], ConsolePrinter(out)).until_done()
     assert '[tool_call] f({"n": 0})\n' in out.getvalue()
+
+
+@pytest.mark.parametrize("mark", ["\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\u202e", "\u2066", "\x9b", "\x1b"])
+def test_no_mark_that_turns_or_breaks_a_line_reaches_the_terminal(mark: str) -> None:
+    """It is shown as something that does nothing."""
+    out = io.StringIO()
+    sk.stream(chat(f"a{mark}b"), ConsolePrinter(out)).until_done()
+    assert mark not in out.getvalue()

@@ -257,6 +257,8 @@ class Writer(StreamState):
             if self._ended or self._is_gone():
                 return
             self._begin()
+            if isinstance(error, (SystemExit, KeyboardInterrupt)):
+                error = SourceError(f"the agent was ended by {type(error).__name__}: {error}")
             self._write(self._failed(_for_readers(error) if isinstance(error, Exception) else error))
             self._finish()
 

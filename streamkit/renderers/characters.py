@@ -11,15 +11,16 @@ import unicodedata
 
 __all__ = ["ConsoleText", "PrintableText", "columns", "fitted", "one_line", "printable"]
 
+_TURNING = (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 # Control characters become their pictures (ESC: ␛), the rest that could change how other text is shown a �: the
-# second set of controls, the marks that turn the direction of writing around, and halves of surrogate pairs.
+# second set of controls, line separators and the marks that turn the direction of writing around, and halves of surrogate pairs.
 _SHOWN_AS = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
     0x7F: 0x2421,
-    **dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
+    **dict.fromkeys([*range(0x80, 0xA0), *_TURNING], 0xFFFD),
     **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),
 }
-_SHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_SHOWN = re.compile(f"[{re.escape(''.join(map(chr, _SHOWN_AS)))}]")
 
 # What stands for a character that an encoding lacks, in as many columns.
 _PLAIN = dict(zip("•●○│┊▌└├─━═❱▣✓✗…⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "**o|||`+--=>#+x.|/-\\|/-\\|/", strict=True)) | dict(
