@@ -356,7 +356,7 @@ def _of_async_iterable(value: Any) -> AsyncSource:
     take = items.__anext__
     live = _is_live(value)
     of = Items(live=live)
-    feed, batch = of.feed, of.batch
+    feed, batch = of.pieces.feed, of.batch
 
     async def pull() -> Batch | None:
         item = await take()

@@ -30,10 +30,14 @@ class Pieces:
 
     Args:
         asks: whether a line without its end is a whole question; None for a body that goes on by itself.
+
+    Attributes:
+        as_is: whether every further item stands for itself: it need not be fed.
     """
 
     def __init__(self, asks: Callable[[bytes], bool] | None = None) -> None:
         self._asks = asks
+        self.as_is = False
         self._line: list[bytes] = []  # the unfinished line, where it matters
         self._plain = False  # the next item is a piece, and begins a line
         self._lines: bool | None = None  # whether they are lines, once that is known
@@ -49,6 +53,7 @@ class Pieces:
         if self._asks is not None:
             given = self._watched(given, self._asks)
         self._plain = self._lines is False and not self._line
+        self.as_is = self._plain and self._asks is None
         return given
 
     def _watched(self, given: bytes, asks: Callable[[bytes], bool]) -> bytes:

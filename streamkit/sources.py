@@ -269,16 +269,18 @@ def _item(value: Any) -> Any:
 
 
 class Items:
-    """The items of one iterable. Bytes and text are one body, in pieces or in lines; `feed` is for bytes."""
+    """The items of one iterable. Bytes and text are one body, in `pieces` or in lines."""
 
     def __init__(self, *, live: bool = False) -> None:
-        self.feed = Pieces(_is_question if live else None).feed
+        self.pieces = Pieces(_is_question if live else None)
 
     def item(self, value: Any) -> Any:
         item = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else _item(value)
-        return self.feed(item) if isinstance(item, bytes) else item
+        return self.pieces.feed(item) if isinstance(item, bytes) else item
 
     def batch(self, value: Any) -> Batch:
+        if type(value) is bytes and self.pieces.as_is:
+            return value
         item = self.item(value)
         return item if isinstance(item, bytes) else [item]
 
@@ -305,7 +307,11 @@ def batches_of(values: Iterable[Any], *, live: bool = False) -> Iterator[Batch]:
         yield from map(items.batch, values)
         return
     together: list[Any] = []
-    for value in values:
+    only_bytes = {*map(type, values)} == {bytes}
+    for place, value in enumerate(values):
+        if only_bytes and items.pieces.as_is:
+            yield from values[place:]
+            return
         item = items.item(value)
         if isinstance(item, bytes):
             if together:
