@@ -11,7 +11,7 @@ own, and what had to be repaired is told as a warning. Feeding it its own events
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -20,6 +20,7 @@ import msgspec
 from . import events as e
 from .answers import Answer, Confirmation
 from .errors import ProtocolError
+from .ids import Ids
 from .messages import (
     FOLD,
     ConsoleMessage,
@@ -70,15 +71,16 @@ class Engine:
         self._open: dict[str, Message] = {}  # by the id that the decoder uses, which is the message's own …
         self._aliased: dict[str, Message] = {}  # … or is not, because that id was taken
         self.find_open: Callable[[Any], Message | None] = self._open.get
-        self._ids: set[str] = set()
-        self._repeats = _Repeats()
+        self._ids = Ids()
+        self._asked = Ids(self.pending)
         self._lines: dict[str, int | None] = {}
         self._annotated: dict[str, set[bytes]] = {}
         self._run_over = False
         self._cause: e.Event | None = None  # what the decoder saw last that was not a common step …
         self._item: int | None = None  # … and the number of the item that it saw it in
+        self.number_of: Callable[[Any], int | None] = lambda source: None  # … or what knows it
         numbers = count(1)
-        self.new_id: Callable[[], str] = lambda: self._repeats.unused(f"message-{next(numbers)}", self._ids)
+        self.new_id: Callable[[], str] = lambda: self._ids.free(f"message-{next(numbers)}")
 
     # -- the common step, and the others
 
@@ -157,7 +159,7 @@ class Engine:
         if not given.id:
             message.id = self.new_id()
         elif given.id in self._ids:
-            message.id = self._repeats.unused(given.id, self._ids)
+            message.id = self._ids.free(given.id)
         if message.run_id is None and self.runs.run is not None:
             message.run_id = self.runs.run.id
         if message.step_id is None and self.runs.step is not None:
@@ -335,7 +337,7 @@ class Engine:
             return
         yield from self.runs.open_step(event)
         subject = self._subject(given.subject)
-        asked = Confirmation(self._repeats.unused(given.id, self.pending), subject, malformed=given.malformed)
+        asked = Confirmation(self._asked.free(given.id), subject, malformed=given.malformed)
         if given._answer is not None:  # another stream's: it is that stream which waits
             asked._answer = given._answer
             asked.editable = given.editable
@@ -370,7 +372,7 @@ class Engine:
             yield from self.settle(asked, True)
 
     def _expect_output(self, call: ToolCallMessage, cause: e.Event) -> Iterator[e.Event]:
-        key = self._repeats.unused(call.call_id or call.id, self.pending)
+        key = self._asked.free(call.call_id or call.id)
         if call._answer is None and self.takes_outputs:
             call._answer = Answer(f"tool call {key!r}", self.wake, awaitables=self.takes_awaitables)
         if call.metadata.get("custom") is not True and not isinstance(_json(call.content or "{}"), dict):
@@ -474,6 +476,8 @@ class Engine:
 
     def _warn(self, code: str, fault: str, cause: e.Event) -> e.Event:
         where = self._item if cause is self._cause else None
+        if where is None:
+            where = self.number_of(cause.source)
         return self._warned(
             e.StreamWarning(code, fault, where, cause.type, position=cause.position, source=cause.source)
         )
@@ -491,15 +495,3 @@ def _json(text: str) -> Any:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):  # no JSON, or nested too deep to be read
         return None
-
-
-class _Repeats(dict[str, int]):
-    """How often an id came again: makes it another one each time, in the time of one look-up."""
-
-    def unused(self, id: str, used: Container[str]) -> str:
-        """This id, or the next of `id.2`, `id.3` … that is not used yet."""
-        free = id
-        while free in used:
-            self[id] = self.get(id, 1) + 1
-            free = f"{id}.{self[id]}"
-        return free

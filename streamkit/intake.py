@@ -48,7 +48,6 @@ class Intake:
         self.source = source
         self.decoder: Decoder | None = None
         self._engine = engine
-        self._kind = protocols.find(source.protocol).Decoder if source.protocol else kind
         self._receivers = receivers
         self._framer: Framer | None = None
         self._start = b""
@@ -59,8 +58,10 @@ class Intake:
         self._other: Decoder | None = None  # of a live producer's items that are not the stream's own protocol's
         after = after if source.resume is None else source.resume(after)
         self.resumption = None if after is None else Resumption(after, engine)
-        if self._kind is not None:
-            self._decode_with(self._kind)
+        if source.protocol:
+            kind = protocols.find(source.protocol).Decoder
+        if kind is not None:
+            self._decode_with(kind)
 
     # -- what is known of it
 

@@ -175,7 +175,7 @@ class AsyncStreamManager(Manager):
                 await self._fail(Stopped())
 
     def cancel(self) -> None:
-        self._cancelled = self._closing = True
+        self._closing = True
         self._in_loop(self._stop_waiting)
 
     # -- the shell

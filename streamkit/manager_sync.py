@@ -184,7 +184,7 @@ class StreamManager(Manager):
                 self._fail(Stopped())
 
     def cancel(self) -> None:
-        self._cancelled = self._closing = True
+        self._closing = True
         self._wakeup.set()
         self._calls.stop()
         if self._source is not None:

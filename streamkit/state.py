@@ -105,6 +105,7 @@ class StreamState:
         self._engine: Engine = ResumableEngine(strict=strict, wake=wake)
         self._engine.takes_outputs = then is not None
         self._engine.takes_awaitables = awaitables
+        self._engine.number_of = lambda source: self._decoder.number_of(source) if self._decoder else None
         self._handlers: tuple[Handler, ...] = tuple(handlers)
         self._plan = plan(handlers)
         self._receivers = [h.receive for h in handlers if type(h).receive is not Handler.receive]
@@ -118,7 +119,6 @@ class StreamState:
         self._error: BaseException | None = None
         self._status = "in_progress"
         self._ended = False
-        self._cancelled = False
         self._answers_taken = 0
         self._times: dict[str, float] = {}
         bound: list[Handler] = []

@@ -18,7 +18,7 @@ PACKAGE = Path(streamkit.__file__).parent
 # From the bottom up: a module may import those of its own layer and of the layers before it. `(…)` names a package.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version",),
-    ("errors",),
+    ("errors", "ids"),
     ("messages", "answers", "events"),  # one layer: a message knows the events that tell of it
     ("codec", "framing", "json_fields"),
     ("fields",),
@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("terminal", "cli", "demo", "__main__"),
 )
 CORE = (
-    *("errors", "messages", "answers", "events", "runs", "engine"),
+    *("errors", "ids", "messages", "answers", "events", "runs", "engine"),
     *("codec", "framing", "json_fields", "fields", "protocols"),
 )
 

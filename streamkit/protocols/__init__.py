@@ -93,6 +93,8 @@ class Decoder:
         self.over = False
         self.elsewhere: Callable[[Mapping[str, Any]], Decoder | None] | None = None
         self._warned_of: str | None = None  # another protocol
+        # What a fast path was fed last, and the number of the first of it: its events do not say where they are from.
+        self._fed: tuple[int, Sequence[tuple[bytes, bytes, bytes]]] = (0, ())
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
@@ -158,6 +160,11 @@ class Decoder:
             self.index += 1
             events += told
         return events
+
+    def number_of(self, source: Any) -> int | None:
+        """The number of the item that an event of the newest frames came from, None if it is none of theirs."""
+        first, frames = self._fed
+        return next((number for number, frame in enumerate(frames, first) if frame[2] is source), None)
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
         """What `[DONE]` (or `[DONE_…]`) means here."""

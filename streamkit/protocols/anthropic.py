@@ -26,6 +26,7 @@ import msgspec
 from .. import events as e
 from .. import messages as m
 from .. import protocols
+from ..ids import Ids
 from . import is_list, is_object
 from .anthropic_blocks import BLOCK_OF, CALLS, PIECES, Block, Held, Place, tell_whole
 from .anthropic_encoder import Encoder
@@ -62,7 +63,7 @@ class Decoder(protocols.Decoder):
         self._reset()
         self._again = self._failed = False
         self._used: Wire = {}
-        self._ids: dict[str, int] = {}  # how often each id was given
+        self._ids = Ids()
         self._names: dict[str, str] = {}  # the called tools', by call id
         self._faults: list[e.Event] = []
 
@@ -101,6 +102,7 @@ class Decoder(protocols.Decoder):
         events: list[e.Event] = []
         if self.over:
             return events
+        self._fed = self.index, frames
         growing = self._growing
         start, beyond = self.index, 0  # what slow items told beyond one event each
         for id, name, data in frames:
@@ -263,7 +265,7 @@ class Decoder(protocols.Decoder):
         details = mapping(self._metadata.get("stop_details"))
         if self._stop == "refusal" and (explanation := text(details.get("explanation"))):
             metadata = {"stop_details": dict(details)}
-            id = self._unused(f"{self._group}.refusal" if self._group else self.new_id())
+            id = self._ids.unused(f"{self._group}.refusal" if self._group else self.new_id())
             yield e.MessageDone(m.RefusalMessage(id, content=explanation, group=self._group, metadata=metadata))
         yield e.RunDone(e.Run(status=status, finish_reason=self._stop, metadata=dict(self._metadata)))
 
@@ -316,11 +318,7 @@ class Decoder(protocols.Decoder):
         """A block's place. Its id is the provider's for it, else made from the message's."""
         if not id:
             id = self.new_id() if self._group is None else self._group if index == 0 else f"{self._group}.{index}"
-        return Place(self._unused(id), self._group, index)
-
-    def _unused(self, id: str) -> str:
-        count = self._ids[id] = self._ids.get(id, 0) + 1
-        return id if count == 1 else f"{id}.{count}"
+        return Place(self._ids.unused(id), self._group, index)
 
     def _index(self, item: Wire) -> int | None:
         return index_of(item.get("index"), self._fault)

@@ -108,6 +108,7 @@ class Decoder(protocols.Decoder):
         events: list[e.Event] = []
         if self.over:
             return events
+        self._fed = self.index, frames
         calls, seen = self._tools.growing, self._seen
         start, beyond = self.index, 0  # what slow items told beyond one event each
         grows, run, step = self._growing, self._run, self._step

@@ -117,6 +117,7 @@ class Decoder(protocols.Decoder):
 
     def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
         events: list[Event] = []
+        self._fed = self.index, frames
         plain, ids = self._plain, self.ids
         for id, name, data in frames:
             try:

@@ -33,6 +33,7 @@ from ..events import (
     TextDelta,
     Usage,
 )
+from ..ids import Ids
 from ..messages import Status
 from .openai_assistants_calls import Step
 from .openai_assistants_encoder import Encoder
@@ -44,7 +45,6 @@ from .openai_assistants_wire import (
     RUN_ENDS,
     STATUSES,
     STEP_ENDS,
-    Ids,
     Wire,
     decode_grown,
     error_of,
@@ -98,6 +98,7 @@ class Decoder(protocols.Decoder):
         if self.over:
             return events
         growing = self._growing
+        self._fed = self.index, frames
         start, beyond = self.index, 0  # what slow items told beyond one event each
         for id, name, data in frames:
             if name == _GROWS and not id:

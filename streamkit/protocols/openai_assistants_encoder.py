@@ -26,6 +26,7 @@ from ..events import (
     RunStepDone,
     StreamException,
 )
+from ..ids import Ids
 from ..messages import (
     CodeMessage,
     ConsoleMessage,
@@ -38,7 +39,6 @@ from ..messages import (
 )
 from .openai_assistants_entries import CallEntry, StepEntry, ThreadEntry, call_delta, call_type
 from .openai_assistants_output import cited, content_part, error_object, run_object, step_object, thread_message
-from .openai_assistants_wire import Ids
 
 __all__ = ["Encoder"]
 
@@ -176,7 +176,7 @@ class Encoder(protocols.Encoder):
         plain = self._step.id if self._step is not None else "step"
         id = self._ids.unused(plain if self._number == 1 else f"{plain}.{self._number}")
         step = StepEntry(id, type, message_id, (self._step.created_at if self._step else None))
-        step.number = len(self._ids.used)
+        step.number = len(self._ids)
         self._steps[step.number] = step
 
         def told() -> Iterator[tuple[str, Item]]:
@@ -285,7 +285,7 @@ class Encoder(protocols.Encoder):
             step, told = self._open_step("tool_calls")
             yield from told
         wanted = message.call_id or message.id
-        id = self._call_ids.unused(message.id if wanted in self._call_ids.used else wanted)
+        id = self._call_ids.unused(message.id if wanted in self._call_ids else wanted)
         call = CallEntry(id, call_type(message), message.name or "", step, len(step.calls))
         step.calls.append(call)
         step.live.add(message.id)

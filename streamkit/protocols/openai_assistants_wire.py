@@ -22,7 +22,6 @@ __all__ = [
     "RUN_ENDS",
     "STATUSES",
     "STEP_ENDS",
-    "Ids",
     "Warn",
     "Wire",
     "annotation_key",
@@ -217,23 +216,6 @@ def usage_of(wire: Wire) -> Usage:
     asked, answered, total = (integer(wire.get(key)) or 0 for key in keys)
     details = {key: value for key, value in wire.items() if key not in keys and value is not None}
     return Usage(asked, answered, total or asked + answered, details)
-
-
-class Ids:
-    """Ids that are in use. `unused` makes another one of an id that is taken, in the time of one look-up."""
-
-    def __init__(self) -> None:
-        self.used: set[str] = set()
-        self._times: dict[str, int] = {}
-
-    def unused(self, id: str) -> str:
-        """This id, or the next of `id.2`, `id.3` … that is not used; it is used from now on."""
-        free = id
-        while free in self.used:
-            self._times[id] = self._times.get(id, 1) + 1
-            free = f"{id}.{self._times[id]}"
-        self.used.add(free)
-        return free
 
 
 # -- the fast path

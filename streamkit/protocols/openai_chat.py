@@ -79,6 +79,7 @@ class Decoder(protocols.Decoder):
         events: list[e.Event] = []
         if self.over:
             return events
+        self._fed = self.index, frames
         choices = self._choices
         start = self.index
         beyond = 0  # the events so far, less the frames that told them: a bare piece is one of each

@@ -105,6 +105,7 @@ class Decoder(protocols.Decoder):
     def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
         events: list[Event] = []
         growing = self._growing
+        self._fed = self.index, frames
         start, beyond = self.index, 0  # what slow items told beyond one event each
         item_id, kind, part, place, message_id, make = self._grew
         for id, name, data in frames:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from anthropic.types import Message as SdkMessage
 from anthropic.types import RawMessageStreamEvent
@@ -976,6 +977,26 @@ def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any]
     well_formed(encoded_again(story))
     with contextlib.suppress(UsageError):
         json.dumps(to_input(story.engine.messages))
+
+
+def test_the_number_of_a_fast_items_event_is_found() -> None:
+    """What the engine finds wrong with it can name the item."""
+    decoder = Decoder()
+    first, then = (
+        [(b"", b"", msgspec.json.encode(item)) for item in part]
+        for part in ([begin()], [start(0), said(0, "a"), said(0, "b")])
+    )
+    decoder.feed_frames(first)
+    events = decoder.feed_frames(then)
+    assert [decoder.number_of(event.source) for event in events if event.type == "text_delta"] == [2, 3]
+    assert decoder.number_of(first[0][2]) is None
+
+
+def test_blocks_whose_made_ids_would_be_the_same_are_kept_apart() -> None:
+    """The second message at index 0, and the block at index 2, are both `msg.2` of a message `msg`."""
+    story = tell(begin(), start(0), stop(0), start(0), said(0, "a"), start(2), said(2, "b"), said(0, "c"), END)
+    assert story.contents("message") == ["", "ac", "b"]
+    assert not story.engine.warnings
 
 
 small = st.builds(
