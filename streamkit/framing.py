@@ -89,7 +89,8 @@ class SseFramer(Framer):
         if text.startswith(head):
             pieces = text.split(self._separator)
             pieces[0] = pieces[0][begin:]
-            frames = [(b"", self._name, piece) for piece in pieces if _LF not in piece]
+            name = self._name
+            frames = [(b"", name, piece) for piece in pieces if _LF not in piece]
             if len(frames) == len(pieces):
                 return frames
         lines = text.split(b"\n")

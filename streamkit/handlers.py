@@ -189,8 +189,10 @@ class Hooks(Handler, Generic[R]):
 
     def _streamkit_overridden(self) -> list[str]:
         """The names of the hooks that the subclass, or the object itself, has of its own."""
-        kind, own = type(self), getattr(self, "__dict__", ())
-        return [name for name, base in _BASES.items() if getattr(kind, name) is not base or name in own]
+        kind, own = type(self), _HOOKS.intersection(getattr(self, "__dict__", ()))
+        found = own.union(*(_HOOKS.intersection(cls.__dict__) for cls in kind.__mro__ if cls is not Hooks))
+        names = found if len(found) < 2 else [name for name in HOOKS if name in found]
+        return [name for name in names if name in own or getattr(kind, name) is not _BASES[name]]
 
     def _streamkit_needs_async(self) -> str | None:
         overridden = self._streamkit_overridden()
@@ -368,6 +370,7 @@ class Hooks(Handler, Generic[R]):
 HOOKS: tuple[str, ...] = ("on_event", *dict.fromkeys(name for kind in EVENTS.values() for name in kind.hooks))
 """The names of all hooks, computed from the events."""
 
+_HOOKS = frozenset(HOOKS)
 _BASES: dict[str, Any] = {name: getattr(Hooks, name) for name in HOOKS}
 
 

@@ -333,6 +333,7 @@ class AsyncStreamManager(Manager):
         grow: Any = None
         hooks: Any = ()
         pulling = False
+        unseen = self._unseen
         try:
             if self._ended:
                 return
@@ -378,10 +379,11 @@ class AsyncStreamManager(Manager):
                                 for event in engine.step(seen):
                                     await self._tell(event)
                                     self._check()
-                                    if not self._unseen:
+                                    if not unseen:
                                         self._running = False
                                         yield event
                                         self._running = True
+                                        unseen = self._unseen
                                         self._check()
                                 continue
                             if len(tail) >= FOLD and message is not None:
@@ -399,10 +401,11 @@ class AsyncStreamManager(Manager):
                                 await result
                             if self._closing:
                                 raise Stopped
-                        if not self._unseen:
+                        if not unseen:
                             self._running = False
                             yield seen
                             self._running = True
+                            unseen = self._unseen
                             if self._closing:
                                 raise Stopped
                     if len(tail) >= FOLD and message is not None:
@@ -431,10 +434,11 @@ class AsyncStreamManager(Manager):
                     for event in step:
                         await self._tell(event)
                         self._check()
-                        if not self._unseen:
+                        if not unseen:
                             self._running = False
                             yield event
                             self._running = True
+                            unseen = self._unseen
                             self._check()
                 self._check()
         except Stopped:

@@ -239,6 +239,7 @@ class StreamManager(Manager):
         grow: Any = None
         hooks: Any = ()
         pulling = False
+        unseen = self._unseen
         try:
             if self._ended:
                 return
@@ -275,8 +276,9 @@ class StreamManager(Manager):
                                 for event in engine.step(seen):
                                     self._tell(event)
                                     self._check()
-                                    if not self._unseen:
+                                    if not unseen:
                                         yield event
+                                        unseen = self._unseen
                                         self._check()
                                 continue
                             if len(tail) >= FOLD and message is not None:
@@ -293,8 +295,9 @@ class StreamManager(Manager):
                                 self._refuse_awaitable(call, result)
                             if self._closing:
                                 raise Stopped
-                        if not self._unseen:
+                        if not unseen:
                             yield seen
+                            unseen = self._unseen
                             if self._closing:
                                 raise Stopped
                     if len(tail) >= FOLD and message is not None:
@@ -323,8 +326,9 @@ class StreamManager(Manager):
                     for event in step:
                         self._tell(event)
                         self._check()
-                        if not self._unseen:
+                        if not unseen:
                             yield event
+                            unseen = self._unseen
                             self._check()
                 self._check()
         except Stopped:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from . import protocols
 from .answers import Answer
 from .errors import UsageError
-from .events import Delta, Event, Run, TextDelta
+from .events import EVENTS, Delta, Event, Run, TextDelta
 from .handlers import Call, Handler
 from .interrupts import Stopped
 from .messages import Message, TextMessage
@@ -72,7 +73,7 @@ class Manager(StreamState):
         return self._closing or self._ended
 
     def _delta_plan(self) -> list[tuple[type[Event], tuple[Call, ...]]]:
-        return [(kind, calls) for kind, calls in self._plan.items() if issubclass(kind, Delta)]
+        return [(kind, self._plan[kind]) for kind in _delta_kinds(len(EVENTS))]
 
     def _mark(self, key: str) -> None:
         self._times.setdefault(key, time.monotonic())
@@ -96,6 +97,12 @@ class Manager(StreamState):
     def _encoder(self, protocol: str) -> protocols.Encoder:
         encoder: protocols.Encoder = protocols.find(protocol).Encoder()
         return encoder
+
+
+@cache
+def _delta_kinds(count: int) -> list[type[Event]]:
+    """The kinds of deltas. `count` is how many events there are: applications may declare more."""
+    return [kind for kind in EVENTS.values() if issubclass(kind, Delta)]
 
 
 def needs_async(handler: object) -> str | None:

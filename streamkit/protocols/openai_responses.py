@@ -13,7 +13,7 @@ they run before their item ends. A run's `finish_reason` is the response's `inco
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -103,11 +103,23 @@ class Decoder(protocols.Decoder):
     # -- the fast path: deltas of parts that are open
 
     def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
+        start = self.index
+        self._fed = start, frames
+        item_id, kind, part, place, message_id, make = self._grew
+        if item_id is not None and len(frames) == 1:  # what a server sends that flushes each event
+            id, name, data = frames[0]
+            try:
+                grown = decode_grown(data)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                pass
+            else:
+                same = type(grown) is kind and grown.index == part and grown.output_index == place
+                if same and grown.item_id == item_id and not id:
+                    self.index = start + 1
+                    return [make(message_id, grown.delta, position=grown.sequence_number, source=data)]
         events: list[Event] = []
         growing = self._growing
-        self._fed = self.index, frames
-        start, beyond = self.index, 0  # what slow items told beyond one event each
-        item_id, kind, part, place, message_id, make = self._grew
+        beyond = 0  # what slow items told beyond one event each
         for id, name, data in frames:
             try:
                 grown = decode_grown(data)
@@ -150,32 +162,8 @@ class Decoder(protocols.Decoder):
                 yield from item.flush("completed")
 
     def _read(self, kind: str, event: Mapping[str, Any]) -> Iterator[Event]:
-        stem, _, phase = kind.rpartition(".")
-        match stem, phase:
-            case _, "delta" if stem in STREAMS:
-                yield from self._grow(stem, event)
-            case _, "done" if stem in STREAMS:
-                yield from self._grown(STREAMS[stem], event)
-            case _, "added" | "done" if stem in _PARTS:
-                yield from self._part(_PARTS[stem], event, begins=phase == "added")
-            case "response.output_item", "added":
-                yield from self._item_added(event)
-            case "response.output_item", "done":
-                yield from self._item_done(event)
-            case "response.output_text.annotation", "added":
-                yield from self._annotation(event)
-            case "response.image_generation_call", "partial_image":
-                yield from self._partial_image(event)
-            case "response.shell_call_output_content", "delta" | "done":
-                yield from self._console(event, ends=phase == "done")
-            case "response.audio" | "response.audio.transcript", "delta" | "done":
-                yield from self._sound(event, AudioMessage if stem == "response.audio" else TextMessage, phase)
-            case "response", "created" | "queued" | "in_progress":
-                yield from self._begin(mapping(event.get("response")), again=phase == "created")
-            case "response", _ if kind in _ENDS:
-                yield from self._end(mapping(event.get("response")), _ENDS[kind])
-            case _:
-                yield from self._other(kind, event)
+        read = _READERS.get(kind)
+        return self._other(kind, event) if read is None else read(self, event)
 
     def _other(self, kind: str, event: Mapping[str, Any]) -> Iterator[Event]:
         """What is no event of a response: errors, whole responses, and what nobody lists."""
@@ -265,7 +253,7 @@ class Decoder(protocols.Decoder):
 
     # -- parts
 
-    def _grow(self, stem: str, event: Mapping[str, Any]) -> Iterator[Event]:
+    def _grow(self, event: Mapping[str, Any], stem: str) -> Iterator[Event]:
         stream = STREAMS[stem]
         value = event.get("delta")
         if not isinstance(value, str):
@@ -289,7 +277,7 @@ class Decoder(protocols.Decoder):
             item.growing.add(wire_id)
             self._growing[wire_id] = _Growing(wire_id, GROWN[stem], index if stream.at else None, item.place, id, make)
 
-    def _grown(self, stream: Stream, event: Mapping[str, Any]) -> Iterator[Event]:
+    def _grown(self, event: Mapping[str, Any], stream: Stream) -> Iterator[Event]:
         """The final text of a part."""
         content = json_text(event.get(stream.final))
         if not content:
@@ -302,9 +290,9 @@ class Decoder(protocols.Decoder):
             yield from item.close(stream.kind, index, content, "completed")
         else:
             _, more = read_part({"logprobs": event.get("logprobs")})
-            item.hold(item.message(stream.kind, index, content, **more))
+            item.hold(stream.kind, index, content, more)
 
-    def _part(self, key: str, event: Mapping[str, Any], *, begins: bool) -> Iterator[Event]:
+    def _part(self, event: Mapping[str, Any], key: str, *, begins: bool) -> Iterator[Event]:
         part = mapping(event.get("part"))
         kind = PART_KINDS.get(text(part.get("type")))
         if kind is None:
@@ -316,7 +304,7 @@ class Decoder(protocols.Decoder):
             yield from item.open(kind, index)
         else:
             content, more = read_part(part)
-            item.hold(item.message(kind, index, content, **more))
+            item.hold(kind, index, content, more)
 
     def _annotation(self, event: Mapping[str, Any]) -> Iterator[Event]:
         annotation = annotation_of(event.get("annotation"))
@@ -348,11 +336,11 @@ class Decoder(protocols.Decoder):
         elif delta := mapping(event.get("delta")):
             yield from self._item(event, "shell_call_output").print(index, delta)
 
-    def _sound(self, event: Mapping[str, Any], make: type[Message], phase: str) -> Iterator[Event]:
+    def _sound(self, event: Mapping[str, Any], make: type[Message], *, ends: bool) -> Iterator[Event]:
         """The response's speech, or what it says: these belong to no item."""
         metadata = {"audio_transcript": True} if make is TextMessage else {}
         id = self._audio.get(make)
-        if phase == "done":
+        if ends:
             if id is not None:
                 del self._audio[make]
                 yield MessageDone(make(id, metadata=metadata))
@@ -366,6 +354,12 @@ class Decoder(protocols.Decoder):
         yield make.delta_event(id, value)
 
     # -- the response
+
+    def _begins(self, event: Mapping[str, Any], *, again: bool) -> Iterator[Event]:
+        return self._begin(mapping(event.get("response")), again=again)
+
+    def _ends(self, event: Mapping[str, Any], status: RunStatus) -> Iterator[Event]:
+        return self._end(mapping(event.get("response")), status)
 
     def _begin(self, response: Mapping[str, Any], *, again: bool) -> Iterator[Event]:
         """The response begins; a stream that is taken up later has no `response.created`."""
@@ -392,12 +386,15 @@ class Decoder(protocols.Decoder):
         """The whole output at the response's end: tells what was not told before, and ends what is open."""
         wires = [mapping(wire) for wire in output]
         known = [self._by_id.get(text(wire.get("id"))) for wire in wires]
-        spare = _Spare(self._items, known)
+        before, spare = len(self._items), None
         for wire, item in zip(wires, known, strict=True):
             type, call_id = text(wire.get("type")), text(wire.get("call_id"))
             if item is None or item.type != type:
                 # A server that gives every event another id gives another one here, too.
+                spare = spare or _Spare(self._items[:before], known)
                 item = spare.take(type, call_id)
+            elif item.done and item.has_all_of(wire):
+                continue
             new = item is None
             if item is None:
                 item = self._enter(text(wire.get("id")), type, None)
@@ -419,6 +416,35 @@ class Decoder(protocols.Decoder):
         if error is None:
             error = {key: value for key, value in event.items() if key not in ("type", "sequence_number")}
         yield RunDone(Run(status="failed", error=_error(error), raw=event))
+
+
+def _readers() -> dict[str, Callable[[Decoder, Mapping[str, Any]], Iterator[Event]]]:
+    """What reads each type of event."""
+    of = Decoder
+
+    def with_(read: Any, *more: Any, **fixed: Any) -> Any:
+        return lambda decoder, event: read(decoder, event, *more, **fixed)
+
+    table: dict[str, Any] = {
+        "response.output_item.added": of._item_added,
+        "response.output_item.done": of._item_done,
+        "response.output_text.annotation.added": of._annotation,
+        "response.image_generation_call.partial_image": of._partial_image,
+        "response.created": with_(of._begins, again=True),
+        "response.queued": with_(of._begins, again=False),
+        "response.in_progress": with_(of._begins, again=False),
+    }
+    table |= {kind: with_(of._ends, status) for kind, status in _ENDS.items()}
+    table |= {f"{stem}.delta": with_(of._grow, stem) for stem in STREAMS}
+    table |= {f"{stem}.done": with_(of._grown, stream) for stem, stream in STREAMS.items()}
+    for phase in ("delta", "done"):
+        ends = phase == "done"
+        table[f"response.shell_call_output_content.{phase}"] = with_(of._console, ends=ends)
+        table[f"response.audio.{phase}"] = with_(of._sound, AudioMessage, ends=ends)
+        table[f"response.audio.transcript.{phase}"] = with_(of._sound, TextMessage, ends=ends)
+    for stem, key in _PARTS.items():
+        table |= {f"{stem}.{phase}": with_(of._part, key, begins=phase == "added") for phase in ("added", "done")}
+    return table
 
 
 class _Spare:
@@ -476,3 +502,6 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
     counts["total_tokens"] = counts["total_tokens"] or counts["input_tokens"] + counts["output_tokens"]
     details = {key: value for key, value in usage.items() if key not in counts and value is not None}
     return Usage(**counts, details=details)
+
+
+_READERS = _readers()

@@ -130,6 +130,17 @@ STATUSES: dict[str, Status] = {
 }
 
 
+# The types of items whose own fields say all that there is to learn of them.
+_PLAIN = frozenset(("message", "reasoning"))
+
+
+class _Final(NamedTuple):
+    """The final form of a part: its content, and what else its message gets."""
+
+    content: str
+    more: Wire
+
+
 class Item:
     """One output item, as far as it was told.
 
@@ -149,12 +160,13 @@ class Item:
         self.parts: dict[tuple[str, int], str] = {}  # the message ids of the parts that were told
         self.by_id: dict[str, tuple[int, str, int]] = {}  # by message id: which part it is, its kind, its index
         self.growing: set[str] = set()  # the item_ids by which its parts grow
-        self.held: dict[str, Message] = {}  # parts whose final content is known while the item's status is not
+        self.held: dict[str, _Final] = {}  # of parts whose final form is known while the item's status is not
         self.unnamed: list[str] = []  # arguments of a call whose name is not known yet
         self.closed: set[str] = set()
         self.done = False
         self.partial = False  # a preliminary image was told
-        self.learn({})
+        if type not in _PLAIN:
+            self.learn({})
 
     def learn(self, wire: Wire) -> None:
         """Take over what the item says of itself."""
@@ -246,25 +258,30 @@ class Item:
         if (kind, index) not in self.parts:
             yield MessageCreated(self.message(kind, index))
 
-    def hold(self, message: Message) -> None:
+    def hold(self, kind: str, index: int, content: str, more: Wire) -> None:
         """Keep the final form of a part until it is known how the item ends."""
-        if message.id not in self.closed:
-            self.held[message.id] = message
+        id = self.id_for(kind, index)
+        if (kind, index) not in self.parts:
+            self.tell(kind, index, id)
+        if id not in self.closed:
+            self.held[id] = _Final(content, more)
 
     def close(self, kind: str, index: int, content: str | None, status: Status, **more: Any) -> Iterator[Event]:
         """The end of a part, once."""
-        message = self.message(kind, index, content, status=status, **more)
-        if message.id in self.closed:
+        id = self.parts.get((kind, index))
+        if id is None:
+            id = self.id_for(kind, index)
+            self.tell(kind, index, id)
+        if id in self.closed:
             return
-        self.closed.add(message.id)
-        held = self.held.pop(message.id, None)
+        self.closed.add(id)
+        held = self.held.pop(id, None)
         if held is not None:
-            if not message.content_known and held.content_known:
-                message = self.message(kind, index, held.content, status=status, **more)
-            message.metadata = {**held.metadata, **message.metadata}
-            if isinstance(message, TextMessage) and isinstance(held, TextMessage) and not message.annotations:
-                message.annotations = held.annotations
-        yield MessageDone(message)
+            content = content or held.content
+            for key, value in held.more.items():  # annotations, and metadata
+                known = more.get(key)
+                more[key] = {**value, **known} if known and key == "metadata" else known or value
+        yield MessageDone(self.message(kind, index, content, status=status, **more))
 
     def flush(self, status: Status) -> Iterator[Event]:
         """The end of those parts whose final content is known."""
@@ -274,12 +291,16 @@ class Item:
     def settle(self, status: Status) -> Iterator[Event]:
         """The end of the item, without its final form."""
         if self.unnamed and not self.parts:
-            self.hold(self.message("call", 0, "".join(self.unnamed)))
+            self.hold("call", 0, "".join(self.unnamed), {})
         for kind, index in [*self.parts]:
             yield from self.close(kind, index, None, status)
         self.done = True
 
     # -- the whole item
+
+    def has_all_of(self, wire: Wire) -> bool:
+        """Whether all parts of its final form have been told, and ended."""
+        return self.type == "message" and len(sequence(wire.get("content"))) == len(self.closed) == len(self.parts)
 
     def finish(self, wire: Wire, status: Status) -> Iterator[Event]:
         """The end of the item, with its final form; `status` holds where it has none of its own."""
