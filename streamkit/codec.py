@@ -62,8 +62,9 @@ def _from_builtin(kind: type, value: Any) -> Any:
     raise NotImplementedError(f"a field of type {kind.__name__}")
 
 
+_ANY: Any = Union[tuple(EVENTS.values())]  # noqa: UP007  # a union of values
 _encoder = msgspec.json.Encoder(enc_hook=_to_builtin)
-_decoder = msgspec.json.Decoder(Union[tuple(EVENTS.values())], dec_hook=_from_builtin)  # noqa: UP007  # a union of values
+_decoder = msgspec.json.Decoder(_ANY, dec_hook=_from_builtin)
 
 
 def encode_event(event: Event) -> bytes:
@@ -92,8 +93,10 @@ def decode_event(data: bytes | str) -> Event:
 
 def event_from_dict(value: Mapping[str, Any]) -> Event:
     """The event of plain data. Raises as `decode_event`."""
+    kind = value.get("type") if isinstance(cast("object", value), Mapping) else None
+    known = EVENTS.get(kind) if isinstance(kind, str) else None  # a union would be built anew by each call
     try:
-        event: Event = msgspec.convert(value, Union[tuple(EVENTS.values())], dec_hook=_from_builtin)  # noqa: UP007  # a union of values
+        event: Event = msgspec.convert(value, known or _ANY, dec_hook=_from_builtin)
     except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     return event

@@ -67,6 +67,7 @@ class Engine:
         self.takes_edits = False
         self.takes_outputs = False
         self.takes_awaitables = False
+        self.executes: Callable[[ToolCallMessage], bool] = lambda call: False  # whether the source itself answers it
         self.failure: e.StreamException | None = None  # what another stream, read as canonical events, failed with
         self._open: dict[str, Message] = {}  # by the id that the decoder uses, which is the message's own …
         self._aliased: dict[str, Message] = {}  # … or is not, because that id was taken
@@ -135,6 +136,7 @@ class Engine:
                 pass  # told again where this stream ends
             case _:
                 yield event
+        self._cause = None  # what it came from may be large
 
     # -- messages
 
@@ -151,8 +153,8 @@ class Engine:
         yield from self.runs.open_step(cause)
         if isinstance(given, ConsoleMessage):
             yield from self._ran()
-        elif isinstance(given, ToolOutputMessage):
-            self._answered(given.call_id)
+        if isinstance(given, ToolOutputMessage) or (given.role == "computer" and given.call_id is not None):
+            self._answered(given.call_id)  # what its code shows answers a call, too
         if type(given) is not message_class(given.type, given.format, given.role):
             given = Message.from_dict(given.to_dict())
         message = given.header()
@@ -364,6 +366,8 @@ class Engine:
         """Decide a confirmation, and tell the outcome."""
         if self.pending.pop(asked.id, None) is not None:
             asked.settle(approved, edited=edited, reason=reason)
+            if not approved and asked.subject.call_id is not None:
+                self._answered(asked.subject.call_id)  # it gets no other
             yield e.ConfirmationDone(asked)
 
     def _ran(self) -> Iterator[e.Event]:
@@ -373,13 +377,14 @@ class Engine:
 
     def _expect_output(self, call: ToolCallMessage, cause: e.Event) -> Iterator[e.Event]:
         key = self._asked.free(call.call_id or call.id)
-        if call._answer is None and self.takes_outputs:
+        if call._answer is None and self.takes_outputs and not self.executes(call):
             call._answer = Answer(f"tool call {key!r}", self.wake, awaitables=self.takes_awaitables)
         if call.metadata.get("custom") is not True and not isinstance(_json(call.content or "{}"), dict):
             fault = f"the arguments of tool call {key!r} are no JSON object; `arguments` is empty"
             if all(known.fault != fault for known in self.warnings):  # another engine may have told it
                 yield self._warn("bad-arguments", fault, cause)
-        self.pending[key] = call
+        if not self.executes(call):
+            self.pending[key] = call
 
     def output(self, call: ToolCallMessage, value: object) -> Iterator[e.Event]:
         """Our answer to a tool call, as a message of the stream."""
@@ -425,9 +430,9 @@ class Engine:
         """Whether the source said that its answer is not whole."""
         return self.runs.outcome is not None and self.runs.outcome.status in ("incomplete", "cancelled")
 
-    def next_source(self) -> Iterator[e.Event]:
-        """The run goes on with another source: a new step."""
-        if self.runs.step is not None:
+    def next_source(self, *, same_step: bool = False) -> Iterator[e.Event]:
+        """The run goes on with another source: a new step, unless that source belongs to the one before."""
+        if self.runs.step is not None and not same_step:
             yield from self.runs.end_step(e.RunStep(status="completed"), e.Event())
         self.runs.outcome = None
         if self.runs.run is not None:

@@ -5,8 +5,9 @@
 A stage between the decoder and the engine, so the same for every protocol: events in, the same events and more out.
 
 The rule: fields add messages and change nothing else that a stream tells. A field's message begins with its first
-character, after its call did, and ends just before its call does, since only then no later key can take its place. It
-is completed where its call is and the arguments are whole; its content then is what `json.loads` gives of the
+character, after its call did, and ends just before its call does, since only then no later key can take its place: a key
+that comes again is told with one replacement, once its text is whole, or as more text, where it goes on with what was
+told. It is completed where its call is and the arguments are whole; its content then is what `json.loads` gives of the
 arguments at that path. Else it ends as its call does, or `incomplete` where that is completed all the same.
 """
 
@@ -32,6 +33,7 @@ from .messages import (
 __all__ = ["Fields"]
 
 _KINDS: dict[str, type[Message]] = {"text": TextMessage, "reasoning": ReasoningMessage, "code": CodeMessage}
+_FIELDS = tuple(_KINDS.values())
 _LONGEST_LANGUAGE = 100  # characters; what is longer names no language
 
 # How a call ends that is still open when its run ends so. (Other statuses are the same.)
@@ -61,25 +63,16 @@ class _Choice(NamedTuple):
             yield join_path((*self.keys[:-1], "language"))
 
 
-class _Field:
-    """A field's message in one call, as far as it was told."""
-
-    def __init__(self, message: Message, language: str | None) -> None:
-        self.message = message
-        self.language = language  # as it was chosen
-        self.created = False
-        self.done = False  # the string is over
-        self.stale = False  # what was told does not count any more
-
-
 class _Text:
     """A text that grows."""
 
     def __init__(self) -> None:
+        self.length = 0
         self._whole: list[str] = []
         self._pieces: list[str] = []
 
     def add(self, piece: str) -> None:
+        self.length += len(piece)
         self._pieces.append(piece)
         if len(self._pieces) >= FOLD:
             self._whole.append("".join(self._pieces))
@@ -88,6 +81,55 @@ class _Text:
     @property
     def value(self) -> str:
         return "".join((*self._whole, *self._pieces))
+
+
+class _Field:
+    """A field's message in one call, as far as it was told.
+
+    What comes in the place of what was told is held until it goes on with that, and can be added, or is whole, and
+    replaces it: pieces after a replacement would be pieces of another text to whoever takes the pieces alone.
+    """
+
+    def __init__(self, message: Message, language: str | None) -> None:
+        self.message = message
+        self.language = language  # as it was chosen
+        self.created = False
+        self.done = False  # the string is over
+        self.told = _Text()
+        self.replaced = False  # nothing can be added any more
+        self._held: _Text | None = None
+
+    def begin_again(self) -> None:
+        """What was told does not count any more: the next piece is the first of what does."""
+        self._held = _Text()
+
+    def is_told(self, text: str) -> bool:
+        """Whether this, and no more, was told, and can be added to."""
+        return self._held is None and not self.replaced and self.told.value == text
+
+    def take(self, text: str, *, done: bool) -> tuple[str, bool]:
+        """What is to be told with a piece, and whether it replaces what was told."""
+        self.done = done
+        held = self._held
+        if held is None:
+            self.told.add(text)
+            return text, False
+        held.add(text)
+        if not self.replaced and held.length >= self.told.length:
+            told, value = self.told.value, held.value
+            self.replaced = not value.startswith(told)
+            if not self.replaced:
+                self.told, self._held = held, None
+                return value[len(told) :], False
+        return self.release() if done else ("", False)
+
+    def release(self) -> tuple[str, bool]:
+        """What was held, as it is now."""
+        held, self._held = self._held, None
+        if held is None or held.value == self.told.value:
+            return "", False
+        self.told, self.replaced = held, True
+        return held.value, True
 
 
 class _Call:
@@ -105,6 +147,8 @@ class _Call:
     def _choose(self) -> None:
         """Make ready for the arguments of the tool that this is a call of."""
         self.choices = self.tools.of(self.name)
+        if self.name and self.choices:
+            self.tools.called.add(self.name)
         self.reader = self._reader() if self.choices else None
         self._fields: dict[str, _Field | None] = {}
         self._languages: dict[str, tuple[str, bool]] = {}
@@ -139,8 +183,7 @@ class _Call:
         for path, field in self._fields.items():
             if field is None:
                 continue
-            if field.stale:
-                yield _like(cause, field.message.delta_event(field.message.id, "", True))
+            yield from self._grow(field, field.release(), cause)
             how = "incomplete" if status == "completed" and not (whole and field.done) else status
             kind = type(field.message)
             language = field.language or self._language(path, kind) or field.message.format
@@ -151,6 +194,7 @@ class _Call:
 
     def _read(self, text: str, cause: Event) -> Iterator[Event]:
         for piece in self.reader.feed(text) if self.reader is not None else ():
+            self._note_language(piece)
             yield from self._tell(piece, cause)
 
     def _rename(self, name: str, cause: Event) -> Iterator[Event]:
@@ -167,37 +211,39 @@ class _Call:
         self._text.add(text)
         if text == told or self.reader is None:
             return
-        before = _values(self._reader(), told)
         self.reader = self._reader()
         self._languages.clear()
-        after = _values(self.reader, text)
-        for path, field in self._fields.items():
-            value = after.get(path) or FieldText(path, "", False)
-            if field is not None:
-                field.stale = field.stale or before.get(path, value).text != value.text
-                field.done = value.done
-        for piece in after.values():
+        values = _values(self.reader, text)
+        for piece in values.values():
             self._note_language(piece)
-        for path, piece in after.items():
-            known = self._fields.get(path)
-            if known is None or known.stale:
-                yield from self._tell(piece, cause)
+        for path, field in self._fields.items():
+            value = values.get(path) or FieldText(path, "", False)
+            if field is not None and not field.is_told(value.text):
+                field.begin_again()
+            elif field is not None:
+                field.done = value.done
+                values.pop(path, None)
+        for piece in values.values():
+            yield from self._tell(piece, cause)
 
     def _tell(self, piece: FieldText, cause: Event) -> Iterator[Event]:
         """A piece of a field, as a piece of its message."""
-        self._note_language(piece)
         if piece.path not in self._fields:
             self._fields[piece.path] = self._begin(piece.path)
         field = self._fields[piece.path]
         if field is None:
             return
-        field.done, field.stale = piece.done, field.stale or piece.replace
+        if piece.replace:
+            field.begin_again()
         if not field.created:
             field.created = True
             yield _like(cause, field.message.created_event(field.message))
-        if piece.text or (piece.done and field.stale):
-            yield _like(cause, field.message.delta_event(field.message.id, piece.text, field.stale))
-            field.stale = False
+        yield from self._grow(field, field.take(piece.text, done=piece.done), cause)
+
+    def _grow(self, field: _Field, told: tuple[str, bool], cause: Event) -> Iterator[Event]:
+        text, replaces = told
+        if text or replaces:
+            yield _like(cause, field.message.delta_event(field.message.id, text, replaces))
 
     # -- the messages
 
@@ -243,6 +289,7 @@ class _Tools:
     def __init__(self, fields: Mapping[str, str]) -> None:
         if not isinstance(cast("object", fields), Mapping):
             raise UsageError(f"`fields` is a dict of 'tool.argument' to a kind of message, not {fields!r}")
+        self.called: set[str] = set()
         self._chosen: dict[str | None, list[_Choice]] = {}
         for field, kind in fields.items():
             tool, *keys = split_path(field)
@@ -255,15 +302,18 @@ class _Tools:
         return [*self._chosen.get(name, ()), *self._chosen.get(None, ())] if name is not None else []
 
     def derives(self, message: Message) -> bool:
-        """Whether a message is a field that is told here, too: another stream told it of a call that is told again."""
+        """Whether a message is a field that is told here, too: another stream told it of a call that is told again. Its
+        metadata say so; its id does where a protocol kept no more."""
         field = message.metadata.get("field")
-        if message.call_id is None or not isinstance(field, str):
-            return False
-        try:
-            tool, *keys = split_path(field)
-        except UsageError:
-            return False
-        return any(choice.fits(keys) for choice in self.of(tool))
+        if message.call_id is not None and isinstance(field, str) and (keys := _keys(field)):
+            return any(choice.fits(keys[1:]) for choice in self.of(keys[0]))
+        return "#" in message.id and isinstance(message, _FIELDS) and self._names_field(message.id)
+
+    def _names_field(self, id: str) -> bool:
+        """Whether an id is that of a field of a tool that was called."""
+        paths = [_keys(id[place + 1 :]) for place, sign in enumerate(id) if sign == "#" and place]
+        chosen = [choice for tool in self.called for choice in self.of(tool)]
+        return any(choice.fits(keys) for choice in chosen for keys in paths if keys)
 
 
 class Fields:
@@ -283,6 +333,10 @@ class Fields:
         self._ids: set[str] = set()
         self._again: dict[str, int] = {}
         self._dropped: set[str] = set()
+
+    def chosen(self, name: str | None) -> bool:
+        """Whether arguments of this tool were chosen."""
+        return bool(self._tools.of(name))
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
         """These events, and what they tell of fields."""
@@ -316,11 +370,16 @@ class Fields:
         self._open.clear()
 
     def _delta(self, event: Delta) -> Iterator[Event]:
-        yield event
-        if not (event.value or event.metadata or event.replace):
+        begins = event.message_id not in self._open and bool(event.value or event.metadata or event.replace)
+        family = event.family or TextMessage
+        if begins and self._tools.derives(family(event.message_id)):
+            self._dropped.add(event.message_id)
             return
-        if event.message_id not in self._open:
-            self._begin((event.family or TextMessage)(event.message_id))
+        yield event
+        if begins:
+            self._begin(family(event.message_id))
+        elif not (event.value or event.metadata or event.replace):
+            return
         call = self._open[event.message_id]
         if call is not None:
             yield from call.take(event)
@@ -369,6 +428,14 @@ def _kind(field: str, kind: str) -> tuple[type[Message], str | None]:
         kinds = "'text', 'reasoning', 'code', or 'code:' and a language"
         raise UsageError(f"the field {field!r} can become {kinds}, not {kind!r}")
     return _KINDS[name], language or None
+
+
+def _keys(path: str) -> _Keys:
+    """The keys of a path; none, if it is malformed."""
+    try:
+        return split_path(path)
+    except UsageError:
+        return ()
 
 
 def _values(reader: JsonFields, text: str) -> dict[str, FieldText]:

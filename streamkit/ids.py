@@ -37,6 +37,11 @@ class Ids:
         """It is used from now on."""
         self._own.add(id)
 
+    def forget(self, id: str) -> None:
+        """It is used no longer."""
+        self._own.discard(id)
+        self._times.pop(id, None)
+
     def unused(self, id: str) -> str:
         """The same as `free`; it is used from now on."""
         free = self.free(id)

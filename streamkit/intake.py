@@ -186,6 +186,8 @@ class Intake:
             yield self._inner.finish()
         if self.decoder is None and self._held:
             yield self._held_error()
+        if self.decoder is not None:
+            self.decoder.forget()
 
     @property
     def complete(self) -> bool:

@@ -92,15 +92,28 @@ class _Node:
         self.below: dict[str | None, _Node] = {}
 
 
-class _Frame:
-    """An open object or array with something chosen in it."""
+class _Told:
+    """What was told at a key: the path of its string, or what was told below it."""
 
-    __slots__ = ("index", "nodes", "path")
+    __slots__ = ("below", "path")
 
-    def __init__(self, nodes: tuple[_Node, ...], path: tuple[str, ...]) -> None:
-        self.nodes = nodes
+    def __init__(self, path: str | None = None) -> None:
         self.path = path
+        self.below: dict[str, _Told] = {}
+
+
+class _Frame:
+    """An open object or array with something chosen in it, at a key of the one around it."""
+
+    __slots__ = ("head", "index", "key", "known", "nodes", "told")
+
+    def __init__(self, nodes: tuple[_Node, ...], key: str) -> None:
+        self.nodes = nodes
+        self.key = key
         self.index = -1
+        self.head: str | None = None  # its path and a dot, once that was asked for
+        self.told = _Told()
+        self.known = False  # whether the one around it has noted what was told in it
 
 
 class JsonFields:
@@ -131,15 +144,14 @@ class JsonFields:
         self._told: list[FieldText] = []
         self._stack = bytearray()  # what is open: 1 an object, 0 an array
         self._frames: list[_Frame] = []  # of those that something is chosen in: the outermost ones
-        self._nodes: tuple[_Node, ...] = (root,)  # of the value that comes next
-        self._path: tuple[str, ...] = ()
+        self._nodes: tuple[_Node, ...] = (root,)  # of the value that comes next …
+        self._at = ""  # … and its key or index, if there are any
         self._quoted = False  # inside a string …
         self._is_key = False
         self._kept = False  # … whose text matters: `_parts` are what is new of it
         self._parts: list[str] = []
         self._name = ""  # the path of the chosen string
         self._short = ""  # a number as far as it matters for what may follow
-        self._given: dict[tuple[str, ...], dict[tuple[str, ...], None]] = {}  # the paths told, by each of their heads
 
     @property
     def complete(self) -> bool:
@@ -331,11 +343,8 @@ class JsonFields:
     def _open_string(self, *, chosen: bool) -> None:
         self._quoted, self._is_key, self._kept = True, False, chosen
         self._state = JsonFields._string
-        if chosen:
-            path = self._path
-            self._name = join_path(path)
-            for length in range(1, len(path) + 1):
-                self._given.setdefault(path[:length], {})[path] = None
+        if chosen and self._frames:
+            self._note()
 
     def _close_string(self) -> None:
         self._quoted = False
@@ -349,17 +358,18 @@ class JsonFields:
         self._nodes = ()
         if self._kept:
             self._expect(self._text())
-            if self._path in self._given and self._nodes:
-                self._withdraw(self._path)
+            if self._nodes and (told := self._frames[-1].told.below.pop(self._at, None)) is not None:
+                self._withdraw(told)
 
     def _expect(self, key: str) -> None:
         """The value of this key or index comes next."""
-        frame = self._frames[-1]
+        self._at = key
         self._nodes = tuple(
-            found for node in frame.nodes for known in (key, None) if (found := node.below.get(known)) is not None
+            found
+            for node in self._frames[-1].nodes
+            for known in (key, None)
+            if (found := node.below.get(known)) is not None
         )
-        if self._nodes:
-            self._path = (*frame.path, key)
 
     def _next_element(self) -> None:
         if len(self._frames) == len(self._stack):
@@ -368,20 +378,43 @@ class JsonFields:
         else:
             self._nodes = ()
 
-    def _withdraw(self, head: tuple[str, ...]) -> None:
-        """What was told at this path, and below it, does not count any more."""
-        for path in [*self._given[head]]:
-            self._told.append(FieldText(join_path(path), "", False, True))
-            for length in range(1, len(path) + 1):
-                known = self._given[path[:length]]
-                del known[path]
-                if not known:
-                    del self._given[path[:length]]
+    def _note(self) -> None:
+        """The string at this key is told. Each frame is noted in the one around it once, with the first such."""
+        frames = self._frames
+        frame = frames[-1]
+        self._name = self._head() + join_path((self._at,))
+        frame.told.below[self._at] = _Told(self._name)
+        for depth in range(len(frames) - 1, 0, -1):
+            frame = frames[depth]
+            if frame.known:
+                break
+            frame.known = True
+            frames[depth - 1].told.below[frame.key] = frame.told
+
+    def _head(self) -> str:
+        """The path of the innermost frame, and a dot. One that is never asked for is never made: those of nested
+        frames are as long together as the square of their depth."""
+        frames = self._frames
+        depth = len(frames) - 1
+        while depth and frames[depth].head is None:
+            depth -= 1
+        head = (frames[depth].head or "") + "".join(join_path((one.key,)) + "." for one in frames[depth + 1 :])
+        frames[-1].head = head
+        return head
+
+    def _withdraw(self, told: _Told) -> None:
+        """What was told here, and below it, does not count any more."""
+        left = [told]
+        while left:
+            one = left.pop()
+            if one.path is not None:
+                self._told.append(FieldText(one.path, "", False, True))
+            left += reversed(one.below.values())
 
     def _enter(self, within: int) -> None:
         self._stack.append(within)
         if any(node.below for node in self._nodes):
-            self._frames.append(_Frame(self._nodes, self._path))
+            self._frames.append(_Frame(self._nodes, self._at))
 
     def _leave(self, at: int) -> int:
         if len(self._frames) == len(self._stack):

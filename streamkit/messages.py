@@ -395,7 +395,7 @@ class ToolCallMessage(Message):
         super().__init__(id, **fields)
         self.provider_executed = provider_executed
         self._answer: Answer | None = None
-        self._parsed: tuple[int, dict[str, Any]] = (0, {})
+        self._parsed: tuple[int, dict[str, Any]] = (-1, {})
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -454,7 +454,7 @@ class ToolCallMessage(Message):
         other = super().header()
         other.provider_executed = self.provider_executed
         other._answer = None
-        other._parsed = (0, {})
+        other._parsed = (-1, {})
         return other
 
 

@@ -5,7 +5,8 @@
     {"time": 0.213, "name": "…", "id": "…", "data": {…}}       one item; name and id as on SSE, where it had them;
                                                                times are seconds since the first item
     {"time": 0.9, "text": "…"}                                 one item that is no JSON
-    {"time": 1.1, "event": {…}}                                our own answer to a tool call, as a canonical event
+    {"time": 1.1, "event": {…}}                                our own answer to a tool call, or what an agent's tools and
+                                                               code told, as a canonical event
     {"time": 1.7, "end": "completed"}                          how the stream ended; missing after a crash
 
 A recording is readable at any moment of its writing: what a crash cut off is its last line at most, and replaying it
@@ -56,11 +57,14 @@ class Recorder(Handler):
         self._file: BinaryIO | None = None
         self._began = 0.0
         self._source = 0  # the number of the stream's source that was written last
+        self._answers = False  # whether events among its items are an agent's own
+        self._written: set[str] = set()  # the ids of the outputs among them
 
     def bind(self, stream: StreamState) -> None:
         self._made_with("_path", "path")
         super().bind(stream)
         self._source = 0
+        self._written.clear()
         if self._path.exists() and self._path.stat().st_size:
             with self._path.open("rb") as file:
                 if not _is_marked(file.read(_MARK)):
@@ -73,13 +77,15 @@ class Recorder(Handler):
         if self._source != self.stream.source_number:
             self._source = self.stream.source_number
             self._write([{"source": self._source}])
-        self._write([_line(item, self._now()) for item in items])
+            self._answers = bool(items) and not isinstance(items[0], Event)
+        self._written |= {item.message.id for item in items if isinstance(item, ToolOutputDone)}
+        self._write([_line(item, self._now(), answers=self._answers) for item in items])
 
     def handle(self, event: Event, /) -> None:
         match event:
             case StreamException(error=error, message=message, details=details):
                 self._write([{"time": self._now(), "error": error, "message": message, "details": details}])
-            case ToolOutputDone(source=None):
+            case ToolOutputDone(source=None) if event.message.id not in self._written:
                 self._write([{"time": self._now(), "event": codec.event_to_dict(event)}])
             case StreamEnd(status=status):
                 self._write([{"time": self._now(), "end": status}])
@@ -134,9 +140,11 @@ def _ends_its_line(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
-def _line(item: Any, now: float) -> dict[str, Any]:
+def _line(item: Any, now: float, *, answers: bool = False) -> dict[str, Any]:
+    if isinstance(item, Event):
+        return {"time": now, "event" if answers else "data": codec.event_to_dict(item)}
     if not isinstance(item, tuple):
-        return {"time": now, "data": codec.event_to_dict(item) if isinstance(item, Event) else item}
+        return {"time": now, "data": item}
     id, name, data = cast("tuple[bytes, bytes, bytes]", item)  # a frame: no other item is a tuple
     line: dict[str, Any] = {"time": now}
     for key, value in (("name", name), ("id", id)):

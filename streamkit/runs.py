@@ -24,6 +24,7 @@ class Runs:
         self.run: e.Run | None = None
         self.step: e.RunStep | None = None
         self.steps: list[e.RunStep] = []
+        self._begun = 0  # steps, those that are not known any more too
         self.usage: e.Usage | None = None
         self.outcome: e.Run | None = None
         self.asked_for_action = False
@@ -68,8 +69,9 @@ class Runs:
         if self.step is not None:
             yield from self.end_step(e.RunStep(status="completed"), cause)
         assert self.run is not None
+        self._begun += 1
         self.step = msgspec.structs.replace(given, status="in_progress")
-        self.step.id = given.id or f"step-{len(self.steps) + 1}"
+        self.step.id = given.id or f"step-{self._begun}"
         self.step.run_id = given.run_id or self.run.id
         self.steps.append(self.step)
         self._by_id[self.step.id] = self.step

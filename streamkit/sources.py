@@ -47,6 +47,7 @@ class Source(Iterator[Batch]):
         edits: whether it can take edited code with an approval.
         whole: whether it is read to its end whatever its items say, as a recording is.
         following: opens the next source of the same run, where the source itself knows of one.
+        same_step: whether it goes on with the run step of the source before it.
         chunks: another stream's, which this is.
         resume: called before anything is pulled, of a log: with the cursor that the stream is to go on after, it gives
             the one up to which nothing is told.
@@ -63,7 +64,8 @@ class Source(Iterator[Batch]):
         live: bool = False,
         edits: bool = False,
         whole: bool = False,
-        following: Callable[[], Source] | None = None,
+        following: Callable[[], Any] | None = None,
+        same_step: bool = False,
         resume: Callable[[str | None], str | None] | None = None,
         chunks: Chunks | None = None,
         response: Any = None,
@@ -78,6 +80,7 @@ class Source(Iterator[Batch]):
         self.edits = edits
         self.whole = whole
         self.following = following
+        self.same_step = same_step
         self.resume = resume
         self.chunks = chunks
         self.response = response
@@ -131,7 +134,8 @@ class AsyncSource:
         live: bool = False,
         edits: bool = False,
         whole: bool = False,
-        following: Callable[[], Source] | None = None,
+        following: Callable[[], Any] | None = None,
+        same_step: bool = False,
         resume: Callable[[str | None], str | None] | None = None,
         chunks: Chunks | None = None,
     ) -> None:
@@ -142,6 +146,7 @@ class AsyncSource:
         self.edits = edits
         self.whole = whole
         self.following = following
+        self.same_step = same_step
         self.resume = resume
         self.chunks = chunks
 

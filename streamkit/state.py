@@ -187,7 +187,7 @@ class StreamState:
 
     @property
     def source_number(self) -> int:
-        """How many sources were opened: with `then=`, one for each response."""
+        """How many sources were opened that began a run step: with `then=`, one for each response."""
         return self._source_number
 
     @property
@@ -202,6 +202,10 @@ class StreamState:
             deltas=deltas,
             deltas_per_second=deltas / (end - first) if first is not None and end is not None and end > first else None,
         )
+
+    def has_fields(self, call: ToolCallMessage) -> bool:
+        """Whether arguments of this call become messages of their own: `fields=` names its tool."""
+        return self._fields is not None and self._fields.chosen(call.name)
 
     @property
     def current_event(self) -> Event | None:
@@ -270,7 +274,7 @@ class StreamState:
             self._answers_taken = 0
             if not (yield NEXT):
                 break
-            yield engine.next_source()
+            yield engine.next_source(same_step=self._intake is not None and self._intake.source.same_step)
         yield chain(engine.end(), self._last())
 
     def _further(self) -> Generator[_Command | Iterator[Event], Any, None]:
@@ -427,7 +431,7 @@ class StreamState:
         return self._declined or (self._intake is not None and self._intake.over)
 
     @property
-    def _following(self) -> Callable[[], Source] | None:
+    def _following(self) -> Callable[[], Any] | None:
         return self._intake.source.following if self._intake is not None else None
 
     @property
@@ -440,7 +444,7 @@ class StreamState:
         """Make ready for a source's items."""
         after = self._after if self._source_number == 0 else None
         self._intake = Intake(source, self._engine, self._protocol, self._receivers, after)
-        self._source_number += 1
+        self._source_number += not source.same_step
         self._engine.takes_edits = source.edits
         self._allow_answers()
 

@@ -84,9 +84,8 @@ def _drop(value: Any) -> None:
 
 def known_of(source: Source | AsyncSource) -> dict[str, Any]:
     """What one source hands on to another that wraps it."""
-    return {
-        key: getattr(source, key) for key in ("protocol", "live", "edits", "whole", "following", "chunks", "resume")
-    }
+    keys = ("protocol", "live", "edits", "whole", "following", "same_step", "chunks", "resume")
+    return {key: getattr(source, key) for key in keys}
 
 
 def direct(source: Source) -> AsyncSource:

@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -442,6 +443,44 @@ def test_what_is_no_event_is_refused_with_a_value_error(data: bytes) -> None:
         codec.decode_event(data)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        *({}, [], 5, None, {"type": "nothing"}, {"type": "text_delta"}),
+        {"type": "text_delta", "message_id": 1, "value": "a"},
+        {"type": "text_created", "message": {"id": 5}},
+        {"type": "confirmation_created", "confirmation": {"id": "a", "subject": {}, "status": 1}},
+        {"type": "run_created", "run": {"status": "dancing"}},
+    ],
+)
+def test_plain_data_is_refused_with_the_words_that_its_json_is(value: Any) -> None:
+    """Whichever way an event comes in."""
+    with pytest.raises(ValueError):
+        codec.event_from_dict({"type": value})
+    with pytest.raises(ValueError) as plain:
+        codec.event_from_dict(value)
+    with pytest.raises(ValueError) as text:
+        codec.decode_event(json.dumps(value))
+    assert str(plain.value) == str(text.value)
+
+
+def test_plain_data_costs_about_what_its_json_does() -> None:
+    """The classes of events are not gone through for each of them: ten times as much would be far too much."""
+    plain = codec.event_to_dict(events.TextDelta("m", "some text"))
+    data = json.dumps(plain)
+
+    def cost(take: Callable[[], object]) -> float:
+        times = []
+        for _ in range(5):
+            began = time.process_time()
+            for _ in range(2_000):
+                take()
+            times.append(time.process_time() - began)
+        return min(times)
+
+    assert cost(lambda: codec.event_from_dict(plain)) < 10 * cost(lambda: codec.decode_event(data))
+
+
 @law
 @given(
     st.sampled_from(sorted(EVENTS)),
@@ -476,3 +515,21 @@ def test_each_event_class_is_declared_once() -> None:
         assert kind.__name__ in events.__all__
         assert kind.hook.startswith("on_")
         assert msgspec.structs.fields(kind)
+
+
+@pytest.mark.parametrize("how", ["made", "read", "copied", "grown"])
+def test_the_arguments_of_a_call_are_there_however_it_came_to_be(how: str) -> None:
+    """Not only those of a call that was streamed."""
+    call = m.ToolCallMessage("c", name="f", content='{"a": 1}')
+    match how:
+        case "read":
+            call = m.Message.from_dict(call.to_dict())  # type: ignore[assignment]
+        case "copied":
+            call = call.copy()
+        case "grown":
+            call = m.ToolCallMessage("c", name="f")
+            assert call.arguments == {}
+            call._replace('{"a": 1}')
+        case _:
+            pass
+    assert call.arguments == {"a": 1}

@@ -7,6 +7,7 @@ import gc
 import math
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -1026,3 +1027,96 @@ def test_an_output_finds_its_call_without_looking_at_all_messages() -> None:
     outputs = [m for m in sk.stream(emitter).get_final_messages() if isinstance(m, sk.ToolOutputMessage)]
     assert {m.name for m in outputs} == {"f"}
     assert len({m.call_id for m in outputs}) == 3000
+
+
+def speak(emitter: sk.Emitter) -> None:
+    emitter.text("some text ")
+    emitter.text("and more")
+    emitter.end_message()
+
+
+def call_and_answer(emitter: sk.Emitter) -> None:
+    emitter.tool_call("f", {"a": 1})
+    emitter.tool_output("done")
+
+
+def ask(emitter: sk.Emitter) -> None:
+    emitter.code("print(1)", "python")
+    emitter.confirm().confirmation.decline()
+    emitter.console("1")
+
+
+def next_step(emitter: sk.Emitter) -> None:
+    emitter.step()
+    emitter.text("a step")
+
+
+@pytest.mark.parametrize("act", [speak, call_and_answer, ask, next_step])
+def test_a_run_that_never_ends_takes_no_more_memory(act: Callable[[sk.Emitter], None]) -> None:
+    """Beyond the log's limit, here 1000, the oldest messages, confirmations and steps that are over are let go of:
+    after many thousand events as much is held as before."""
+    emitter = sk.Emitter(sk.MemoryRelay(limit=1000))
+
+    def held(times: int) -> int:
+        for _ in range(times):
+            act(emitter)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    before = held(2_500)
+    after = held(2_500)
+    tracemalloc.stop()
+    assert after < before + 100_000
+    assert 875 <= len(emitter.messages) <= 1_000
+    assert len(emitter.confirmations) <= 1_000
+    assert len(emitter._engine.runs.steps) <= 1_000
+
+
+def test_what_an_emitter_let_go_of_changes_nothing_for_its_readers() -> None:
+    """A reader that keeps up has all messages, of which the emitter has the newest, and every cursor goes on."""
+    emitter = sk.Emitter(sk.MemoryRelay(limit=100))
+    reading = iter(sk.stream(emitter.reader()))
+    seen: list[e.Event] = []
+    emitter.code("x", "python")
+    question = emitter.confirm()
+    for number in range(3_000):
+        emitter.text(f"text {number}")
+        if number % 500 == 0:
+            emitter.step()
+        emitter.end_message()
+        while not seen or seen[-1].cursor != emitter.cursor:
+            seen.append(next(reading))
+    assert question.confirmation in emitter.pending.values()
+    assert question.confirmation in emitter.confirmations
+    emitter.tool_call("f", {})
+    emitter.tool_output("done")
+    emitter.close()
+    seen += reading
+    texts = [event.message for event in seen if isinstance(event, e.TextDone)]
+    assert [message.content for message in texts] == [f"text {number}" for number in range(3_000)]
+    assert len({message.id for message in texts}) == 3_000
+    newest = [message.id for message in emitter.messages if message.type == "message"]
+    assert newest == [message.id for message in texts][-len(newest) :]
+    assert 875 < len(newest) <= 1_000
+    steps = [event.run_step.id for event in seen if isinstance(event, e.RunStepCreated)]
+    assert len(steps) == len(set(steps)) == 7
+    assert emitter.timing.deltas == 3_003
+    speed = emitter.timing.deltas_per_second
+    assert speed is not None
+    assert speed > 0
+    later = sk.stream(emitter.reader(seen[-20].cursor))
+    later.until_done()
+    assert later.messages[-1].content == "done"
+
+
+def test_an_open_message_is_never_let_go_of() -> None:
+    """It grows on, and is in `messages`."""
+    emitter = sk.Emitter(sk.MemoryRelay(limit=10))
+    emitter.emit(e.TextCreated(sk.TextMessage("open")))
+    for number in range(1_200):
+        emitter.emit(e.CodeDone(sk.CodeMessage(f"c{number}", format="python", content="x")))
+    emitter.emit(e.TextDelta("open", "still here"))
+    assert [message.content for message in emitter.messages if message.id == "open"] == ["still here"]
+    emitter.close()
+    assert [message.status for message in emitter.messages if message.id == "open"] == ["completed"]

@@ -323,6 +323,49 @@ def test_of_equal_keys_the_last_counts() -> None:
     assert (field.content, field.status) == ("", "completed")
 
 
+AGAIN = {  # what comes after `"One"`, and what `text_deltas` has in the end
+    "another text": (', "message": "Two and more"', "One"),
+    "a shorter one": (', "message": "On"', "One"),
+    "the same": (', "message": "One"', "One"),
+    "more of the same": (', "message": "One and more"', "One and more"),
+    "another, then more of that": (', "message": "Two", "message": "Two and more"', "One"),
+    "another, then the first": (', "message": "Two and more", "message": "One"', "One"),
+    "no text": (', "message": [2]', "One"),
+    "no text, then more of the same": (', "message": [2], "message": "One and more"', "One and more"),
+    "nothing, then more": (', "message": "", "message": "One and more"', "One"),
+}
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("rest, deltas", AGAIN.values(), ids=AGAIN.keys())
+def test_a_text_that_is_replaced_is_told_whole(rest: str, deltas: str, size: int) -> None:
+    """So that `text_deltas`, in which replacements are not, has one text: the final one, or that which was replaced;
+    never pieces of both. What goes on with what was told is told as more of it."""
+    text = f'{{"message": "One"{rest}}}'
+    final = json.loads(text)["message"]
+    events = [*streamed(text, size=size), END]
+    stream = ran(*events)
+    assert contents(stream) == {"c#message": final if isinstance(final, str) else ""}
+    pieces = [line for line in told(sk.stream(events, fields=FIELDS)) if line["type"] == "text_delta"]
+    assert "".join(line["value"] for line in pieces if not line.get("replace")) == deltas
+    first = next((number for number, line in enumerate(pieces) if line.get("replace")), len(pieces))
+    assert all(line.get("replace") for line in pieces[first:])
+    assert "".join(sk.stream([*streamed(text, size=size), END], fields=FIELDS).text_deltas) == deltas
+
+
+def test_arguments_that_are_replaced_tell_their_language_once() -> None:
+    """As they are now."""
+    first, second = '{"code": "1", "language": "sql"', '{"code": "2", "language": "python"}'
+    events = [
+        e.ToolCallCreated(call(name="execute")),
+        e.ToolCallDelta("c", first),
+        e.ToolCallDelta("c", second, replace=True),
+        e.ToolCallDone(call(name="execute")),
+    ]
+    (field,) = field_messages(ran(*events, END)).values()
+    assert (field.content, field.format) == ("2", "python")
+
+
 @pytest.mark.parametrize(
     ("text", "content"),
     [
@@ -765,6 +808,29 @@ def test_other_fields_can_be_added_down_the_stream() -> None:
     assert [message.type for message in stream.messages] == ["tool_call", "reasoning"]
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_converted_stream_that_is_read_with_fields_again_tells_each_once(protocol: str) -> None:
+    """By its id; where a protocol's texts have none, what was converted to text is the model's own, beside the call."""
+    text = '{"message": "Hi there", "thoughts": "Hm"}'
+    chunks = [*sk.stream([*streamed(text), *streamed(text, "d"), END], fields=FIELDS).chunks(protocol)]
+    stream = sk.stream(chunks, protocol=protocol, fields=FIELDS)
+    stream.until_done()
+    assert sorted(contents(stream).values()) == ["Hi there", "Hi there", "Hm", "Hm"]
+    assert [warning.code for warning in stream.warnings] == []
+    own = [message.content for message in stream.messages if message.type == "message" and not message.metadata]
+    assert "".join(own) == ("Hi there" * 2 if protocol in ("openai_chat", "anthropic") else "")
+
+
+def test_a_text_with_an_id_of_its_own_is_never_taken_for_a_field() -> None:
+    """Whatever signs are in it: of a tool that was not called, of an argument that was not chosen, of another kind."""
+    ids = ["#message", "a#", "a#other", "a#message.x", "a#code", "#"]
+    texts = [e.TextDone(m.TextMessage(id, content=id)) for id in ids]
+    other = e.ToolCallDone(call("b#message", content='{"message": "Ho"}'))
+    stream = ran(*texts, *streamed('{"message": "Hi"}'), *texts, other, END)
+    assert [message.content for message in stream.messages if message.id in ids] == ids
+    assert contents(stream) == {"c#message": "Hi", "b#message#message": "Ho"}
+
+
 @often
 @given(canonical, st.sampled_from(({"f.n": "text"}, {"*.*": "code"})))
 def test_laws_1_6_and_7_hold_for_any_events_with_fields(events: list[e.Event], fields: dict[str, str]) -> None:
@@ -810,6 +876,11 @@ def test_whatever_becomes_of_calls_their_fields_say_what_they_say(events: list[e
     lines = told(stream)
     check_brackets([line for line in lines if line["type"] != "error"])
     assert without_fields(lines) == told(sk.stream(items))
+    replaced: set[str] = set()
+    for line in lines:
+        if line["type"] == "text_delta":
+            assert line.get("replace") or line["message_id"] not in replaced
+            replaced |= {line["message_id"]} if line.get("replace") else set()
     calls = {message.id: message for message in stream.messages if message.type == "tool_call"}
     for field in field_messages(stream).values():
         called = calls[field.id.rpartition("#")[0]]

@@ -539,3 +539,24 @@ def test_a_piece_costs_the_same_in_a_long_document() -> None:
         return min(times) / len(pieces)
 
     assert cost(1_000_000, 2) < 3 * cost(20_000, 10)
+
+
+@pytest.mark.parametrize("repeats", [False, True], ids=["one string", "a string at each depth, twice"])
+def test_a_character_costs_the_same_however_deep_the_chosen_path_is(repeats: bool) -> None:
+    """CPU time for a character read or told, where the whole nesting is of chosen paths: flat, with a margin."""
+
+    def cost(depth: int, rounds: int) -> float:
+        levels = range(0, depth, depth // 100) if repeats else [depth - 1]
+        paths = [".".join(["a"] * level + ["b"]) for level in levels]
+        opening = "".join('{"b":"x","b":"y","a":' if level in levels else '{"a":' for level in range(depth))
+        times, told = [], 0
+        for _ in range(rounds):
+            reader = JsonFields(*paths)
+            start = time.process_time()
+            told = sum(len(piece.path) for piece in reader.feed(opening + "1" + "}" * depth))
+            times.append(time.process_time() - start)
+            assert reader.complete
+        assert told > depth
+        return min(times) / (len(opening) + depth + told)
+
+    assert cost(8_000, 2) < 3 * cost(400, 10)

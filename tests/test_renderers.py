@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import io
+import os
 import re
 import sys
 import threading
@@ -28,7 +30,8 @@ from streamkit.messages import message_class
 from streamkit.renderers import STYLES, ConsolePrinter, Label, LiveDisplay
 from streamkit.renderers.characters import ConsoleText, PrintableText, fitted
 from streamkit.renderers.markdown import LONGEST, MarkdownPieces
-from streamkit.renderers.prose import Prose
+from streamkit.renderers.prose import Code, Prose
+from streamkit.renderers.region import rows_of
 
 from .faces import LIMIT, Face, Source, body, calls, chat, every_face, interpreter
 from .telling import recordings
@@ -729,6 +732,28 @@ def test_a_long_open_part_is_shown_from_its_end() -> None:
     assert len(seen[-1]) == 100
 
 
+def test_of_lines_that_rush_by_a_few_are_drawn() -> None:
+    """All again once they come slower; all of them stand above in the end."""
+    lines = [f"line {number}\n" for number in range(120)]
+    output = console(80, 24)
+    display = LiveDisplay(output, refresh_per_second=0, run_end=False)
+    sizes: list[int] = []
+
+    class Drawn(sk.Handler):
+        def handle(self, event: Event, /) -> None:
+            display.refresh()
+            screen = display._drawing and display._drawing._screen  # type: ignore[attr-defined]
+            sizes.append(len(screen._region._rows) if screen else 0)
+
+    rushing = ["```\n", *("".join(lines[start : start + 20]) for start in range(0, 80, 20)), *lines[80:], "```\n"]
+    sk.stream(iter(whole(says("message", *rushing))), display, Drawn()).until_done()
+    glass = Glass(80, 24)
+    glass.feed(output.file.getvalue())  # type: ignore[attr-defined]
+    assert [line.strip() for line in glass.lines] == [f"line {number}" for number in range(120)]
+    assert max(sizes[5:8]) <= 8
+    assert sizes[20] > 20
+
+
 def test_a_console_that_is_no_terminal_gets_the_settled_parts() -> None:
     """No sequence that moves a cursor; nor does a terminal that knows none."""
     for output in (console(force_terminal=False), console(_environ={"TERM": "dumb"}, color_system=None)):
@@ -1002,22 +1027,20 @@ def rendered(pieces: Iterable[str], width: int = 60) -> str:
     """The blocks as they are settled, with the blank lines between them."""
     output = console(width, force_terminal=False, color_system=None)
     markdown = MarkdownPieces()
-    shown = False
+    lines: list[str] = []
 
     def put(final: bool) -> None:
-        nonlocal shown
         for block in markdown.settled(final=final):
-            if shown and not block.joins:
-                output.print()
-            output.print(Prose.of(block.tokens, "ansi_dark"))
-            shown = True
+            rows = rows_of(output, Prose.of(block.tokens, "ansi_dark"), width)
+            text = "\n".join("".join(segment.text for segment in row) for row in rows).strip("\n")
+            lines.extend([*([""] if lines and not block.joins else []), *text.split("\n")])
 
     for text in pieces:
         markdown.feed(text)
         markdown.tail(width, 5)
         put(final=False)
     put(final=True)
-    return "".join(f"{line.rstrip()}\n" for line in output.file.getvalue().splitlines())  # type: ignore[attr-defined]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 @given(st.lists(LINES, max_size=14), st.data())
@@ -1096,6 +1119,67 @@ def test_nothing_of_a_long_block_is_lost(text: str) -> None:
     assert words(rendered([text])) == words(text)
 
 
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (
+            60,
+            [
+                " name                                        value x   c",
+                " ─────────────────────────────────────────────────────────",
+                " some cell                                         1  mid",
+                " another code with a long text inside of it    12345  日本",
+                " a",
+            ],
+        ),
+        (
+            26,
+            [
+                " name        value x   c",
+                " ─────────────────────────",
+                " some cell         1  mid",
+                " another       12345  日本",
+                " code with",
+                " a long",
+                " text",
+                " inside of",
+                " it",
+                " a",
+            ],
+        ),
+    ],
+)
+def test_a_table_stands_in_columns(width: int, lines: list[str]) -> None:
+    """Each as wide as it needs; where there is no room for that, the widest is folded. Cells are placed as they say."""
+    cells = "| some cell | 1 | mid |\n| another `code` with a long text inside of it | 12345 | 日本 |\n| a |\n"
+    assert rendered(["| name | value **x** | c |\n|---|--:|:-:|\n" + cells], width).splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("source", "language"),
+    [
+        ("def f(x):\n    '''Doc\n  string'''\n    return x + 1  # a comment\n\n\nclass A: pass", "python"),
+        ("\n\n  trailing  \n  ", "python"),
+        ("SELECT 'a\nb' FROM t; -- c", "sql"),
+        ("no such language", "klingon"),
+        ("日本 = '語' * 3", "python"),
+    ],
+)
+@pytest.mark.parametrize("theme", ["ansi_dark", "monokai"])
+def test_code_is_coloured_and_nothing_else(source: str, language: str, theme: str) -> None:
+    """Its characters and lines are as they were; a token that is several lines long has its colour on each."""
+    rows = rows_of(console(80), Code(source, language, theme), 80)
+    assert ["".join(segment.text for segment in row) for row in rows] == [line.rstrip() for line in source.split("\n")]
+    colours = {segment.text: segment.style and segment.style.color for row in rows for segment in row}
+    if language == "python" and "Doc" in source:
+        assert colours["'''Doc"] == colours["  string'''"] is not None
+        assert colours["return"] not in (None, colours["# a comment"])
+
+
+def test_an_empty_item_has_its_mark() -> None:
+    assert rendered(["- one\n-\n- three\n"]).splitlines() == [" • one", " •", " • three"]
+
+
 def test_a_table_keeps_the_text_of_its_cells() -> None:
     """In few columns too."""
     row = "".join(f"| word{n} " for n in range(20)) + "|\n"
@@ -1145,9 +1229,51 @@ def test_what_ends_after_another_spoke_ends_nothing_of_that_one() -> None:
     assert '[tool_call] f({"n": 0})\n' in out.getvalue()
 
 
-@pytest.mark.parametrize("mark", ["\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\u202e", "\u2066", "\x9b", "\x1b"])
-def test_no_mark_that_turns_or_breaks_a_line_reaches_the_terminal(mark: str) -> None:
-    """It is shown as something that does nothing."""
-    out = io.StringIO()
-    sk.stream(chat(f"a{mark}b"), ConsolePrinter(out)).until_done()
-    assert mark not in out.getvalue()
+TURNING = ("\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\u202e", "\u2066", "\x9b", "\x1b")
+UNSEEN = (
+    "\u200b",
+    "\u2060",
+    "\u2064",
+    "\u206a",
+    "\ufeff",
+    "\ufff9",
+    "\u3164",
+    "\U000e0001",
+    "\U000e0041",
+    "\U000e0101",
+)
+
+
+@pytest.mark.parametrize("mark", [*TURNING, *UNSEEN], ids=lambda mark: f"{ord(mark):x}")
+def test_no_mark_that_turns_or_breaks_a_line_or_is_not_seen_reaches_the_terminal(mark: str) -> None:
+    """It is shown as something that does nothing, by either renderer, from whichever kind of message."""
+    story = whole(
+        says("message", f"a{mark}b"),
+        says("code", f"a{mark}b", id="m2", format="python"),
+        says("tool_call", f"a{mark}b", id="m3", name=f"f{mark}", call_id="c1"),
+        says("console", f"a{mark}b", id="m4", role="computer", format="output"),
+    )
+    for text in (printed(story), shown(story)):
+        assert mark not in text
+        assert text.count("b") >= 4
+
+
+@pytest.mark.parametrize("text", ["👩\u200d👩\u200d👧", "❤\ufe0f", "\u0645\u06cc\u200c\u062e", "co\xadoperate"])
+def test_what_people_write_with_stays(text: str) -> None:
+    """Joined emoji and letters, an emoji's own look."""
+    assert text in printed(whole(says("message", text)))
+
+
+@pytest.mark.parametrize("renderer", [ConsolePrinter, lambda file: LiveDisplay(Console(file=file))])
+def test_a_pipe_that_nobody_reads_fails_the_stream(renderer: Any) -> None:
+    """As law 12 has it of any hook's error; it is the program that knows whether to be quiet about it."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    file = os.fdopen(writing, "w", buffering=1)
+    stream = sk.stream(iter(whole(says("message", "One\n\n", "Two\n"))), renderer(file))
+    with pytest.raises(BrokenPipeError):
+        stream.until_done()
+    assert stream.ended
+    assert stream.status == "failed"
+    with contextlib.suppress(BrokenPipeError):
+        file.close()

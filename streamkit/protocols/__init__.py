@@ -87,7 +87,7 @@ class Decoder:
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         self.new_id = new_id or map("message-{}".format, count(1)).__next__
-        self.index = 0
+        self.index: int = 0
         self.complete = False
         self.paused = False
         self.over = False
@@ -166,6 +166,10 @@ class Decoder:
         first, frames = self._fed
         return next((number for number, frame in enumerate(frames, first) if frame[2] is source), None)
 
+    def forget(self) -> None:
+        """No more comes: what is still known of the newest frames is let go."""
+        self._fed = (0, ())
+
     def sentinel(self, data: bytes) -> Iterable[Event]:
         """What `[DONE]` (or `[DONE_…]`) means here."""
         self.complete = True
@@ -210,7 +214,11 @@ class Encoder:
 
     def items(self, event: Event) -> Iterable[dict[str, Any]]:
         """The wire items of one event of a stream that may have `fields=`. A call's text is told as text; its code
-        would look as if it ran, and what else is in a call is told with the call."""
+        would look as if it ran, and what else is in a call is told with the call.
+
+        Who reads these items with `fields=` again is told a text once where the protocol keeps its id. Where texts
+        have none, in Chat Completions and Anthropic Messages, it is told as what it is there: the model's own text,
+        beside the call that has it, too."""
         told: Any = getattr(event, "snapshot", None)
         if not self.choices and told is not None and told.choice:
             return ()
@@ -250,11 +258,16 @@ def find(name: str) -> ModuleType:
         UsageError: there is no such protocol; the text lists those there are.
     """
     if name in BUILT_IN:
-        return importlib.import_module(f"{__name__}.{name}")
+        return _built_in(name)
     if name not in _others():
         raise UsageError(f"there is no protocol {name!r}; there are: {', '.join(names())}")
     module: ModuleType = _others()[name].load()
     return module
+
+
+@cache
+def _built_in(name: str) -> ModuleType:
+    return importlib.import_module(f"{__name__}.{name}")
 
 
 def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from .. import messages as m
 from ..events import AnnotationAdded, Event, MessageCreated, MessageDone
+from ..json_fields import JsonFields
 from . import is_object
-from .anthropic_code import CodeReader
 from .anthropic_wire import CODE, Wire, annotation_of, items_of, json_text, mapping, parsed, text, without
 
 __all__ = ["BLOCK_OF", "CALLS", "KEPT", "PIECES", "Block", "Held", "Place", "tell_whole"]
@@ -65,7 +65,8 @@ class Block:
         self.grown = False
         self._fields = place.fields
         self._json = bytearray()  # what a call has of its arguments
-        self._reader: CodeReader | None = None
+        self._reader: JsonFields | None = None  # of the code in them
+        self._read = False  # all of it is
         self._code = ""
         self.make = self._kind(wire)
         self._input: Any = wire.get("input")
@@ -91,7 +92,7 @@ class Block:
         if self.type == "server_tool_use" and name in CODE:
             language, self._code = CODE[name]
             self._fields["format"] = language
-            self._reader = CodeReader(self._code)
+            self._reader = JsonFields(self._code)
             return m.CodeMessage
         if CALLS[self.type]:
             self.metadata["block_type"] = self.type
@@ -152,10 +153,20 @@ class Block:
         if self.type in CALLS:
             self._json += value.encode(errors="surrogatepass")
         if self._reader is not None:
-            value = self._reader.feed(value)
+            value = self._code_in(self._reader, value)
         if value:
             make: Any = self.make.delta_event
             yield make(self.id, value, replaces)
+
+    def _code_in(self, reader: JsonFields, piece: str) -> str:
+        """What a piece of the JSON adds to the code. Another text at the same key is told with the block's end."""
+        parts: list[str] = []
+        for told in [] if self._read else reader.feed(piece):
+            parts.append(told.text)
+            if told.done:
+                self._read = True
+                break
+        return "".join(parts)
 
     def cite(self, citation: Wire) -> Iterator[Event]:
         if citation:

@@ -4,8 +4,9 @@ Terminal rule. Today's: a `stop_reason`, an error, or `[DONE]`; the usage and an
 source is read on. 2024's: `[DONE]`; `[DONE_GEN]` is the end of a model call, `[DONE_STEP]` of a run step. A stream with
 none of these was cut off.
 
-No item says that a message is over. A text is done where another part of the same message begins; a call where its
-arguments' JSON ends; and all that is open where a step ends: with a tool's return, another step id, a stop_reason.
+No item says that a message is over. A text is done where a later part of the same message begins, as its otid or no
+otid at all says; a call where its arguments' JSON ends; and all that is open where a step ends: with a tool's return,
+another step id, a stop_reason. What tells more after that is of another step, and of another run if it says so.
 
 Calls run at the server (`provider_executed`). Those that it asks approval for have `metadata["requires_approval"]`, and
 their confirmations are asked together, once the stop_reason says that there are no more; the run then ends
@@ -59,6 +60,16 @@ _TEXTS: dict[str, tuple[type[m.Message], str]] = {
 }
 _KEPT = ("name", "sender_id", "is_err", "source", "state", "hidden_reasoning")  # in the metadata of a text
 _OUTSIDE = ("ping", "error_message", "stop_reason", "usage_statistics")  # of any step, and not numbered
+# Items of a run. After one that ended so they are of another, whether they say so or not; where it failed or was
+# cancelled, that is the last word.
+_OF_RUNS = (
+    *_TEXTS,
+    "tool_call_message",
+    "approval_request_message",
+    "tool_return_message",
+    "approval_response_message",
+)
+_GOES_ON: tuple[e.RunStatus, ...] = ("completed", "requires_action", "incomplete")
 _CANCELLED = msgspec.json.encode({"message_type": "stop_reason", "stop_reason": "cancelled"})
 
 
@@ -198,6 +209,8 @@ class Decoder(protocols.Decoder):
         """The run and the step that an item is in, where they are others than before."""
         if kind != "usage_statistics":
             yield from self._end_step()
+        if self._ended in _GOES_ON and kind in _OF_RUNS:
+            self._ended, self.complete = None, False
         run, step = text(wire.get("run_id")), text(wire.get("step_id"))
         if run and run != self._run and (kind == "ping" or not outside):
             yield from self._another_run(run, wire)
@@ -280,7 +293,7 @@ class Decoder(protocols.Decoder):
         self._texts.add(part)
         return part
 
-    def _end_parts(self, id: str, otid: str = "") -> Iterator[e.Event]:
+    def _end_parts(self, id: str, otid: str) -> Iterator[e.Event]:
         """What is over where another part begins."""
         for part in self._texts.ended_by(id, otid):
             yield self._end_text(part, "completed")

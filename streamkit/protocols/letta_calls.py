@@ -22,7 +22,7 @@ class Tools:
     """The calls of one stream.
 
     Args:
-        ends: what is over where a call begins in the item of this id.
+        ends: what is over where a call begins in the item of this id and otid.
         warn: a decoder's.
     """
 
@@ -30,7 +30,7 @@ class Tools:
         self,
         ids: Ids,
         places: Places,
-        ends: Callable[[str], Iterator[e.Event]],
+        ends: Callable[[str, str], Iterator[e.Event]],
         warn: Callable[[str, str, Any], e.StreamWarning],
     ) -> None:
         self._ids = ids
@@ -80,7 +80,7 @@ class Tools:
 
     def _begin_call(self, call: Call, wire: Wire) -> Iterator[e.Event]:
         """A call begins once its name is known."""
-        yield from self._ends(text(wire.get("id")))
+        yield from self._ends(text(wire.get("id")), text(wire.get("otid")))
         call.message_id = self._ids.unused(call.call_id, text(wire.get("otid")), text(wire.get("id")))
         yield e.ToolCallCreated(self._message(call, **self._places.of(wire)))
         if call.pieces:

@@ -34,7 +34,7 @@ class Encoder(protocols.Encoder):
     |---|---|
     | the assistant's text, reasoning, redacted reasoning | `assistant_`, `reasoning_`, `hidden_reasoning_message` |
     | the user's and the system's texts, a summary | `user_`, `system_`, `summary_message` |
-    | a message's id and group | `otid` and `id`; the group of a message that interleaves with another of it is left out |
+    | a message's id and group | `otid` and `id` |
     | tool calls, tool outputs | `tool_call_message`, `tool_return_message`, whoever executes them |
     | console output of a call, tied to it by its call_id | `stdout`, then `stderr`, of the call's return |
     | a call that a confirmation asks about, or that waits for an output when its run ends | `approval_request_message` |
@@ -60,8 +60,7 @@ class Encoder(protocols.Encoder):
     def __init__(self) -> None:
         self._run = e.Run()
         self._failed = False
-        self._groups: dict[str, str] = {}  # the item id of each message that is open
-        self._texts: dict[str, str] = {}  # that of each text
+        self._open: set[str] = set()
         self._held: list[dict[str, Any]] = []  # returns and answers: they end what is open
         self._calls: dict[str, m.ToolCallMessage | m.CodeMessage] = {}  # those that were told, by call id
         self._asked: set[str] = set()
@@ -103,7 +102,7 @@ class Encoder(protocols.Encoder):
 
     def _item(self, message: Message, kind: str, **more: Any) -> dict[str, Any]:
         return {
-            "id": self._groups.get(message.id) or message.group or message.id,
+            "id": message.group or message.id,
             "date": date_of(message.created_at),
             "message_type": kind,
             "otid": message.id,
@@ -117,16 +116,12 @@ class Encoder(protocols.Encoder):
     def _begin(self, message: Message) -> Iterator[dict[str, Any]]:
         if isinstance(message, m.ToolOutputMessage | m.ConsoleMessage | m.CodeMessage):
             return  # they are told whole
-        # The parts of one item follow each other: one that begins ends the texts before it.
-        group = message.group or message.id
-        self._groups[message.id] = group = message.id if group in self._texts.values() else group
+        self._open.add(message.id)
         if isinstance(message, m.ToolCallMessage):
             self._calls[message.call_id or message.id] = message
             if not message.name:
                 self._unnamed.add(message.id)
             yield self._fragment(message, **({"name": message.name} if message.name else {}))
-        elif message.role == "assistant":
-            self._texts[message.id] = group
         if message.type == "reasoning" and message.format == "redacted":
             known = {key: message.metadata.get(key) for key in ("state", "hidden_reasoning")}
             yield self._item(message, "hidden_reasoning_message", **{"state": "redacted", **_known(known)})
@@ -148,8 +143,7 @@ class Encoder(protocols.Encoder):
 
     def _finish(self, message: Message) -> Iterator[dict[str, Any]]:
         yield from self._last(message)
-        self._groups.pop(message.id, None)
-        self._texts.pop(message.id, None)
+        self._open.discard(message.id)
         yield from self._release()
 
     def _last(self, message: Message) -> Iterator[dict[str, Any]]:
@@ -184,7 +178,7 @@ class Encoder(protocols.Encoder):
                 pass
 
     def _release(self) -> Iterator[dict[str, Any]]:
-        if not self._groups:
+        if not self._open:
             held, self._held = self._held, []
             yield from held
 
@@ -258,7 +252,7 @@ class Encoder(protocols.Encoder):
         for call_id, console in [*self._consoles.items()]:
             if call_id in self._calls:
                 self._return(console, call_id, "")
-        self._groups.clear()
+        self._open.clear()
         yield from self._release()
         if run.status == "requires_action":
             for call in self._waiting.values():

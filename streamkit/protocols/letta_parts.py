@@ -18,6 +18,9 @@ from .letta_wire import Wire, text
 __all__ = ["Call", "Calls", "Ids", "Places", "TextPart", "TextParts"]
 
 
+_is_uuid = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE).fullmatch
+
+
 class Ids:
     """Message ids: the wire's, made unique."""
 
@@ -102,10 +105,10 @@ class TextParts:
         self.open.append(part)
         self._enter(part, part.id)
 
-    def ended_by(self, id: str, otid: str = "") -> list[TextPart]:
-        """The open parts that are over where another part of the message with this id begins: the parts of one
-        message follow each other. Where ids are missing, otids tell parts apart that may be of different ones."""
-        return [part for part in self.open if part.id == id and (id or not (part.otid and otid))]
+    def ended_by(self, id: str, otid: str) -> list[TextPart]:
+        """The open parts that are over where another part of the message with this id begins. The server's parts
+        follow each other, and its otids number them; others' otids only tell parts apart, which may interleave."""
+        return [part for part in self.open if part.id == id and _is_over(part.otid, otid)]
 
     def close(self, part: TextPart) -> None:
         part.open = False
@@ -129,9 +132,20 @@ class TextParts:
         return part if part is not None and not part.id and not part.otid else None
 
 
+def _is_over(otid: str, next: str) -> bool:
+    """Whether a part is over where the next one of its message begins: if nothing says that it is not. The server makes
+    otids of the message's id, whose last seven bits are then the number of the part."""
+    if not (otid and next):
+        return True
+    if not (_is_uuid(otid) and _is_uuid(next)):
+        return False
+    (head, number), (same, other) = (divmod(int(one.replace("-", ""), 16), 128) for one in (otid, next))
+    return head == same and number < other
+
+
 class Extent:
     """Finds where a JSON object ends, in text that comes in pieces: where its depth is back at 0. That a piece can be
-    parsed alone says nothing."""
+    parsed alone says nothing. It need be no JSON: models write newlines into strings."""
 
     _tokens = re.compile(r'\\.|\\|["{}\[\]]', re.DOTALL).finditer
 

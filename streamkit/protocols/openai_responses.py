@@ -10,6 +10,9 @@ when its item is, because only the item says how it ended; code and shell comman
 they run before their item ends. A run's `finish_reason` is the response's `incomplete_details.reason`, if it has one.
 """
 
+# pyright: reportPrivateUsage=false
+# The table of readers stands beside the decoder whose they are.
+
 from __future__ import annotations
 
 from collections import deque
@@ -423,7 +426,11 @@ def _readers() -> dict[str, Callable[[Decoder, Mapping[str, Any]], Iterator[Even
     of = Decoder
 
     def with_(read: Any, *more: Any, **fixed: Any) -> Any:
-        return lambda decoder, event: read(decoder, event, *more, **fixed)
+        def bound(decoder: Decoder, event: Mapping[str, Any]) -> Iterator[Event]:
+            told: Iterator[Event] = read(decoder, event, *more, **fixed)
+            return told
+
+        return bound
 
     table: dict[str, Any] = {
         "response.output_item.added": of._item_added,

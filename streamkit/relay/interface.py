@@ -22,9 +22,11 @@ class Relay(ABC):
 
     Attributes:
         bounded: whether a writer has to ask `drain` for room.
+        limit: how many entries the log of a run holds, None for any number. A writer keeps as many messages.
     """
 
     bounded: bool = False
+    limit: int | None = None
 
     @abstractmethod
     def open(self, run_id: str) -> None:

@@ -60,7 +60,7 @@ class MemoryRelay(Relay):
         if overflow not in get_args(Overflow):
             raise UsageError(f"there is no overflow policy {overflow!r}; there are: {', '.join(get_args(Overflow))}")
         self.bounded = overflow != "drop_oldest"
-        self._limit = limit
+        self.limit = self._limit = limit
         self._overflow: Overflow = overflow
         self._timeout = timeout
         self._ttl = ttl

@@ -9,10 +9,10 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from types import TracebackType
-from typing import Self, cast
+from typing import Self, TypeVar, cast
 
 import msgspec
 
@@ -31,11 +31,14 @@ from ..events import (
 from ..interrupts import Stopped
 from ..messages import Message
 from ..sources import Items, Source, translate
-from ..state import StreamState, _error_of
+from ..state import StreamState, Timing, _error_of
 from .interface import Relay
 from .memory import MemoryRelay
 
 __all__ = ["Writer"]
+
+_T = TypeVar("_T")
+_FEWEST = 1000  # messages that a writer knows, however small its log
 
 
 class Writer(StreamState):
@@ -65,6 +68,7 @@ class Writer(StreamState):
         self._items: Items | None = None  # of what is fed
         self._watchers: set[Callable[[], None]] = set()
         self._cursor: str | None = None
+        self._forgotten = 0  # deltas of messages that are known no longer
         self._times["start"] = time.monotonic()
         self.relay.open(self.run_id)
         weakref.finalize(self, self.relay.abandon, self.run_id).atexit = False
@@ -73,6 +77,22 @@ class Writer(StreamState):
     def cursor(self) -> str | None:
         """The newest event's: a reader `after` it is told only what comes next."""
         return self._cursor
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The newest messages, as many as the relay's log has entries but at least 1000, and those that are open. All
+        of them, where it is not bounded. (The same holds for `confirmations` and the run's steps.)"""
+        return super().messages
+
+    @property
+    def timing(self) -> Timing:
+        """How long things took."""
+        known = super().timing
+        if not self._forgotten:
+            return known
+        deltas, speed = known.deltas + self._forgotten, known.deltas_per_second
+        more = speed * deltas / known.deltas if speed and known.deltas else speed
+        return msgspec.structs.replace(known, deltas=deltas, deltas_per_second=more)
 
     # -- what is told
 
@@ -217,10 +237,27 @@ class Writer(StreamState):
         cursors = self.relay.append(self.run_id, noted(), wait=False)
         if newest is not None:
             self._wrote(newest, cursors)
+        limit = self.relay.limit
+        if limit is not None:
+            self._forget(max(limit, _FEWEST))
 
     def _wrote(self, event: Event, cursors: list[str]) -> None:
         self._current = event
         self._cursor = cursors[-1]
+
+    def _forget(self, limit: int) -> None:
+        """Let go of the oldest that is over, beyond so many: an eighth, so that it is seldom done."""
+        engine, runs = self._engine, self._engine.runs
+        if max(len(engine.messages), len(engine.confirmations), len(runs.steps)) <= limit:
+            return
+        newest = limit - limit // 8
+        for message in _cut(engine.messages, newest, lambda message: message.status != "in_progress"):
+            self._forgotten += message.delta_count
+            engine._ids.forget(message.id)
+            engine._annotated.pop(message.id, None)
+        _cut(engine.confirmations, newest, lambda asked: asked.id not in engine.pending)
+        for step in _cut(runs.steps, newest, lambda step: step is not runs.step):
+            runs._by_id.pop(step.id, None)
 
     def _fed(self) -> Iterator[Event]:
         """What the end of what was fed tells."""
@@ -291,6 +328,15 @@ def _for_readers(error: Exception) -> StreamkitError:
 def _alone(error: Exception) -> Exception:
     inner: tuple[Exception, ...] = getattr(error, "exceptions", ()) if issubclass(type(error), ExceptionGroup) else ()
     return _alone(inner[0]) if len(inner) == 1 else error
+
+
+def _cut(known: list[_T], newest: int, is_over: Callable[[_T], bool]) -> list[_T]:
+    """Take out of a list what is over, but for the newest of it. At once, for other threads read it."""
+    old = known[:-newest]
+    gone = [one for one in old if is_over(one)]
+    if gone:
+        known[: len(old)] = [one for one in old if not is_over(one)]
+    return gone
 
 
 def _nothing() -> None:

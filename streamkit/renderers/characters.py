@@ -11,16 +11,28 @@ import unicodedata
 
 __all__ = ["ConsoleText", "PrintableText", "columns", "fitted", "one_line", "printable"]
 
-_TURNING = (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-# Control characters become their pictures (ESC: ␛), the rest that could change how other text is shown a �: the
-# second set of controls, line separators and the marks that turn the direction of writing around, and halves of surrogate pairs.
+_CONTROLS = ((0x80, 0x9F),)  # the second set
+_SURROGATES = ((0xD800, 0xDFFF),)  # halves of pairs
+# Marks that turn the direction of writing around, and ends of lines that are no newline.
+_TURNING = ((0x61C, 0x61C), (0x200E, 0x200F), (0x2028, 0x202E), (0x2066, 0x2069))
+# What shows nothing, and can carry text that nobody sees: tags, selectors, fillers, joiners of words, deprecated formats.
+# Not here is what people write with: the two joiners of letters and emoji, the selectors of emoji and of Mongolian, and
+# the soft hyphen.
+_UNSEEN = (
+    *((0x34F, 0x34F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180E, 0x180E), (0x200B, 0x200B), (0x2060, 0x2065)),
+    *((0x206A, 0x206F), (0x3164, 0x3164), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB)),
+    *((0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF)),
+)
+_LOST = (*_CONTROLS, *_SURROGATES, *_TURNING, *_UNSEEN)
+# Control characters become their pictures (ESC: ␛), the rest that could change how other text is shown a �.
 _SHOWN_AS = {
+    **dict.fromkeys([code for first, last in _LOST for code in range(first, last + 1)], 0xFFFD),
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
     0x7F: 0x2421,
-    **dict.fromkeys([*range(0x80, 0xA0), *_TURNING], 0xFFFD),
-    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),
 }
-_SHOWN = re.compile(f"[{re.escape(''.join(map(chr, _SHOWN_AS)))}]")
+_SHOWN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f" + "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in _LOST) + "]"
+)
 
 # What stands for a character that an encoding lacks, in as many columns.
 _PLAIN = dict(zip("•●○│┊▌└├─━═❱▣✓✗…⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "**o|||`+--=>#+x.|/-\\|/-\\|/", strict=True)) | dict(

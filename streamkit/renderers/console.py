@@ -18,7 +18,7 @@ from ..handlers import EventHandler
 from ..messages import AudioMessage, ConsoleMessage, ImageMessage, Message, TextMessage, ToolCallMessage
 from .characters import ConsoleText, PrintableText, one_line, printable
 from .labels import STYLES, Label, Style, plain
-from .telling import outcome, sources, summary
+from .telling import has_told, outcome, sources, summary, told_in_fields
 from .turns import Said, Turns
 
 if TYPE_CHECKING:
@@ -79,11 +79,13 @@ class ConsolePrinter(EventHandler):
         self._printing = None
 
     def on_message_created(self, message: Message, /) -> None:
+        if told_in_fields(self._streamkit_live, message):
+            return
         printing = self._print
         printing.show(printing.turns.created(message))
 
     def on_message_delta(self, delta: Delta, snapshot: Message, /) -> None:
-        if isinstance(snapshot, _UNREADABLE):
+        if isinstance(snapshot, _UNREADABLE) or told_in_fields(self._streamkit_live, snapshot):
             return
         printing = self._print
         mark = str(delta.metadata.get("stream", "")) if delta.metadata else ""
@@ -91,6 +93,11 @@ class ConsolePrinter(EventHandler):
 
     def on_message_done(self, message: Message, /) -> None:
         printing = self._print
+        if told_in_fields(self._streamkit_live, message):
+            if has_told(self._streamkit_live, message):
+                return
+            printing.show(printing.turns.created(message))
+            printing.show(printing.turns.grew(message, message.content))
         printing.show(printing.turns.done(message))
 
     def on_active_line(self, line: int | None, snapshot: ConsoleMessage | None, /) -> None:

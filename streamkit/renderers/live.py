@@ -29,7 +29,7 @@ from ..messages import (
 )
 from .characters import one_line
 from .console import size_of
-from .telling import outcome, sources, summary
+from .telling import has_told, outcome, sources, summary, told_in_fields
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -112,14 +112,20 @@ class LiveDisplay(EventHandler):
         return self._drawing is not None
 
     def on_message_created(self, message: Message, /) -> None:
-        self._note("created", message)
+        if not told_in_fields(self._streamkit_live, message):
+            self._note("created", message)
 
     def on_message_delta(self, delta: Delta, snapshot: Message, /) -> None:
-        if not isinstance(snapshot, _UNREADABLE):
+        if not isinstance(snapshot, _UNREADABLE) and not told_in_fields(self._streamkit_live, snapshot):
             mark = str(delta.metadata.get("stream", "")) if delta.metadata else ""
             self._note("grew", snapshot, delta.value, delta.replace, mark)
 
     def on_message_done(self, message: Message, /) -> None:
+        if told_in_fields(self._streamkit_live, message):
+            if has_told(self._streamkit_live, message):
+                return
+            self._note("created", message)
+            self._note("grew", message, message.content, False, "")
         if isinstance(message, _UNREADABLE):
             self._note("grew", message, size_of(message), False, "")
         self._note("done", message, tuple(sources(message)) if isinstance(message, TextMessage) else ())

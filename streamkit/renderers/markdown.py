@@ -19,7 +19,7 @@ __all__ = ["Block", "MarkdownPieces"]
 LONGEST = 16_000  # characters of one block; a longer one is settled in parts
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _RULER = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-*:?[ \t]*)*\Z")
-_BREAK = re.compile(r"\n[ \t]*(?:\n|```|~~~)")  # what most often ends a block
+_BREAK = re.compile(r"\n[ \t]*(?:\n|```|~~~|#)")  # what most often ends a block
 _SHORT = 500
 _LISTS = ("bullet_list_open", "ordered_list_open")
 _ENDED_BY_BLANK_LINE = ("paragraph_open", "table_open", "blockquote_open")
@@ -91,7 +91,10 @@ class MarkdownPieces:
     def _may_settle(self, end: int) -> bool:
         """Whether it is worth while to parse again: lines of a long block that only add to it are not."""
         seen = self._looked_at
-        return end - seen > seen // 4 or seen < _SHORT or _BREAK.search(self._source, max(0, seen - 1), end) is not None
+        if seen < _SHORT or _BREAK.search(self._source, max(0, seen - 1), end) is not None:
+            return True
+        lines = [*self._prefix, *self._source[:_SHORT].split("\n")]
+        return end > 4 * seen and not self._opening(lines)  # which a break must end
 
     def _settle(self, source: str, *, final: bool) -> Iterator[Block]:
         """The blocks of these whole lines that are settled; the source is cut behind them."""
@@ -102,13 +105,13 @@ class MarkdownPieces:
             tokens, joins = self._continued(group, number)
             last = number == len(groups) - 1
             if final or not last or _is_over(group, lines):
-                yield from _parts(tokens, joins)
+                yield Block(tokens, joins)
                 cut = len(lines) if last else groups[number + 1].start
                 self._prefix, self.joins, self._number = [], False, None
                 continue
             cut = group.start
             if group.kind in _LISTS and (items := _items(tokens))[1:]:
-                yield from _parts([tokens[0], *(token for item in items[:-1] for token in item), tokens[-1]], joins)
+                yield Block([tokens[0], *(token for item in items[:-1] for token in item), tokens[-1]], joins)
                 cut = _lines_of(items[-1][0])[0]
                 self.joins = True
                 self._number = _start(tokens[0]) + len(items) - 1
@@ -133,7 +136,7 @@ class MarkdownPieces:
         part = self.source[:end]
         lines = [*self._prefix, *part.rstrip("\n").split("\n")]
         for number, group in enumerate(_grouped(self._parse("\n".join(lines)))):
-            yield from _parts(*self._continued(group, number))
+            yield Block(*self._continued(group, number))
         self._prefix, self.joins, self._number = self._opening(lines), True, None
         self._source, self._looked_at = self._source[end:], 0
 
@@ -194,19 +197,6 @@ def _is_over(group: _Group, lines: Sequence[str]) -> bool:
 def _closes(line: str, fence: str) -> bool:
     found = _FENCE.match(line)
     return found is not None and found[1].startswith(fence) and not line[found.end() :].strip(" \t")
-
-
-def _parts(tokens: list[Token], joins: bool) -> Iterator[Block]:
-    """A block as it is settled: of a list each item, so that it makes no difference when that was."""
-    if tokens[0].type not in _LISTS:
-        yield Block(tokens, joins)
-        return
-    number = _start(tokens[0])
-    for position, item in enumerate(_items(tokens)):
-        opening = tokens[0].copy(attrs={**tokens[0].attrs})
-        if opening.type == "ordered_list_open":
-            opening.attrSet("start", str(number + position))
-        yield Block([opening, *item, tokens[-1]], joins or position > 0)
 
 
 def _items(tokens: Sequence[Token]) -> list[list[Token]]:

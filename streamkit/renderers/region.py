@@ -86,6 +86,9 @@ class Region(RenderHook):
         self._width = 0  # of the terminal, when they were drawn
         self._own = False
         self._redirected: list[tuple[str, IO[str]]] = []
+        if type(console).on_broken_pipe is Console.on_broken_pipe:
+            # Rich would end the program, and write its stdout to nowhere from then on.
+            console.on_broken_pipe = _raise  # type: ignore[method-assign]
         if self.live:
             console.push_render_hook(self)
             if aside is not None:
@@ -114,6 +117,7 @@ class Region(RenderHook):
                 if self.live:
                     self.live = False
                     self.console.pop_render_hook()
+                vars(self.console).pop("on_broken_pipe", None)
                 self._restore()
 
     def write(self, text: str) -> None:
@@ -163,6 +167,11 @@ class Region(RenderHook):
             if isinstance(getattr(sys, name), _Aside):
                 setattr(sys, name, file)
         self._redirected.clear()
+
+
+def _raise() -> None:
+    """Called where an error is handled."""
+    raise
 
 
 def _same_terminal(file: Any, other: Any) -> bool:

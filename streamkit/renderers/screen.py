@@ -44,6 +44,8 @@ class Screen:
         self._printed = False  # whether anything stands above
         self._aside = ""  # what the program printed, as far as its line is not complete
         self._running = False
+        self._new = 0  # lines since it was drawn last
+        self._rushing = False  # they come faster than anybody could read them
         self.asking = False
         self._region = Region(console, aside)
 
@@ -75,6 +77,7 @@ class Screen:
         self._show(self._turns.created(message))
 
     def grew(self, message: Message, text: str, replace: bool, mark: str) -> None:
+        self._new += text.count("\n")
         self._show(self._turns.grew(message, text, replace=replace, mark=mark))
 
     def done(self, message: Message, cited: tuple[str, ...] = ()) -> None:
@@ -211,7 +214,7 @@ class Screen:
         status = [row for part in self._status(width, height) for row in self._rows(part)][-max(1, height // 2) :]
         rows: list[Row] = rows_of(self._console, Text.from_ansi(self._aside), width) if self._aside else []
         if self._block is not None:
-            for part in self._block.tail(width, height):
+            for part in self._block.tail(width, self._tail_rows(height)):
                 if self._printed and not part.joins:
                     rows.append([])
                 rows += self._rows(part)
@@ -219,6 +222,12 @@ class Screen:
             rows.append([])
         rows += status
         return rows[-height:]
+
+    def _tail_rows(self, height: int) -> int:
+        """In how many lines the open part is drawn. Of lines that rush by, a few show as much as all, and cost less."""
+        new, self._new = self._new, 0
+        self._rushing = new * (4 if self._rushing else 2) >= height
+        return max(1, height // 3) if self._rushing else height
 
     def _status(self, width: int, height: int) -> Iterator[Part]:
         """Lines that tell what else is going on."""

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ..answers import Confirmation
 from ..events import Run
-from ..messages import TextMessage
+from ..messages import Message, TextMessage, ToolCallMessage
 from .characters import one_line
 
-__all__ = ["outcome", "sources", "summary"]
+if TYPE_CHECKING:
+    from ..state import StreamState
+
+__all__ = ["has_told", "outcome", "sources", "summary", "told_in_fields"]
+
+
+def told_in_fields(stream: StreamState | None, message: Message) -> bool:
+    """Whether a message is a call that its fields are to tell of (`fields=`), so that it need not be shown as well."""
+    return isinstance(message, ToolCallMessage) and stream is not None and stream.has_fields(message)
+
+
+def has_told(stream: StreamState | None, call: Message) -> bool:
+    """Whether fields of this call were told."""
+    id = call.call_id or call.id
+    told = reversed(stream.messages) if stream is not None else ()
+    return any(message.call_id == id and "field" in message.metadata for message in told)
 
 
 def outcome(confirmation: Confirmation) -> str:

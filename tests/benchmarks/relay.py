@@ -2,6 +2,7 @@
 
     python tests/benchmarks/relay.py
     python tests/benchmarks/relay.py --n 20000 --rounds 7
+    python tests/benchmarks/relay.py --memory 1000000      # this table alone
 
 In one run, in interleaved rounds, each contestant hands n text deltas from a producer task to 1, 3 and 10 consumer tasks
 on asyncio; the producer lets the others run after each burst. Told are medians of CPU time an event, for all consumers
@@ -13,6 +14,9 @@ together.
     queues        events put into a queue for each consumer, and `astream` over an iterator of it with the same handler
 
 Then the latency: from `emitter.text` in a thread to the hook of a consumer that waits, on each face.
+
+With `--memory n`, the megabytes that an emitter and its log hold at n/4, n/2 and n events, which `tracemalloc` counts, for
+one long message and for many short ones, with a relay's default limit and with a small one.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ import gc
 import statistics
 import threading
 import time
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -181,11 +186,43 @@ def latency(face: str) -> float:
     return heard[0]
 
 
+def many_short(source: sk.Emitter, events: int) -> None:
+    for _ in range(events // 7):
+        for _ in range(5):
+            source.text("word ")
+        source.end_message()
+
+
+def one_long(source: sk.Emitter, events: int) -> None:
+    for _ in range(events):
+        source.text("word ")
+
+
+def memory(events: int) -> None:
+    """Tell what is held as a run grows."""
+    print(f"\nmegabytes held after so many events{'':22}" + "".join(f"{events // n:>12,}" for n in (4, 2, 1)))
+    for limit in (1_000, sk.MemoryRelay().limit):
+        for shape in (many_short, one_long):
+            tracemalloc.start()
+            source = sk.Emitter(sk.MemoryRelay(limit=limit))
+            held: list[float] = []
+            for share in (4, 4, 2):
+                shape(source, events // share)
+                held.append(tracemalloc.get_traced_memory()[0] / 1e6)
+            tracemalloc.stop()
+            name = f"{shape.__name__.replace('_', ' ')}, limit={limit:,}"
+            print(f"  {name:38} {len(source.messages):>8,} messages" + "".join(f"{one:12.1f}" for one in held))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=10_000, help="events")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--memory", type=int, default=0, metavar="EVENTS", help="tell what so many events hold")
     options = parser.parse_args()
+    if options.memory:
+        memory(options.memory)
+        return
     for burst in (1, 20):
         table: dict[tuple[str, int], list[float]] = {}
         for _ in range(options.rounds):

@@ -28,7 +28,6 @@ from streamkit.errors import UsageError
 from streamkit.framing import SseFramer, framer_for, sse_frame
 from streamkit.protocols import Decoder as AnyDecoder
 from streamkit.protocols.anthropic import Decoder, Encoder, to_input
-from streamkit.protocols.anthropic_code import CodeReader
 
 from ..telling import Story, recordings, tell_bytes, tell_items
 
@@ -1084,6 +1083,20 @@ def test_the_cost_of_an_input_is_linear(opening: dict[str, Any]) -> None:
 # -- code in streaming JSON
 
 
+def code_story(pieces: Sequence[str]) -> Story:
+    """A server tool's block whose input comes in these pieces."""
+    block = [server_tool(0, "code_execution"), *(piece(0, text) for text in pieces if text), stop(0)]
+    return answer(*block)
+
+
+def code_told(pieces: Sequence[str]) -> str:
+    """The code that is told while they come, without a repair at the end."""
+    story = code_story(pieces)
+    return "".join(
+        x.value for x in story.events if isinstance(x, e.CodeDelta) and x.raw["type"] == "content_block_delta"
+    )
+
+
 @given(
     st.text(st.characters(codec="utf-8"), max_size=12),
     st.dictionaries(st.sampled_from(["a", "b"]), anything, max_size=2),
@@ -1100,18 +1113,18 @@ def test_a_field_is_read_out_of_json_however_it_is_cut(
         {**before, "code": code, **after}, ensure_ascii=ascii, indent=data.draw(st.sampled_from([None, 1]))
     )
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=8)))
-    reader = CodeReader("code")
-    parts = [reader.feed(text[a:b]) for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    assert "".join(parts) == code
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    story = code_story(pieces)
+    assert (code_told(pieces), story.engine.messages[0].content, story.codes) == (code, code, [])
 
 
 @given(st.text(st.sampled_from('{}[]":,\\ucode0dD8'), max_size=30), st.integers(0, 30))
 @settings(max_examples=300, deadline=None)
 def test_no_text_makes_the_reader_fail(text: str, cut: int) -> None:
-    reader = CodeReader("code")
-    parts = reader.feed(text[:cut]) + reader.feed(text[cut:])
+    parts = code_told([text[:cut], text[cut:]])
     parts.encode()
-    assert CodeReader("code").feed(text) == parts
+    assert code_told([text]) == parts
+    assert "decoder-error" not in code_story([text]).codes
 
 
 @pytest.mark.parametrize(
@@ -1131,8 +1144,14 @@ def test_no_text_makes_the_reader_fail(text: str, cut: int) -> None:
 )
 @pytest.mark.parametrize("size", [1, 100])
 def test_only_the_objects_own_field_is_read(text: str, expected: str, size: int) -> None:
-    reader = CodeReader("code")
-    assert "".join(reader.feed(text[at : at + size]) for at in range(0, len(text), size)) == expected
+    assert code_told([text[at : at + size] for at in range(0, len(text), size)]) == expected
+
+
+def test_code_that_comes_again_is_repaired_at_the_end() -> None:
+    """As `json.loads` would have it: of equal keys the last counts."""
+    story = code_story(['{"code": "a", ', '"code": "b"}'])
+    assert story.engine.messages[0].content == "b"
+    assert story.codes == ["content-differs"]
 
 
 # -- the way out

@@ -314,14 +314,54 @@ def test_there_are_23_cases() -> None:
     assert len(cases()) == 23
 
 
-def test_parts_of_one_message_end_each_other() -> None:
-    """Reasoning is done when the answer begins, not with the step."""
-    story = tell(thought("a"), thought("b"), said("c"), call("t1", "f"), call("t1", None, "{}"), stop())
+PART = "623f6bf5-d88e-46ac-9bc0-5ff6585eae8{}"  # the server's own otid of a message's part, by its number
+
+
+@pytest.mark.parametrize("otids", [[PART.format(n) for n in range(3)], [None] * 3], ids=["numbered", "none"])
+def test_parts_of_one_message_end_each_other(otids: Iterable[str | None]) -> None:
+    """Reasoning is done when the answer begins, not with the step, where otids number the parts or there are none."""
+    first, second, third = otids
+    story = tell(
+        *(thought("a", otid=first), thought("b", otid=first), said("c", otid=second)),
+        *(call("t1", "f", otid=third), call("t1", None, "{}", otid=third), stop()),
+    )
     assert [t for t in story.types if t.endswith(("_created", "_done")) and "run" not in t] == [
         *("reasoning_created", "reasoning_done", "text_created", "text_done", "tool_call_created", "tool_call_done")
     ]
     assert story.types.index("reasoning_done") < story.types.index("text_created")
     assert story.types.index("text_done") < story.types.index("tool_call_created")
+
+
+def test_parts_of_one_message_may_interleave() -> None:
+    """Their otids tell them apart, around a call too, and whichever of them has the lower number."""
+    pieces = [thought("a", otid="o0"), said("x"), thought("b", otid="o0"), call("t1", "f", "{}", otid="o2"), said("y")]
+    story = tell(*pieces, stop())
+    assert (story.contents("reasoning"), story.contents("message"), story.codes) == (["ab"], ["xy"], [])
+    one, two = PART.format(1), PART.format(2)
+    story = tell(thought("a", otid=two), said("x", otid=one), thought("b", otid=two), said("y", otid=one), stop())
+    assert (story.contents("reasoning"), story.contents("message"), story.codes) == (["ab"], ["xy"], [])
+
+
+@pytest.mark.parametrize("runs", [("r1", "r2"), (None, None), (None, "r2"), ("r1", None)])
+@pytest.mark.parametrize("first", ["end_turn", "max_steps", "requires_approval"])
+@pytest.mark.parametrize("last", ["end_turn", "error"])
+def test_a_run_that_follows_another_ends_as_it_says_itself(runs: tuple[Any, Any], first: str, last: str) -> None:
+    """Whether items say which run they are of or not; cut off before its end, it is cut off."""
+    items = [said("a", run_id=runs[0]), stop(first), said("b", "m2", "p1", run_id=runs[1], step_id="s2")]
+    story = tell(*items, stop(last))
+    assert (run_of(story).finish_reason, story.contents("message")) == (last, ["a", "b"])
+    assert story.engine.runs.outcome is not None
+    assert story.engine.runs.outcome.status == ("failed" if last == "error" else "completed")
+    assert tell_bytes(Decoder, [sse([*items, stop(last)], done=False)]).decoder.complete
+    assert not tell_bytes(Decoder, [sse(items, done=False)]).decoder.complete
+
+
+def test_what_is_of_no_run_changes_nothing_after_its_end() -> None:
+    """An item that no hook is for, a user's message."""
+    for late in (item("response_state", state="x"), item("user_message", "m3", "u1", content="hi"), USED):
+        story = tell_bytes(Decoder, [sse([said("a"), stop("max_steps"), late], done=False)])
+        assert story.decoder.complete
+        assert run_of(story).finish_reason == "max_steps"
 
 
 @pytest.mark.parametrize("ids", [("m1", "m2"), (None, None)], ids=["by id", "by otid"])
@@ -780,8 +820,8 @@ def test_nothing_is_read_beyond_the_sentinel() -> None:
 
 def test_hidden_reasoning_is_one_redacted_message() -> None:
     """Its state is kept, and what is encrypted; the answer ends it."""
-    hidden = item("hidden_reasoning_message", state="redacted", hidden_reasoning="…", otid="o0")
-    story = tell(hidden, hidden, said("a"), stop())
+    hidden = item("hidden_reasoning_message", state="redacted", hidden_reasoning="…", otid=PART.format(0))
+    story = tell(hidden, hidden, said("a", otid=PART.format(1)), stop())
     redacted, text = story.engine.messages
     assert (redacted.type, redacted.format, redacted.content) == ("reasoning", "redacted", "")
     assert redacted.metadata == {"state": "redacted", "hidden_reasoning": "…"}
@@ -1250,9 +1290,12 @@ def test_what_letta_can_express_survives_encoding(events: list[e.Event]) -> None
     assert again.codes == []
 
 
-def test_a_message_keeps_its_group_unless_it_interleaves_with_another_of_it() -> None:
-    story = tell(thought("a"), said("b"), call("t1", "f", "{}"), stop())
-    assert [x.group for x in encoded_again(story).engine.messages] == ["m1", "m1", "m1"]
+def test_a_message_keeps_its_group_behind_the_encoder() -> None:
+    """Where it interleaves with another of it, too."""
+    story = tell(thought("a", otid="o0"), said("b"), thought("c", otid="o0"), call("t1", "f", "{}"), said("d"), stop())
+    again = encoded_again(story)
+    assert [x.group for x in again.engine.messages] == ["m1", "m1", "m1"]
+    assert [x.content for x in again.engine.messages] == ["ac", "bd", "{}"]
 
 
 def test_an_approval_is_asked_again_behind_the_encoder() -> None:

@@ -1,0 +1,170 @@
+"""What running code costs: latency of a print, time to stop, the active line.
+
+    python tests/benchmarks/computer.py
+    python tests/benchmarks/computer.py --prints 500 --without-stops
+
+In one run: from a `print` in Python code to the hook of a stream, beside a plain ipykernel that `jupyter_client` reads;
+the same of the shell and of JavaScript, without such a neighbour.
+Then the table of faults: how each run ended, and in how many milliseconds from the interrupt, or from the run's begin
+where nobody interrupts it. Then what looking at the active line costs a loop of two million turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import streamkit as sk
+from streamkit.computer import Computer
+from tests.computer.faults import FAULTS
+
+# The code, and the clock that it reads as well as the hook does.
+PRINTS: dict[str, tuple[str, Callable[[], int]]] = {
+    "python": (
+        "import time\nfor _ in range({n}):\n    print(time.monotonic_ns())\n    time.sleep(0.02)",
+        time.monotonic_ns,
+    ),
+    "shell": ("for i in $(seq {n}); do date +%s%N; sleep 0.02; done", time.time_ns),
+    "javascript": (
+        "for (let i = 0; i < {n}; i++) {{ console.log(String(process.hrtime.bigint()));"
+        " await new Promise((done) => setTimeout(done, 20)) }}",
+        time.monotonic_ns,
+    ),
+}
+LOOP = (
+    "import time\nbegan = time.process_time()\ni = 0\nwhile i < 2_000_000: i += 1\nprint(time.process_time() - began)"
+)
+
+
+class Latency(sk.EventHandler):
+    """Notes how long ago each number was printed that reaches its hook."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self.clock = clock
+        self.seconds: list[float] = []
+        self._text = ""
+
+    def on_console_output(self, delta: Any, snapshot: Any, /) -> None:
+        self.take(delta.value)
+
+    def take(self, text: str) -> None:
+        now = self.clock()
+        *lines, self._text = (self._text + text).split("\n")
+        self.seconds += [(now - int(line)) / 1e9 for line in lines if line.strip()]
+
+    def row(self, name: str) -> str:
+        ordered = sorted(self.seconds)
+        worst = ordered[int(len(ordered) * 0.99) - 1]
+        return f"| {name} | {statistics.median(ordered) * 1e3:.2f} ms | {worst * 1e3:.2f} ms |"
+
+
+def through_streamkit(computer: Computer, language: str, n: int) -> Latency:
+    code, clock = PRINTS[language]
+    latency = Latency(clock)
+    sk.stream(computer.run(language, code.format(n=n)), latency).until_done()
+    assert len(latency.seconds) == n
+    return latency
+
+
+def through_jupyter(client: Any, n: int) -> Latency:
+    code, clock = PRINTS["python"]
+    latency = Latency(clock)
+    asked = client.execute(code.format(n=n))
+    while True:
+        message = client.get_iopub_msg(timeout=30)
+        if message["parent_header"].get("msg_id") != asked:
+            continue
+        if message["msg_type"] == "stream":
+            latency.take(message["content"]["text"])
+        elif message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+            assert len(latency.seconds) == n
+            return latency
+
+
+def latencies(n: int) -> None:
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel()
+    try:
+        with Computer() as computer:
+            print("| from a print to the hook | median | p99 |\n|---|---|---|")
+            through_jupyter(client, 5), through_streamkit(computer, "python", 5)
+            print(through_streamkit(computer, "python", n).row("python"))
+            print(through_jupyter(client, n).row("python, a plain ipykernel and its client"))
+            print(through_streamkit(computer, "shell", n).row("shell"))
+            print(through_streamkit(computer, "javascript", n).row("javascript"))
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def stops() -> None:
+    print("\n| fault | language | how it ended | state | from | milliseconds |\n|---|---|---|---|---|---|")
+    for fault in FAULTS:
+        limits = {key: value for key, value in fault.options.items() if key.endswith("limit")}
+        with Computer(**limits) as computer:
+            for _ in computer.run(fault.language, ""):
+                pass
+            execution = computer.run(fault.language, fault.code, timeout=fault.options.get("timeout"))
+            began = time.perf_counter()
+            text, asked = "", False
+            for event in execution:
+                if isinstance(event, sk.ConsoleDelta) and fault.stopped and not asked:
+                    text += event.value
+                    if "ready" in text:
+                        began, asked = time.perf_counter(), True
+                        execution.interrupt()
+            took = (time.perf_counter() - began) * 1e3
+        lost = "lost" if execution.state_lost else "kept"
+        since = "interrupt" if fault.stopped else "begin"
+        print(f"| {fault.name} | {fault.language} | {execution.status} | {lost} | {since} | {took:.0f} |")
+
+
+def active_line(rounds: int) -> None:
+    """The same loop in the kernel, where a thread looks at its line, and in a plain kernel's process without one."""
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel()
+    try:
+        with Computer() as computer:
+
+            def sampled() -> float:
+                return float("".join(e.value for e in computer.run("python", LOOP) if isinstance(e, sk.ConsoleDelta)))
+
+            def plain() -> float:
+                told: list[str] = []
+                client.execute_interactive(
+                    LOOP, output_hook=lambda m: told.append(m["content"].get("text", "")), timeout=60
+                )
+                return float("".join(told))
+
+            pairs = [(sampled(), plain()) for _ in range(rounds)]
+            with_line, without = (statistics.median(values) for values in zip(*pairs, strict=True))
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    cost = (with_line / without - 1) * 100
+    print(f"\na loop of 2,000,000 turns: {with_line * 1e3:.1f} ms of CPU, {without * 1e3:.1f} ms plain: {cost:+.1f} %")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--prints", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--without-stops", action="store_true")
+    options = parser.parse_args()
+    latencies(options.prints)
+    active_line(options.rounds)
+    if not options.without_stops:
+        stops()
+
+
+if __name__ == "__main__":
+    main()
