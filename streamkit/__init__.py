@@ -46,11 +46,14 @@ from .recording import Recorder, replay
 from .state import StreamState, Timing
 
 if TYPE_CHECKING:
+    from .agent import Agent, AsyncAgent, tool
     from .emitter import Emitter
     from .relay import MemoryRelay
 
 __all__ = [
+    "Agent",
     "Annotation",
+    "AsyncAgent",
     "AsyncEventHandler",
     "AsyncStreamManager",
     "AudioMessage",
@@ -86,10 +89,17 @@ __all__ = [
     "replay",
     "stream",
     "to_input",
+    "tool",
 ]
 __all__ += events.__all__
 
-_LATER = {"Emitter": "emitter", "MemoryRelay": "relay"}  # imported when they are asked for
+_LATER = {
+    "Agent": "agent",
+    "AsyncAgent": "agent",
+    "Emitter": "emitter",
+    "MemoryRelay": "relay",
+    "tool": "agent",
+}  # imported when they are asked for
 
 if not TYPE_CHECKING:  # to type checkers it would give every name there is
 

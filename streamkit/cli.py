@@ -1,4 +1,4 @@
-"""The command line: `streamkit demo`, `streamkit replay` and `streamkit convert`.
+"""The command line: `streamkit demo`, `streamkit chat`, `streamkit replay` and `streamkit convert`.
 
 Whatever fails is one line on stderr; exit code 1 is the stream's failure, 2 the caller's mistake, 130 Ctrl-C.
 """
@@ -45,7 +45,19 @@ def _demo(arguments: argparse.Namespace) -> int:
         prompt=arguments.prompt,
         offline=arguments.offline,
         fast=arguments.fast,
-        tool=not arguments.no_tool,
+        yes=arguments.yes,
+    )
+
+
+def _chat(arguments: argparse.Namespace) -> int:
+    from .chat import run
+
+    return run(
+        model=arguments.model,
+        base_url=arguments.base_url,
+        protocol=arguments.protocol,
+        auto_run=arguments.auto_run,
+        instructions=arguments.instructions,
     )
 
 
@@ -148,26 +160,40 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser(
         "demo",
-        help="show a handler at work, on a scripted or a real model",
-        description="Shows the source of an event handler, then runs it on a stream: reasoning, a tool call that the "
-        "handler answers, and the text that follows. The model is a scripted one on this machine, unless "
+        help="show a handler at work: a model that runs code on this machine",
+        description="Shows the source of an event handler, then runs it on a stream: the model writes code, you are "
+        "asked, the code really runs, and the model answers. The model is a scripted one on this machine, unless "
         "OPENAI_API_KEY is set or --base-url is given; the client is the openai package's either way.",
     )
     demo.add_argument(
-        "--protocol",
-        choices=("responses", "chat"),
-        default="responses",
-        help="the OpenAI API to speak: responses (the default) or chat (Chat Completions)",
+        "--yes", action="store_true", help="run the code without asking; needed where this is no terminal"
     )
-    demo.add_argument(
-        "--base-url", metavar="URL", help="ask the model server at this address, e.g. http://host:8000/v1"
-    )
-    demo.add_argument("--model", metavar="NAME", help="the real model to ask")
-    demo.add_argument("--prompt", metavar="TEXT", help="what to ask it")
-    demo.add_argument("--no-tool", action="store_true", help="offer the model no tool (some models take none)")
+    demo.add_argument("--prompt", metavar="TEXT", help="what to ask a real model")
     demo.add_argument("--offline", action="store_true", help="the scripted model, even where a key is set")
     demo.add_argument("--fast", action="store_true", help="let the scripted model speak without pauses")
     demo.set_defaults(run=_demo)
+
+    chat = commands.add_parser(
+        "chat",
+        help="talk to a model that can run code on this machine",
+        description="A terminal assistant: the model may write Python, shell and JavaScript; you are asked before any of "
+        "it runs ([y]es, [n]o, [e]dit, [a]lways). Ctrl-C stops what is going on, Ctrl-D leaves. It talks to OpenAI with "
+        "OPENAI_API_KEY set, to any compatible server with --base-url, to Anthropic with --model claude-… and "
+        "ANTHROPIC_API_KEY set.",
+    )
+    chat.add_argument("--auto-run", action="store_true", help="run all code without asking")
+    chat.add_argument("--instructions", metavar="TEXT", help="what the model is told before the conversation")
+    chat.set_defaults(run=_chat)
+    for command in (demo, chat):
+        command.add_argument("--model", metavar="NAME", help="the real model to ask")
+        command.add_argument(
+            "--base-url", metavar="URL", help="ask the model server at this address, e.g. http://host:8000/v1"
+        )
+        command.add_argument(
+            "--protocol",
+            choices=("responses", "chat"),
+            help="the OpenAI API to speak: responses (OpenAI's own) or chat (Chat Completions, where --base-url is given)",
+        )
 
     replay = commands.add_parser(
         "replay",

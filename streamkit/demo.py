@@ -1,7 +1,7 @@
 """`streamkit demo`: a handler's source, and what it does on a stream.
 
 What is shown is what runs: the class's own source, the `openai` package's own client, HTTP and SSE on loopback where
-the model is the scripted one.
+the model is the scripted one. The code that the model writes really runs, after a yes.
 """
 
 from __future__ import annotations
@@ -13,25 +13,46 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 from ._version import __version__
+from .agent import Agent
+from .asking import person, somebody_there
+from .chat import MODEL, stopped_by_ctrl_c
 from .errors import SourceError
 from .events import Delta, Event
 from .handlers import EventHandler, Handler
-from .manager import stream as open_stream
-from .messages import Message, ToolCallMessage
-from .protocols import to_input
-from .state import StreamState
+from .messages import Message
 from .terminal import printable, renderer, run_and_report
 from .testing import ModelServer, Reasoning, Reply, Text, ToolCall
 
 __all__ = ["Demo", "run"]
 
-QUESTION = "What is the weather in Oslo?"
-MODEL = "gpt-5.4-mini"
+QUESTION = "What does one turn of a sine look like?"
 PAUSE = 0.02  # seconds a piece, for a terminal
+
+# What the scripted model writes. A picture without any library but those that run the code.
+CODE = """\
+import math, struct, time, zlib
+from IPython.display import Image, display
+
+for quarter in range(5):
+    print(f"sin({quarter}/4 turn) = {round(math.sin(quarter * math.pi / 2))}")
+    time.sleep(0.2)
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+width, height = 200, 80
+rows = [bytearray(b"\\xff" * width) for _ in range(height)]
+for x in range(width):
+    rows[round(height / 2 - math.sin(2 * math.pi * x / width) * 36)][x] = 0
+pixels = zlib.compress(b"".join(b"\\0" + row for row in rows))
+head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+png = b"\\x89PNG\\r\\n\\x1a\\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+display(Image(png))
+"""
 
 
 class HookCounter(Handler):
@@ -45,34 +66,19 @@ class HookCounter(Handler):
 
 
 class Demo(EventHandler):
-    """Answers the model's tool call, and keeps its answer."""
+    """Keeps what the model says, and what its code prints and draws."""
 
-    answer = ""
+    said = printed = ""
+    pictures = 0
 
     def on_text_delta(self, delta: Delta, snapshot: Message) -> None:
-        self.answer += delta.value
+        self.said += delta.value
 
-    def on_tool_call_done(self, call: ToolCallMessage) -> None:
-        if call.waiting:
-            call.respond(get_weather(**call.arguments))
+    def on_console_output(self, delta: Delta, snapshot: Message) -> None:
+        self.printed += delta.value
 
-
-def get_weather(city: str = "", **others: object) -> dict[str, object]:
-    """The demo's tool; it always rains. A model may send whatever it likes."""
-    return {"city": city, "sky": "rain", "celsius": 14}
-
-
-_PARAMETERS = {
-    "type": "object",
-    "properties": {"city": {"type": "string"}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
-_FUNCTION = {"name": "get_weather", "description": "The weather in a city now.", "parameters": _PARAMETERS}
-_TOOLS: dict[str, dict[str, Any]] = {
-    "responses": {"type": "function", "strict": True, **_FUNCTION},
-    "chat": {"type": "function", "function": {"strict": True, **_FUNCTION}},
-}
+    def on_image_file_done(self, image: Message) -> None:
+        self.pictures += 1
 
 
 class Model(NamedTuple):
@@ -85,30 +91,36 @@ class Model(NamedTuple):
 
 def run(
     *,
-    protocol: str,
+    protocol: str | None,
     base_url: str | None,
     model: str | None,
     prompt: str | None,
     offline: bool,
     fast: bool,
-    tool: bool,
+    yes: bool,
 ) -> int:
     """Run the demo. Gives the exit code.
 
     Raises:
         StreamkitError: the stream failed; what had arrived was shown.
     """
+    from .computer import Computer
+
+    protocol = protocol or ("chat" if base_url else "responses")
     real = not offline and bool(base_url or os.environ.get("OPENAI_API_KEY"))
-    with _real(base_url, model) if real else _scripted(0 if fast or not sys.stdout.isatty() else PAUSE) as asked:
-        shown = renderer()
+    script = _scripted(0 if fast or not sys.stdout.isatty() else PAUSE)
+    with _real(base_url, model) if real else script as asked, Computer() as computer:
+        shown, demo, counter, asker = renderer(), Demo(), HookCounter(), person(always=yes)
         _introduce(asked, protocol, type(shown).__name__)
         if not real and (prompt or model):
             _tell("The scripted model says the same whatever it is asked: --prompt and --model are for real ones.")
-        counter = HookCounter()
-        ask = _asker(asked, protocol, prompt or QUESTION, [_TOOLS[protocol]] if tool else [])
+        if not yes and not somebody_there():
+            _tell("Nobody can be asked here, as this is no terminal: the code will not run. (--yes: it will.)")
         print(printable(f"\nYou: {prompt or QUESTION}\n"))
+        agent = Agent(asked.client, model=asked.name, computer=computer, protocol=f"openai_{protocol}")
+        stream = agent.stream(prompt or QUESTION, shown, demo, asker, counter)
         try:
-            with open_stream(ask, shown, Demo(), counter, then=ask) as stream:
+            with stopped_by_ctrl_c(stream, asker), stream:
                 run_and_report(stream, counter.counts)
         except SourceError as error:
             if error.status_code is None:
@@ -116,6 +128,10 @@ def run(
             elif error.status_code == 404 and base_url and protocol == "responses":
                 error.add_note("if this server has no Responses API: --protocol chat")
             raise
+        if stream.status == "cancelled":
+            return 130  # by Ctrl-C
+        kept = f"{len(demo.said)} characters of text, {len(demo.printed)} of output, {demo.pictures} picture(s)"
+        print(f"The handler kept {kept}.", flush=True)
     return 0
 
 
@@ -125,20 +141,21 @@ def _scripted(pause: float) -> Generator[Model]:
 
     script = (
         Reply(
-            Reasoning("There is a tool that tells the weather; I will call it."),
-            ToolCall("get_weather", {"city": "Oslo"}),
+            Reasoning("I can compute this, and draw it. A few lines of Python will do."),
+            Text("Let me measure it, and draw it."),
+            ToolCall("execute", {"language": "python", "code": CODE}),
             delay=pause,
         ),
         Reply(
             Text(
-                "It rains in Oslo, at 14 degrees. Take an umbrella!\n"
-                "(Two responses were needed for this answer, and it was one stream.)"
+                "It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back: the picture shows it.\n"
+                "(Two responses and a run of code were needed for this answer, and it was one stream.)"
             ),
             delay=pause,
         ),
     )
-    told = "a scripted one, served on this machine: no key, no network. With OPENAI_API_KEY set, or --base-url URL, "
-    told += "it is a real one."
+    told = "a scripted one, served on this machine: no key, no network. The code that it writes is real. With "
+    told += "OPENAI_API_KEY set, or --base-url URL, it is a real one."
     # A proxy that the environment names could not reach this machine's loopback.
     http_client = openai.DefaultHttpxClient(trust_env=False)
     with (
@@ -159,23 +176,6 @@ def _real(base_url: str | None, name: str | None) -> Generator[Model]:
         yield Model(client, name, told if base_url else f"{told} (--offline: the scripted one)")
 
 
-def _asker(model: Model, protocol: str, prompt: str, tools: list[dict[str, Any]]) -> Callable[..., Callable[[], Any]]:
-    """What makes a request: the first without a stream, the next with the stream that it continues. It is sent where
-    the manager calls it, so that a refusal is the stream's failure."""
-    question = {"role": "user", "content": prompt}
-    options: dict[str, Any] = {"model": model.name, "stream": True, **({"tools": tools} if tools else {})}
-
-    def ask(stream: StreamState | None = None) -> Callable[[], Any]:
-        said = stream.messages if stream is not None else ()
-        if protocol == "chat":
-            options["messages"] = [question, *to_input(said, "openai_chat")]
-            return lambda: model.client.chat.completions.create(**options)
-        options["input"] = [question, *to_input(said, "openai_responses")]
-        return lambda: model.client.responses.create(**options)
-
-    return ask
-
-
 def _introduce(model: Model, protocol: str, shown: str) -> None:
     _tell(f"streamkit {__version__}. This handler is about to be told of a stream:")
     print()
@@ -184,11 +184,12 @@ def _introduce(model: Model, protocol: str, shown: str) -> None:
     call = "chat.completions" if protocol == "chat" else "responses"
     _tell("The program is")
     print()
-    _tell(f"sk.stream(ask, {shown}(), Demo(), then=ask).until_done()", indent="  ")
+    _tell("agent = sk.Agent(client, model=…, computer=Computer())", indent="  ")
+    _tell(f"agent.stream(question, {shown}(), Demo(), Asker()).until_done()", indent="  ")
     print()
     _tell(
-        f"where {shown} is a renderer, a handler that shows what arrives, and ask sends the request: openai's own "
-        f"client.{call}.create(…, stream=True)."
+        f"where {shown} is a renderer, a handler that shows what arrives, Asker is one that asks before code runs, and "
+        f"the client is openai's own: client.{call}.create(…, stream=True)."
     )
     print()
     _tell(f"The model: {model.told}")

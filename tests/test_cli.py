@@ -23,16 +23,17 @@ from hypothesis import strategies as st
 
 import streamkit as sk
 from streamkit import cli, protocols
-from streamkit.demo import Demo
+from streamkit.demo import CODE, Demo
 from streamkit.terminal import printable
 from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
 
 ROOT = Path(__file__).resolve().parents[1]
 CLEAN = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "COLUMNS": "80"}
 FINAL_TEXT = (
-    "It rains in Oslo, at 14 degrees. Take an umbrella!\n"
-    "(Two responses were needed for this answer, and it was one stream.)"
+    "It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back: the picture shows it.\n"
+    "(Two responses and a run of code were needed for this answer, and it was one stream.)"
 )
+PRINTED = "".join(f"sin({quarter}/4 turn) = {value}\n" for quarter, value in enumerate((0, 1, 0, -1, 0)))
 
 
 def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -79,7 +80,7 @@ def test_without_a_command_it_tells_what_there_is() -> None:
     """And that is no mistake."""
     result = run()
     assert result.returncode == 0
-    assert all(command in result.stdout for command in ("demo", "replay", "convert", "usage: streamkit"))
+    assert all(command in result.stdout for command in ("demo", "chat", "replay", "convert", "usage: streamkit"))
     assert result.stdout == run("--help").stdout
 
 
@@ -89,7 +90,7 @@ def test_it_tells_its_version() -> None:
     assert (result.returncode, result.stdout) == (0, f"streamkit {sk._version.__version__}\n")
 
 
-@pytest.mark.parametrize("command", ["demo", "replay", "convert"])
+@pytest.mark.parametrize("command", ["demo", "chat", "replay", "convert"])
 def test_every_command_has_a_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It says what the command does, not only which options there are."""
     with pytest.raises(SystemExit) as stopped:
@@ -110,37 +111,50 @@ def test_help_needs_no_client() -> None:
 
 @pytest.mark.parametrize("protocol", ["responses", "chat"])
 def test_the_demo_shows_a_handler_and_what_it_is_told(protocol: str) -> None:
-    """Its source first, then one stream over two responses, then what there was."""
-    result = run("demo", "--protocol", protocol)
+    """Its source first, then one stream over two responses and a run of code, then what there was."""
+    result = run("demo", "--yes", "--protocol", protocol)
     assert (result.returncode, result.stderr) == (0, "")
     source, _, rest = result.stdout.partition("You: ")
     assert all(line.strip() in source for line in inspect.getsource(Demo).splitlines())
     assert "a scripted one" in source
     thoughts = "reasoning summary" if protocol == "responses" else "reasoning"
-    assert f"[{thoughts}] There is a tool that tells the weather; I will call it." in rest
-    assert '[tool_call] get_weather({"city": "Oslo"})' in rest
-    assert '[tool_output get_weather] {"city":"Oslo","sky":"rain","celsius":14}' in rest
+    assert f"[{thoughts}] I can compute this, and draw it." in rest
+    assert f"[code python]\n{CODE}[confirmation] may this code run?\n[confirmation] approved\n" in rest
+    assert f"[console output]\n{PRINTED}[image base64.png] " in rest
     assert f"[message] {FINAL_TEXT}" in rest
-    table = rest.partition("4 messages, completed:\n")[2].split("\n\n")[0].splitlines()
-    ids = (
-        ["rs_1_0", "fc_1_1", "fc_1_1.output", "msg_2_0"]
-        if protocol == "responses"
-        else ["message-1", "message-2", "message-2.output", "message-3"]
-    )
-    assert [row.split()[:4] for row in table[1:]] == [
-        [ids[0], "assistant", "reasoning", "completed"],
-        [ids[1], "assistant", "tool_call", "completed"],
-        [ids[2], "computer", "tool_output", "completed"],
-        [ids[3], "assistant", "message", "completed"],
+    table = rest.partition("7 messages, completed:\n")[2].split("\n\n")[0].splitlines()
+    assert [row.split()[1:4] for row in table[1:]] == [
+        ["assistant", "reasoning", "completed"],
+        ["assistant", "message", "completed"],
+        ["assistant", "tool_call", "completed"],
+        ["assistant", "code", "completed"],
+        ["computer", "console", "completed"],
+        ["computer", "image", "completed"],
+        ["assistant", "message", "completed"],
     ]
-    assert "on_reasoning_delta 15" in rest
-    assert "on_text_delta 32" in rest
+    assert "on_reasoning_delta 18" in rest
+    assert "on_confirmation 1, on_confirmation_done 1" in " ".join(rest.split())
+    assert re.search(r"on_active_line ([3-9]|\d\d)", " ".join(rest.split()))
+    assert "on_image_file_done 1" in " ".join(rest.split())
     assert "on_end 1\n" in rest
-    assert re.search(r"52 deltas, the first after \d\.\d{3} s; [\d,]+ deltas a second\.", rest)
+    assert re.search(r"\d+ deltas, the first after \d\.\d{3} s; [\d,]+ deltas a second\.", rest)
+    assert f"The handler kept 220 characters of text, {len(PRINTED)} of output, 1 picture(s).\n" in rest
+
+
+@pytest.mark.parametrize("answers", ["", "y\n"], ids=["nobody", "a pipe"])
+def test_where_nobody_can_be_asked_no_code_runs(answers: str) -> None:
+    """It says so; what a pipe says is no answer. The stream ends as it does after a no."""
+    command = [sys.executable, "-m", "streamkit", "demo"]
+    result = subprocess.run(command, env=CLEAN, input=answers, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "(--yes: it will.)" in " ".join(result.stdout.split())
+    assert "[confirmation] declined\n" in result.stdout
+    assert "4 messages, completed:" in result.stdout
+    assert "sin(0/4 turn) = 0" not in result.stdout
 
 
 def test_the_demo_makes_no_pauses_where_nobody_watches() -> None:
-    """Fifty pauses of 0.02 s would show in the time that the stream took."""
+    """Some 480 pauses of 0.02 s would show in the time that the stream took."""
     rate = re.search(r"([\d,]+) deltas a second", run("demo").stdout)
     assert rate
     assert int(rate[1].replace(",", "")) > 60
@@ -161,31 +175,27 @@ def test_the_demo_asks_a_real_model_where_one_is_named(how: str) -> None:
     assert "scripted one, served" not in result.stdout
     assert "[message] Fog.\n" in result.stdout
     assert request.body["model"] == "big-one"
-    assert request.body["input"] == [{"role": "user", "content": "And in Rome?"}]
-    assert request.body["tools"][0]["name"] == "get_weather"
+    said = request.body["input"] if how == "key" else request.body["messages"]
+    assert [(item["role"], item["content"]) for item in said] == [("user", "And in Rome?")]
+    tool = request.body["tools"][0]
+    assert (tool if how == "key" else tool["function"])["name"] == "execute"
     assert request.headers["authorization"] == ("Bearer secret" if how == "key" else "Bearer none")
 
 
-def test_the_demo_can_do_without_the_tool() -> None:
-    """For models that take none."""
-    with ModelServer(Reply("Fog.")) as server:
-        assert run("demo", "--protocol", "chat", "--no-tool", "--base-url", server.url).returncode == 0
-        assert "tools" not in server.requests[0].body
-
-
 def test_a_model_may_call_the_tool_with_anything() -> None:
-    """Arguments that the tool does not have, of types that it does not want, or none that can be read."""
-    calls = [ToolCall("get_weather", {"city": [1], "when": "now", "self": 2}), ToolCall("get_weather", "{broken")]
+    """Arguments that the tool does not have, of types that it does not want, or none that can be read: none runs."""
+    calls = [ToolCall("execute", {"language": [1], "code": 2}), ToolCall("execute", "{broken"), ToolCall("rm", {})]
     with ModelServer([Reply(*calls), Reply("Well.")]) as server:
-        result = run("demo", "--base-url", server.url)
+        result = run("demo", "--yes", "--base-url", server.url)
     assert (result.returncode, result.stderr) == (0, "")
     assert "[message] Well." in result.stdout
+    assert "[console" not in result.stdout
 
 
 def test_offline_asks_nobody_even_where_a_key_is_set() -> None:
     """The key is not sent anywhere either."""
     with ModelServer(Reply("I am real.")) as server:
-        result = run("demo", "--offline", OPENAI_API_KEY="secret", OPENAI_BASE_URL=server.url)
+        result = run("demo", "--yes", "--offline", OPENAI_API_KEY="secret", OPENAI_BASE_URL=server.url)
         assert server.requests == []
     assert result.returncode == 0
     assert FINAL_TEXT in result.stdout
@@ -211,7 +221,7 @@ def test_the_demo_works_behind_a_proxy() -> None:
 def test_what_fails_is_one_line(reply: Reply, told: str, arrived: str) -> None:
     """No traceback; what had arrived is shown and summed up."""
     with ModelServer(reply) as server:
-        result = run("demo", "--base-url", server.url)
+        result = run("demo", "--protocol", "responses", "--base-url", server.url)
     assert result.returncode == 1
     assert_one_line(result.stderr)
     assert told in result.stderr
@@ -244,7 +254,8 @@ def test_ctrl_c_ends_it_quietly() -> None:
                 said += os.read(process.stdout.fileno(), 1)
             process.send_signal(signal.SIGINT)
             rest, errors = process.communicate(timeout=20)
-        assert (process.returncode, rest, errors) == (130, b"\n", b"")
+        assert (process.returncode, errors) == (130, b"")
+        assert b"1 message, cancelled:" in rest
         assert server.wait_for_disconnect()
 
 
@@ -504,7 +515,7 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
 COMMANDS = {
     "replay": "streamkit replay --speed max '{path}'",
     "convert": "streamkit convert '{path}' --to openai_chat",
-    "demo": "streamkit demo --offline --fast",
+    "demo": "streamkit demo --offline --fast --yes",
 }
 
 
@@ -636,31 +647,41 @@ def watch(screen: Callable[[], str], until: str) -> list[str]:
     return seen
 
 
-def test_a_person_sees_the_text_arrive(terminal: Terminal) -> None:
-    """On a terminal of 80 columns: bit by bit, no line broken, and at last the messages."""
-    seen = watch(terminal(f"{sys.executable} -m streamkit demo", 80, 24), "exit code")
-    growing = [found[1] for screen in seen if (found := re.search(r"^(It rains.+)$", screen, re.MULTILINE))]
-    assert len(set(growing)) > 2
-    assert all("It rains in Oslo, at 14 degrees. Take an umbrella!".startswith(text) for text in growing)
+def test_a_person_sees_the_story_arrive(terminal: Terminal, tmp_path: Path) -> None:
+    """On a terminal of 80 columns: code bit by bit, the question, the line that runs, output, and at last the messages."""
+    screen = terminal(f"{sys.executable} -m streamkit demo", 80, 24)
+    seen = watch(screen, "[a]lways:")
+    lengths = [len(found[0]) for shown in seen if (found := re.search(r"── python\n.*", shown, re.DOTALL))]
+    assert len(set(lengths)) > 5
+    assert "│ sin(" not in seen[-1]
+    press(tmp_path, "y", "Enter")
+    seen = watch(screen, "exit code")
+    assert any(re.search(r"❱ \d+", shown) for shown in seen), "the line that runs is marked"
+    printed = [len(re.findall(r"│ sin\(", shown)) for shown in seen]
+    assert len(set(printed)) > 2
     last = seen[-1].splitlines()
     assert "  class Demo(EventHandler):" in last
-    assert "The model: a scripted one, served on this machine: no key, no network. With" in last
-    table = last[last.index("4 messages, completed:") :]
-    assert table[1] == "  id             role       type         status     content"
-    assert table[4] == '  fc_1_1.output  computer   tool_output  completed  {"city":"Oslo","sky":"rain"…'
+    assert "The model: a scripted one, served on this machine: no key, no network. The code" in last
+    table = last[last.index("7 messages, completed:") :]
+    assert table[1] == "  id             role       type       status     content"
+    assert table[6] == "  execution-1    computer   console    completed  sin(0/4 turn) = 0…"
     assert "exit code 0" in last
     shown = [line for line in inspect.getsource(Demo).splitlines() if line]
     assert all(f"  {line}" in last for line in shown)
-    assert FINAL_TEXT.splitlines()[1] in last
+    assert "picture shows it." in " ".join(last)
 
 
 def test_a_narrow_terminal_is_enough(terminal: Terminal) -> None:
     """On 40 columns each message's summary takes lines of its own, and source lines go on deeper."""
-    last = watch(terminal(f"{sys.executable} -m streamkit demo --fast", 40, 24), "exit code")[-1].splitlines()
-    table = last[last.index("4 messages, completed:") :]
-    assert table[1:3] == ["  rs_1_0 assistant reasoning completed", "    There is a tool that tells the weat…"]
-    assert "      def on_tool_call_done(self, call:" in last
-    assert "          ToolCallMessage) -> None:" in last
+    last = watch(terminal(f"{sys.executable} -m streamkit demo --fast --yes", 40, 24), "exit code")[-1].splitlines()
+    table = last[last.index("7 messages, completed:") :]
+    assert table[1:3] == ["  rs_1_0 assistant reasoning completed", "    I can compute this, and draw it. A …"]
+    assert "      def on_console_output(self, delta:" in last
+    assert "          Delta, snapshot: Message) ->" in last
+
+
+def press(folder: Path, *keys: str) -> None:
+    subprocess.run([str(shutil.which("tmux")), "-S", str(folder / "tmux"), "send-keys", *keys], env=CLEAN, check=True)
 
 
 def test_ctrl_c_leaves_a_tidy_terminal(terminal: Terminal, tmp_path: Path) -> None:
@@ -669,5 +690,5 @@ def test_ctrl_c_leaves_a_tidy_terminal(terminal: Terminal, tmp_path: Path) -> No
     line = f"trap : INT; {sys.executable} -m streamkit replay {path}"
     screen = terminal(line, 80, 24)
     watch(screen, "at 0.0")
-    subprocess.run([str(shutil.which("tmux")), "-S", str(tmp_path / "tmux"), "send-keys", "C-c"], env=CLEAN, check=True)
+    press(tmp_path, "C-c")
     assert watch(screen, "exit code")[-1].split("\n")[:3] == ["at 0.0", "(cancelled)", "exit code 130"]

@@ -71,6 +71,34 @@ SHOWN = {
             "the late reader has the same: True\n",
         ],
     ),
+    "11_agent": (
+        "y\n",
+        [
+            '[tool_call] get_temperatures({"city": "Oslo"})\n[tool_output] looking at Oslo … [12,17,14] \n',
+            "[code] temperatures = [12, 17, 14]\n",
+            "Run this code? [y/N] ",
+            "[console] 14.333333333333334\n",
+            "[message] On average it had 14.3 degrees.\n(3 steps, completed)\nYou asked about Oslo.\n",
+        ],
+    ),
+    "12_open_interpreter": (
+        "y\n",
+        [
+            "[message] Let me calculate that.\n[code] print(round(34 / 24, 3))\n",
+            "Run this code? [y/N] ",
+            "[console] 1.417\n",
+            "[message] 34/24 is about 1.417.\n(5 messages)\n",
+        ],
+    ),
+    "10_computer": (
+        "y\n",
+        [
+            "Run this code? [y/N] ",
+            "3\n2\n1\n1.417\n[nothing runs]\n(completed)\n",
+            "[timed out: the run was stopped after 0.5 seconds]",
+            "(timed_out; the state is kept)\n",
+        ],
+    ),
     "migrate_assistant": (
         "",
         [

@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("renderers", "computer", "relay", "emitter", "agent", "server", "testing"),
     ("compat",),
     ("",),  # the package itself
-    ("terminal", "cli", "demo", "__main__"),
+    ("terminal", "asking", "chat", "cli", "demo", "__main__"),
 )
 CORE = (
     *("errors", "ids", "messages", "answers", "events", "runs", "engine"),

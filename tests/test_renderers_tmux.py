@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 import textwrap
 import time
@@ -14,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-TMUX = shutil.which("tmux")
-SECONDS = 30.0  # until something has to be seen
+from streamkit.demo import CODE
+
+from .terminals import TMUX, Terminal, lines_of
 
 pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
 
@@ -52,56 +50,6 @@ def pause():
     time.sleep(0.03)
 """
 RUN = "sk.stream(items(), LiveDisplay(), protocol='open_interpreter').until_done()"
-
-
-class Terminal:
-    """A program in a terminal."""
-
-    def __init__(self, socket: Path, line: str, columns: int, rows: int, **environment: str) -> None:
-        assert TMUX is not None
-        self._command = [TMUX, "-u", "-f", "/dev/null", "-S", str(socket)]
-        self._environment = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(ROOT),
-            "LC_ALL": "C.UTF-8",
-            "PYTHONUTF8": "1",
-            **environment,
-        }
-        keep = f"{line}; echo exit code $?; exec sleep 600"
-        size = ["-x", str(columns), "-y", str(rows)]
-        self.tmux("new-session", "-d", *size, "-c", str(ROOT), keep)
-
-    def tmux(self, *arguments: str) -> str:
-        command = [*self._command, *arguments]
-        return subprocess.run(command, env=self._environment, capture_output=True, text=True, check=True).stdout
-
-    @property
-    def screen(self) -> str:
-        """All that there is, what has scrolled away too; each line as long as it is."""
-        return self.tmux("capture-pane", "-p", "-S", "-")
-
-    @property
-    def codes(self) -> str:
-        """The same, with its colours."""
-        return self.tmux("capture-pane", "-p", "-e", "-S", "-")
-
-    @property
-    def cursor(self) -> bool:
-        return self.tmux("display", "-p", "#{cursor_flag}").strip() == "1"
-
-    def wait(self, until: str) -> list[str]:
-        """What was to be seen, moment by moment, until a text appeared."""
-        seen = [self.screen]
-        deadline = time.monotonic() + SECONDS
-        while until not in seen[-1]:
-            assert time.monotonic() < deadline, seen[-1]
-            time.sleep(0.02)  # the screen can only be looked at again
-            if (now := self.screen) != seen[-1]:
-                seen.append(now)
-        return seen
-
-    def resize(self, columns: int, rows: int) -> None:
-        self.tmux("resize-window", "-x", str(columns), "-y", str(rows))
 
 
 @pytest.fixture
@@ -152,10 +100,6 @@ def expected(width: int) -> list[str]:
     ]
 
 
-def lines_of(screen: str) -> list[str]:
-    return [line.rstrip() for line in screen.rstrip().splitlines()]
-
-
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 15), (40, 5)])
 def test_what_is_settled_stands_there_once(columns: int, rows: int, terminals: list[Terminal], tmp_path: Path) -> None:
     """Though it was drawn many times, and scrolled away meanwhile; and the cursor is there."""
@@ -188,24 +132,28 @@ def test_a_terminal_may_be_resized_meanwhile(
 
 
 def test_the_demo_is_live_on_a_terminal(terminals: list[Terminal], tmp_path: Path) -> None:
-    """Its text arrives bit by bit; at last it stands there once, with the summary below."""
-    line = f"{sys.executable} -m streamkit demo"
+    """What it tells arrives bit by bit; at last it stands there once, with the summary below."""
+    line = f"{sys.executable} -m streamkit demo --yes"
     for columns, rows in ((80, 24), (40, 15)):
         terminal = open_terminal(terminals, tmp_path, line, columns, rows)
         seen = terminal.wait("exit code")
         last = "\n".join(lines_of(seen[-1]))
         assert "LiveDisplay()" in last
-        story = last[last.index("You: ") : last.index("4 messages, completed:")]
-        told = re.sub(r"[┊\s]", "", story)
+        story = last[last.index("You: ") : last.index("7 messages, completed:")]
+        told = re.sub(r"[┊│\s]", "", story)
+        code = "".join(f"{number} {line}" for number, line in enumerate(CODE.splitlines(), 1))
         assert told == re.sub(
             r"\s",
             "",
-            """You: What is the weather in Oslo? There is a tool that tells the weather; I will call it.
-            ● get_weather({"city": "Oslo"}) └ {"city":"Oslo","sky":"rain","celsius":14}
-            It rains in Oslo, at 14 degrees. Take an umbrella!
-            (Two responses were needed for this answer, and it was one stream.)""",
+            f"""You: What does one turn of a sine look like? I can compute this, and draw it. A few lines of Python will do.
+            Let me measure it, and draw it. ── python {code}
+            ? may this code run? ✓ approved
+            sin(0/4 turn) = 0 sin(1/4 turn) = 1 sin(2/4 turn) = 0 sin(3/4 turn) = -1 sin(4/4 turn) = 0
+            ▣ image (base64.png): 516 bytes
+            It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back: the picture shows it.
+            (Two responses and a run of code were needed for this answer, and it was one stream.)""",
         )
-        texts = {found[0] for screen in seen if (found := re.search(r"It rains.*", screen))}
+        texts = {found[0] for screen in seen if (found := re.search(r"It rises.*", screen))}
         assert len(texts) > 2
         assert terminal.cursor
 
@@ -213,11 +161,11 @@ def test_the_demo_is_live_on_a_terminal(terminals: list[Terminal], tmp_path: Pat
 def test_piped_it_is_printed_along(terminals: list[Terminal], tmp_path: Path) -> None:
     """Without a single escape sequence."""
     out = tmp_path / "out"
-    terminal = open_terminal(terminals, tmp_path, f"{sys.executable} -m streamkit demo --fast | tee {out}")
+    terminal = open_terminal(terminals, tmp_path, f"{sys.executable} -m streamkit demo --fast --yes | tee {out}")
     terminal.wait("exit code")
     text = out.read_text()
     assert "\x1b" not in text
-    assert '[tool_call] get_weather({"city": "Oslo"})\n' in text
+    assert "[console output]\nsin(0/4 turn) = 0\n" in text
     assert "ConsolePrinter()" in text
 
 
@@ -235,12 +183,12 @@ def test_without_colour_there_is_none(terminals: list[Terminal], tmp_path: Path)
 def test_a_terminal_that_knows_no_sequences_gets_none(terminals: list[Terminal], tmp_path: Path) -> None:
     """Its command line prints along."""
     out = tmp_path / "log"
-    line = f"script -qec '{sys.executable} -m streamkit demo --fast' {out}"
+    line = f"script -qec '{sys.executable} -m streamkit demo --fast --yes' {out}"
     if shutil.which("script") is None:
         pytest.skip("script is not installed")
     terminal = open_terminal(terminals, tmp_path, f"TERM=dumb {line}")
     last = terminal.wait("exit code")[-1]
-    assert "[tool_call] get_weather" in last
+    assert "[code python]" in last
     assert "\x1b" not in out.read_text()
 
 

@@ -17,7 +17,10 @@ from openai.types.beta.threads.runs import RunStep, ToolCall, ToolCallDelta
 from typing_extensions import override
 
 import streamkit as sk
+from streamkit.agent import progress
+from streamkit.compat.open_interpreter import interpreter
 from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
+from streamkit.computer import Computer
 
 client = OpenAI(api_key="none")
 aclient = AsyncOpenAI(api_key="none")
@@ -251,3 +254,51 @@ async def the_async_client_takes_it() -> None:
         await stream.until_done()
         assert_type(await stream.get_final_messages(), list[beta.Message])
     await sk.astream(aclient.responses.create(model="m", input="x", stream=True), AsyncStranded()).until_done()
+
+
+# -- agents
+
+
+def get_weather(city: str) -> str:
+    progress("asking")
+    return city
+
+
+async def get_news(topic: str, count: int = 3) -> list[str]:
+    return [topic] * count
+
+
+@sk.tool(name="send", confirm=True)
+def send_mail(to: str) -> bool:
+    return bool(to)
+
+
+def an_agent(computer: Computer) -> None:
+    agent = sk.Agent(
+        client, model="m", tools=[get_weather, send_mail, {"name": "ask"}], computer=computer, temperature=0
+    )
+    assert_type(send_mail("a"), bool)
+    assert_type(sk.tool(get_weather)(city="Oslo"), str)
+    assert_type(agent.model, str)
+    assert_type(agent.stream("x", Right(), sk.Recorder(Path("a.jsonl"))), sk.StreamManager)
+    assert_type(agent.stream([{"role": "user", "type": "message", "content": "x"}]), sk.StreamManager)
+    assert_type(agent.stream(Right()).get_final_messages(), list[sk.Message])
+    assert_type(agent.messages, list[sk.Message])
+    sk.Agent(client, model="m", auto_run=lambda code: code.language == "python").save(Path("talk.json"))
+    for chunk in interpreter.chat("x", stream=True, display=False):
+        assert_type(chunk, dict[str, Any])
+    assert_type(interpreter.chat("x"), list[dict[str, Any]])
+
+
+async def an_async_agent() -> None:
+    agent = sk.AsyncAgent(aclient, model="m", tools=[get_weather, get_news])
+    async with agent.stream("x", AsyncRight(), max_tokens=5) as stream:
+        assert_type(stream, sk.AsyncStreamManager)
+
+
+def misused_agents() -> None:
+    sk.Agent(client)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    sk.Agent(client, model="m", tools=["x"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    sk.Agent(client, model="m", computer=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    sk.Agent(client, model="m").stream(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    send_mail(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

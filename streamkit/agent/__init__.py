@@ -1,0 +1,8 @@
+"""Agents: a model that calls tools and runs code, as one stream. See `agent.py`."""
+
+from .agent import Agent, AsyncAgent
+from .computing import Computing, Running
+from .progress import progress
+from .tools import Tool, tool
+
+__all__ = ["Agent", "AsyncAgent", "Computing", "Running", "Tool", "progress", "tool"]

@@ -1,0 +1,101 @@
+"""An agent's stream, told again: recorded and replayed, as the source of another stream, and as other protocols' chunks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streamkit as sk
+from streamkit.agent.code import FIELDS
+from streamkit.testing import ModelServer, Reply, Text, ToolCall
+
+from ..faces import Face, body, every_face
+from .parts import Approving, ToyComputer, agent_on, code, every_provider
+
+
+def weather(city: str) -> str:
+    return f"{city}: sun"
+
+
+def failing() -> None:
+    raise LookupError("no")
+
+
+SCRIPTS: dict[str, tuple[Reply, ...]] = {
+    "tools and code": (
+        Reply(Text("Hm. "), ToolCall("weather", {"city": "Oslo"}), ToolCall("failing"), code("say 1\nshow\nsay 2")),
+        Reply(code("shrug", "shell"), code("say 3")),
+        Reply("Done."),
+    ),
+    "declined": (Reply(code("say no")), Reply("Never.")),
+    "broken": (Reply(ToolCall("execute", "{}")), Reply("Sorry.")),
+    "not there": (Reply(code("x", "cobol")), Reply("Sorry.")),
+    "cut short": (Reply(Text("Hm. "), finish_reason="length"),),
+    "too many": (Reply(code("say again")),),
+}
+
+
+class Deciding(sk.EventHandler):
+    """Declines what says no."""
+
+    def on_confirmation(self, confirmation: sk.Confirmation) -> None:
+        if confirmation.subject.content == "say no":
+            confirmation.decline()
+        else:
+            confirmation.approve()
+
+
+def story(messages: Any) -> list[Any]:
+    return [(m.type, m.role, m.format, m.content, m.status, m.call_id) for m in messages]
+
+
+@every_face
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+@body
+async def test_another_stream_tells_the_same(face: Face, script: tuple[Reply, ...]) -> None:
+    """Law 6, for relays, servers and chains: each event, the run's end, and what waits."""
+    with ModelServer(script) as server:
+        options: dict[str, Any] = {"tools": [weather, failing], "computer": ToyComputer(), "max_steps": 3}
+        async with agent_on(face, server, **options) as talker:
+            first, second = face.told(), face.told()
+            inner = talker.agent.stream("Go.", first, Deciding())
+            outer = face.stream(inner, second)
+            await outer.until_done()
+    assert second.hooks == first.hooks
+    assert story(outer.messages) == story(inner.messages)
+    assert (outer.status, outer.current_run.status) == (inner.status, inner.current_run.status)
+    assert outer.current_run.finish_reason == inner.current_run.finish_reason
+    assert outer.pending == inner.pending == {}
+
+
+@every_face
+@every_provider
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+@body
+async def test_a_recording_tells_the_same(face: Face, provider: str, script: tuple[Reply, ...], tmp_path: Path) -> None:
+    """The same messages in the same steps; the fields are said again."""
+    with ModelServer(script) as server:
+        options: dict[str, Any] = {"tools": [weather, failing], "computer": ToyComputer(), "max_steps": 3}
+        async with agent_on(face, server, provider, **options) as talker:
+            told = await talker.say("Go.", Deciding(), sk.Recorder(tmp_path / "run.jsonl"))
+    replayed = face.stream(tmp_path / "run.jsonl", fields=FIELDS)
+    await replayed.until_done()
+    assert story(replayed.messages) == story(told.messages)
+    assert [m.step_id for m in replayed.messages] == [m.step_id for m in told.messages]
+    assert replayed.status == told.status
+    assert len(await replayed.get_final_run_steps()) == len(await told.get_final_run_steps())
+
+
+@every_face
+@pytest.mark.parametrize("protocol", ["open_interpreter", "openai_chat", "openai_responses", "anthropic", "letta"])
+@body
+async def test_other_protocols_can_carry_it(face: Face, protocol: str) -> None:
+    """As far as they can say what happened: no encoder raises, and the text arrives."""
+    with ModelServer(SCRIPTS["tools and code"]) as server:
+        async with agent_on(face, server, tools=[weather, failing], computer=ToyComputer()) as talker:
+            shaped = talker.stream("Go.", Approving())
+            chunks = [chunk async for chunk in shaped.chunks(protocol)]
+    read = sk.stream(chunks, protocol=protocol)
+    assert "Done." in read.get_final_text()

@@ -1,0 +1,55 @@
+"""What of a call may run: a property over all arguments that a model could send."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import streamkit as sk
+from streamkit.agent.code import Code, arguments_of, read_code
+
+_words = st.sampled_from(["language", "code", "format", "content", "why"])
+_values = st.sampled_from(['"python"', '"shell"', '"a"', '"b"', '""', "1", "null", '["a"]', '{"code": "a"}'])
+_objects = st.lists(st.tuples(_words, _values), max_size=5).map(
+    lambda pairs: "{" + ", ".join(f'"{key}": {value}' for key, value in pairs) + "}"
+)
+_texts = st.one_of(
+    _objects, st.text(max_size=20), _objects.flatmap(lambda text: st.integers(0, 30).map(lambda n: text[:n]))
+)
+
+
+def call_of(text: str) -> sk.ToolCallMessage:
+    return sk.ToolCallMessage("c", name="execute", call_id="1", content=text)
+
+
+def shown(source: str, call_id: str = "1") -> sk.CodeMessage:
+    return sk.CodeMessage("d", call_id=call_id, content=source, metadata={"field": "execute.code"})
+
+
+@given(_texts, st.sampled_from(["a", "b", ""]))
+@settings(max_examples=500, deadline=None)
+def test_only_what_can_be_read_in_one_way_runs(text: str, told: str) -> None:
+    """It is an object, each of its keys has one value, and the code is exactly what was shown."""
+    read = read_code(call_of(text), [shown(told)])
+    if not isinstance(read, Code):
+        assert read.reason
+        return
+    pairs: list[tuple[str, Any]] = []
+    json.loads(text, object_pairs_hook=lambda found: pairs.extend(found) or dict(found))
+    assert {value for key, value in pairs if key in ("code", "content")} == {read.source} == {told}
+    assert {str(value).lower() for key, value in pairs if key in ("language", "format")} == {read.language}
+
+
+@given(st.text(min_size=1).filter(str.strip))
+def test_whole_code_that_was_shown_runs(source: str) -> None:
+    """Whatever is in it."""
+    try:
+        source.encode()
+    except UnicodeEncodeError:
+        return
+    read = read_code(call_of(arguments_of("Python", source)), [shown("x", "2"), shown(source)])
+    assert isinstance(read, Code)
+    assert (read.language, read.source) == ("python", source)

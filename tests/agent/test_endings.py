@@ -1,0 +1,251 @@
+"""How a run ends before its end, what is kept, and that nothing goes on running."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+import streamkit as sk
+from streamkit.agent import progress
+from streamkit.testing import ModelServer, Reply, Text, ToolCall
+
+from ..faces import Face, async_faces, body, every_face
+from .parts import Approving, ToyComputer, agent_on, code, every_provider, outputs_of
+
+
+@every_face
+@pytest.mark.parametrize("how", ["cancel", "leave"])
+@body
+async def test_stopping_ends_running_code(face: Face, how: str) -> None:
+    """Before the stream is closed; what was printed is kept, and the next stream goes on."""
+    computer = ToyComputer()
+    with ModelServer([Reply(code("say one\nhang\nsay two")), Reply("I see.")]) as server:
+        async with agent_on(face, server, computer=computer, auto_run=True) as talker:
+            stream = talker.stream("Go.")
+            if how == "cancel":
+
+                def cancel() -> None:
+                    assert computer.hanging.wait(10)
+                    stream.cancel()
+
+                async with face.beside(cancel):
+                    await stream.until_done()
+            else:
+                async with stream:
+                    async for event in stream:
+                        if isinstance(event, sk.ConsoleDelta):
+                            break
+            assert stream.status == "cancelled"
+            assert computer.runs[0].ended.is_set()
+            console = next(message for message in talker.messages if message.type == "console")
+            assert (console.content, console.status) == ("one\n", "cancelled")
+            await talker.say("What?")
+        assert outputs_of(server.requests[1]) == {"call_1_0": "one\n\n(interrupted)"}
+
+
+@async_faces
+@body
+async def test_cancelling_the_task_ends_running_code(face: Face) -> None:
+    """As leaving does."""
+    computer = ToyComputer()
+    with ModelServer(Reply(code("hang"))) as server:
+        async with agent_on(face, server, computer=computer, auto_run=True) as talker:
+            stream = talker.stream("Go.")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(stream.until_done)
+                await anyio.to_thread.run_sync(computer.hanging.wait)
+                tasks.cancel_scope.cancel()
+            assert computer.runs[0].ended.is_set()
+            assert stream.status == "cancelled"
+
+
+@async_faces
+@pytest.mark.parametrize("how", ["cancel", "leave", "task"])
+@body
+async def test_stopping_cancels_async_tools(face: Face, how: str) -> None:
+    """They have ended when the stream has; none is left behind."""
+    ended: list[str] = []
+    begun, answered = anyio.Event(), anyio.Event()
+
+    async def slow() -> None:
+        begun.set()
+        try:
+            await anyio.sleep(60)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.01)
+            ended.append("slow")
+
+    async def first() -> str:
+        return "quick"
+
+    with ModelServer([Reply(ToolCall("first"), ToolCall("slow")), Reply("Go on.")]) as server:
+        async with agent_on(face, server, tools=[slow, first]) as talker:
+            stream = talker.stream("Go.", face.told(on_tool_output_done=lambda self, message: answered.set()))
+            if how == "leave":
+                async with stream:
+                    async for event in stream:
+                        if isinstance(event, sk.ToolOutputDone):
+                            await begun.wait()
+                            break
+            else:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(stream.until_done)
+                    await begun.wait()
+                    await answered.wait()
+                    stream.cancel() if how == "cancel" else tasks.cancel_scope.cancel()
+            assert (ended, stream.status) == (["slow"], "cancelled")
+            await talker.say("And?")
+        assert outputs_of(server.requests[1]) == {
+            "call_1_0": "quick",
+            "call_1_1": "Not run: the conversation went on without it.",
+        }
+
+
+@every_face
+@body
+async def test_a_tool_in_a_thread_ends_where_it_tells_progress(face: Face) -> None:
+    """Once its stream was cancelled; and the calls after it are not made."""
+    begun, ended = threading.Event(), threading.Event()
+    after: list[str] = []
+
+    def slow() -> None:
+        try:
+            begun.set()
+            while True:
+                progress(".")
+                time.sleep(0.001)
+        finally:
+            ended.set()
+
+    def last() -> None:
+        after.append("last")
+
+    calls = [ToolCall("slow"), ToolCall("last")]
+    with ModelServer(Reply(*calls)) as server:
+        async with agent_on(face, server, tools=[slow, last]) as talker:
+            stream = talker.stream("Go.")
+
+            def cancel() -> None:
+                assert begun.wait(10)
+                stream.cancel()
+
+            async with face.beside(cancel):
+                await stream.until_done()
+            assert ended.is_set()
+            assert stream.status == "cancelled"
+    assert face.is_async or after == []
+
+
+@every_face
+@every_provider
+@body
+async def test_what_arrived_before_an_error_is_kept(face: Face, provider: str) -> None:
+    """The next stream tells the model of it, without the call that was cut off."""
+    script = [Reply(Text("So far. "), code("say hello"), cut_after=4), Reply("Again.")]
+    with ModelServer(script) as server:
+        async with agent_on(face, server, provider, computer=ToyComputer(), auto_run=True) as talker:
+            stream = talker.stream("Go.")
+            with pytest.raises(sk.StreamkitError):
+                await stream.until_done()
+            assert talker.said[:2] == [("message", "Go."), ("message", "So far. ")]
+            assert [m.type for m in talker.messages[2:]] == [m.type for m in stream.messages[1:]]
+            stream = await talker.say()
+            assert await stream.get_final_text() == "Again."
+        assert outputs_of(server.requests[1]) == {}
+        assert "So far." in server.requests[1].content.decode()
+
+
+@every_face
+@body
+async def test_an_answer_without_its_end_fails(face: Face) -> None:
+    """Though the stream could go on, it does not: its code does not run."""
+    computer = ToyComputer()
+    with ModelServer(Reply(code("say hello"))) as server:
+        request = {"model": "m", "messages": [], "stream": True}
+        answer = await face.in_thread(lambda: httpx.post(f"{server.url}/chat/completions", json=request).content)
+    whole = answer[: answer.rindex(b"data: ", 0, answer.index(b'"tool_calls"}'))]
+    headers = {"content-type": "text/event-stream"}
+    with ModelServer(Reply(raw=whole, headers=headers)) as server:
+        async with agent_on(face, server, computer=computer, auto_run=True) as talker:
+            with pytest.raises(sk.IncompleteStreamError):
+                await talker.say("Go.")
+    assert computer.runs == []
+
+
+@every_face
+@body
+async def test_a_request_that_is_refused_is_told_as_every_failure(face: Face) -> None:
+    """The first one, and one in the middle of the run. What the user said is kept."""
+    with ModelServer([Reply(status=429), Reply(code("say a")), Reply(status=503)]) as server:
+        async with agent_on(face, server, computer=ToyComputer(), auto_run=True) as talker:
+            for status in (429, 503):
+                handler = face.told()
+                with pytest.raises(sk.SourceError) as raised:
+                    await talker.say("Go.", handler)
+                assert raised.value.status_code == status
+                assert handler.hooks[-2:] == ["on_exception", "on_end"]
+    assert [m.type for m in talker.messages] == ["message", "message", "tool_call", "code", "console"]
+
+
+@every_face
+@body
+async def test_one_stream_at_a_time(face: Face) -> None:
+    """A second one is refused while one goes on, also one that was made before."""
+    with ModelServer(Reply("Hello.")) as server:
+        async with agent_on(face, server) as talker:
+            early = talker.stream("Early.")
+            async with talker.stream("Go.") as stream:
+                with pytest.raises(sk.UsageError, match="still going on"):
+                    talker.stream("Second.")
+                with pytest.raises(sk.UsageError, match="still going on"):
+                    await early.until_done()
+                await stream.until_done()
+            await talker.say("Third.")
+    assert [m.content for m in talker.messages if m.role == "user"] == ["Go.", "Third."]
+
+
+@every_face
+@body
+async def test_a_stream_that_never_started_says_nothing(face: Face) -> None:
+    """What the user says is part of the conversation from the request on."""
+    with ModelServer(Reply("Hello.")) as server:
+        async with agent_on(face, server) as talker:
+            stream = talker.stream("Go.")
+            assert (talker.messages, server.requests) == ([], [])
+            await stream.close()
+            assert talker.messages == []
+
+
+@every_face
+@body
+async def test_a_fault_of_the_computer_itself_is_the_streams(face: Face) -> None:
+    """It is no output: it is raised, and the conversation can go on."""
+    computer = ToyComputer()
+    with ModelServer([Reply(code("break")), Reply("Well.")]) as server:
+        async with agent_on(face, server, computer=computer, auto_run=True) as talker:
+            with pytest.raises(sk.SourceError, match="on fire"):
+                await talker.say("Go.")
+            stream = await talker.say("Again.")
+    assert stream.status == "completed"
+
+
+@every_face
+@body
+async def test_a_hook_that_raises_ends_running_code(face: Face) -> None:
+    """The computer is left idle."""
+    computer = ToyComputer()
+
+    def fail(handler: Any, delta: sk.ConsoleDelta, snapshot: sk.ConsoleMessage) -> None:
+        raise LookupError("no")
+
+    with ModelServer(Reply(code("say one\nhang"))) as server:
+        async with agent_on(face, server, computer=computer) as talker:
+            with pytest.raises(LookupError):
+                await talker.say("Go.", Approving(), face.told(on_console_output=fail))
+    assert computer.runs[0].ended.is_set()

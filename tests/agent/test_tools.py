@@ -1,0 +1,435 @@
+"""Python functions as tools: what a model is told of them, how they are called, and what comes of a call."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import threading
+from typing import Any, Literal, TypedDict
+
+import anyio
+import pytest
+
+import streamkit as sk
+from streamkit.agent import Tool, progress, tool
+from streamkit.agent.docstrings import described
+from streamkit.agent.progress import telling
+from streamkit.testing import ModelServer, Reply, ToolCall
+
+from ..faces import Face, async_faces, body, every_face
+from .parts import agent_on, every_provider, outputs_of
+
+
+class Unit(enum.Enum):
+    C = "celsius"
+    F = "fahrenheit"
+
+
+@dataclasses.dataclass
+class Place:
+    name: str
+    height: float = 0.0
+
+
+class Span(TypedDict):
+    start: int
+    end: int
+
+
+def a(text: str) -> None: ...
+def b(n: int = 3) -> None: ...
+def c(flag: bool, ratio: float = 0.5) -> None: ...
+def d(tags: list[str], counts: dict[str, int]) -> None: ...
+def e(size: Literal["s", "l"] = "s") -> None: ...
+def f(note: str | None = None) -> None: ...
+def g(unit: Unit) -> None: ...
+def h(place: Place, span: Span) -> None: ...
+def i(anything, other=1) -> None: ...  # type: ignore[no-untyped-def]
+def j(first: int, /, second: int, *, third: int = 3) -> tuple[int, int, int]:
+    return first, second, third
+
+
+# function -> its properties, and which are required
+SCHEMAS: list[tuple[Any, dict[str, Any], list[str]]] = [
+    (a, {"text": {"type": "string"}}, ["text"]),
+    (b, {"n": {"type": "integer", "default": 3}}, []),
+    (c, {"flag": {"type": "boolean"}, "ratio": {"type": "number", "default": 0.5}}, ["flag"]),
+    (
+        d,
+        {
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+        },
+        ["tags", "counts"],
+    ),
+    (e, {"size": {"enum": ["l", "s"], "default": "s"}}, []),
+    (f, {"note": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, []),
+    (g, {"unit": {"$ref": "#/$defs/Unit"}}, ["unit"]),
+    (h, {"place": {"$ref": "#/$defs/Place"}, "span": {"$ref": "#/$defs/Span"}}, ["place", "span"]),
+    (i, {"anything": {}, "other": {"default": 1}}, ["anything"]),
+    (lambda: None, {}, []),
+]
+
+
+@pytest.mark.parametrize(("function", "properties", "required"), SCHEMAS)
+def test_a_signature_is_a_schema(function: Any, properties: dict[str, Any], required: list[str]) -> None:
+    """Annotations and defaults, in the signature's order; what is not there is refused."""
+    made = Tool(function, name="t")
+    assert made.parameters["properties"] == properties
+    assert [*made.parameters["properties"]] == [*properties]
+    assert made.parameters.get("required", []) == required
+    assert (made.parameters["type"], made.parameters["additionalProperties"]) == ("object", False)
+    assert {*made.parameters.get("$defs", {})} == {
+        ref["$ref"].rpartition("/")[2] for ref in properties.values() if "$ref" in ref
+    }
+
+
+# arguments -> what the function is called with, or None where it is not
+CALLS: list[tuple[Any, str, Any]] = [
+    (a, '{"text": "x"}', {"text": "x"}),
+    (a, '{"text": 1}', None),
+    (a, "{}", None),
+    (a, '{"text": "x", "more": 1}', None),
+    (a, '{"text": "x"', None),
+    (a, '["x"]', None),
+    (b, "", {}),
+    (b, '{"n": "4"}', {"n": 4}),
+    (b, '{"n": "four"}', None),
+    (c, '{"flag": "true", "ratio": 1}', {"flag": True, "ratio": 1.0}),
+    (e, '{"size": "m"}', None),
+    (f, '{"note": null}', {"note": None}),
+    (g, '{"unit": "celsius"}', {"unit": Unit.C}),
+    (
+        h,
+        '{"place": {"name": "A"}, "span": {"start": 1, "end": 2}}',
+        {"place": Place("A"), "span": Span(start=1, end=2)},
+    ),
+    (i, '{"anything": [1, {"x": null}]}', {"anything": [1, {"x": None}]}),
+    (j, '{"third": 9, "second": 2, "first": 1}', {"first": 1, "second": 2, "third": 9}),
+]
+
+
+@pytest.mark.parametrize(("function", "arguments", "wanted"), CALLS)
+def test_arguments_become_python_values(function: Any, arguments: str, wanted: Any) -> None:
+    """Converted and checked; what does not fit says why, and the function is not called."""
+    made = Tool(function)
+    if wanted is None:
+        with pytest.raises(ValueError, match=f"the arguments of {made.name} cannot be taken: "):
+            made.bind(arguments)
+    else:
+        assert made.bind(arguments).arguments == wanted
+
+
+def test_each_kind_of_parameter_is_given_as_it_is_declared() -> None:
+    """Positional-only ones by place, keyword-only ones by name."""
+    assert Tool(j).call('{"third": 9, "second": 2, "first": 1}') == (1, 2, 9)
+    assert Tool(functools.partial(j, 7)).call('{"second": 2}') == (7, 2, 3)
+
+
+class Counter:
+    """Counts."""
+
+    def up(self, by: int = 1) -> int:
+        """Count up.
+
+        Args:
+            by: how far
+        """
+        return by
+
+    async def wait(self) -> None: ...
+
+    def __call__(self, to: int) -> int:
+        """Count to it."""
+        return to
+
+
+def test_methods_and_objects_are_functions_too() -> None:
+    """With the name and the docstring that they have."""
+    up = Tool(Counter().up)
+    assert (up.name, up.description, up.parameters["properties"]["by"]) == (
+        "up",
+        "Count up.",
+        {"type": "integer", "description": "how far", "default": 1},
+    )
+    assert (Tool(Counter()).name, Tool(Counter()).description) == ("Counter", "Count to it.")
+    assert [Tool(one).is_async for one in (Counter().wait, Counter().up)] == [True, False]
+
+
+def test_a_decorated_function_is_still_the_function() -> None:
+    """With and without arguments of the decorator."""
+
+    @tool
+    def plain(x: int) -> int:
+        """Plain."""
+        return x
+
+    @tool(name="other_name", description="Said otherwise.", confirm=True)
+    def named(x: int) -> int:
+        return x
+
+    assert (plain(2), named(x=3)) == (2, 3)
+    assert (plain.name, plain.description, plain.confirm) == ("plain", "Plain.", False)
+    assert (named.name, named.description, named.confirm) == ("other_name", "Said otherwise.", True)
+
+
+def rest(*args: int) -> None: ...
+def keywords(**kwargs: int) -> None: ...
+def untold(x: object) -> None: ...
+def unknown(x: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+def generating() -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize("function", [rest, keywords, untold, unknown, generating, 5, lambda: None])
+def test_what_a_model_cannot_be_told_is_refused_at_once(function: Any) -> None:
+    """With the name of the tool and what is wrong with it."""
+    with pytest.raises(sk.UsageError):
+        Tool(function)
+
+
+DOCSTRINGS = [
+    ("", "", {}),
+    ("One line.", "One line.", {}),
+    ("One.\n\nMore\nof it.", "One.\n\nMore\nof it.", {}),
+    (
+        "One.\n\nArgs:\n    x: the x,\n        and more\n    y (int): the y\n\nReturns:\n    z: nothing",
+        "One.",
+        {"x": "the x, and more", "y": "the y"},
+    ),
+    ("One.\n\nArgs:\n    x: the x\n\nAfter it.", "One.\n\nAfter it.", {"x": "the x"}),
+    (
+        "One.\n\n:param x: the x\n    and more\n:param int y: the y\n:returns: z",
+        "One.",
+        {"x": "the x and more", "y": "the y"},
+    ),
+    ("One.\n\nRaises:\n    ValueError: never\n", "One.", {}),
+    ("One.\n\nArgs:\n    *rest: all", "One.", {"rest": "all"}),
+]
+
+
+@pytest.mark.parametrize(("text", "summary", "parameters"), DOCSTRINGS)
+def test_a_docstring_describes_the_parameters(text: str, summary: str, parameters: dict[str, str]) -> None:
+    """Sections and fields; what is said of results and errors is for people."""
+    assert described(text) == (summary, parameters)
+
+
+# -- in a conversation
+
+
+def failing() -> str:
+    raise LookupError("nothing there")
+
+
+def unsaid() -> object:
+    return object()
+
+
+def nothing() -> None:
+    return None
+
+
+def listing() -> list[Any]:
+    return [1, Place("A"), {"x": None}]
+
+
+def garbled() -> None:
+    raise FileNotFoundError("no file \udcff")
+
+
+class Stubborn:
+    def model_dump(self, mode: str) -> None:
+        raise RuntimeError("never")
+
+
+def stubborn() -> Stubborn:
+    return Stubborn()
+
+
+OUTPUTS: list[tuple[Any, dict[str, Any] | str, str]] = [
+    (nothing, {}, "null"),
+    (listing, {}, '[1,{"name":"A","height":0.0},{"x":null}]'),
+    (failing, {}, "Error: LookupError: nothing there"),
+    (a, {"text": 1}, "Error: the arguments of a cannot be taken: Expected `str`, got `int` - at `$.text`"),
+    (garbled, {}, "Error: FileNotFoundError: no file ?"),
+    (stubborn, {}, "Error: RuntimeError: never"),
+    (unsaid, {}, "Error: a tool's output is text or what JSON can hold, not object"),
+    (a, '{"text": ', "Error: the arguments of a cannot be taken: "),
+]
+
+
+@every_face
+@every_provider
+@pytest.mark.parametrize(("function", "arguments", "told"), OUTPUTS)
+@body
+async def test_whatever_comes_of_a_call_is_told(
+    face: Face, provider: str, function: Any, arguments: Any, told: str
+) -> None:
+    """To the model as the output; an error to the hooks as well. The stream goes on."""
+    with ModelServer([Reply(ToolCall(function.__name__, arguments)), Reply("I see.")]) as server:
+        async with agent_on(face, server, provider, tools=[function]) as talker:
+            handler = face.told()
+            stream = await talker.say("Go.", handler)
+        (output,) = outputs_of(server.requests[1]).values()
+        body = server.requests[1].content.decode()
+    assert output.startswith(told)
+    message = next(m for m in stream.messages if m.type == "tool_output")
+    failed = told.startswith("Error: ")
+    assert (message.status, message.metadata.get("error")) == (("failed", True) if failed else ("completed", None))
+    assert ("tool-failed" in [warning.code for warning in handler.of("on_warning")]) == failed
+    assert ('"is_error":true' in body.replace(" ", "")) == (failed and provider == "anthropic")
+    assert stream.status == "completed"
+
+
+@every_face
+@body
+async def test_a_tool_that_is_not_there_is_told_to_the_model(face: Face) -> None:
+    """With those that are."""
+    with ModelServer([Reply(ToolCall("fly", {})), Reply("Then not.")]) as server:
+        async with agent_on(face, server, tools=[nothing, {"name": "ask", "parameters": {}}]) as talker:
+            stream = await talker.say("Go.")
+        assert outputs_of(server.requests[1]) == {"call_1_0": "Error: there is no tool 'fly'; there are: nothing, ask"}
+    assert stream.status == "completed"
+
+
+@every_face
+@body
+async def test_a_tool_reports_progress(face: Face) -> None:
+    """At once, as deltas of its output; then the output takes their place, which alone the model is told."""
+    seen: list[str] = []
+    heard = threading.Event()
+
+    def work(steps: int) -> str:
+        """Work."""
+        for step in range(steps):
+            progress(f"{step + 1} of {steps}\n")
+            assert heard.wait(10)  # the first is told while the tool still runs
+        return "worked"
+
+    def hear(handler: Any, delta: sk.ToolOutputDelta, snapshot: sk.ToolOutputMessage) -> None:
+        seen.append(f"{'=' if delta.replace else '+'}{delta.value}")
+        heard.set()
+
+    with ModelServer([Reply(ToolCall("work", {"steps": 1})), Reply("Done.")]) as server:
+        async with agent_on(face, server, tools=[work]) as talker:
+            stream = await talker.say("Go.", face.told(on_tool_output_delta=hear))
+        assert outputs_of(server.requests[1]) == {"call_1_0": "worked"}
+    assert seen == ["+1 of 1\n", "=worked"]
+    assert list(stream.warnings) == []
+    assert [m.content for m in stream.messages if m.type == "tool_output"] == ["worked"]
+
+
+@every_face
+@body
+async def test_a_function_may_give_an_awaitable(face: Face) -> None:
+    """It is awaited where that can be done, and an error elsewhere."""
+
+    async def work() -> str:
+        return "worked"
+
+    with ModelServer([Reply(ToolCall("later")), Reply("Done.")]) as server:
+        async with agent_on(face, server, tools=[Tool(lambda: work(), name="later")]) as talker:
+            await talker.say("Go.")
+        (told,) = outputs_of(server.requests[1]).values()
+    assert told == "worked" if face.is_async else told.startswith("Error: ")
+
+
+@async_faces
+@body
+async def test_an_async_tool_reports_progress(face: Face) -> None:
+    """As one in a thread."""
+    heard = anyio.Event()
+
+    async def work() -> str:
+        progress("half")
+        await heard.wait()
+        return "worked"
+
+    with ModelServer([Reply(ToolCall("work")), Reply("Done.")]) as server:
+        async with agent_on(face, server, tools=[work]) as talker:
+            handler = face.told(on_tool_output_delta=lambda self, delta, snapshot: heard.set())
+            await talker.say("Go.", handler)
+    assert [delta.value for delta in handler.of("on_tool_output_delta")] == ["half", "worked"]
+
+
+def test_progress_outside_of_a_tool_does_nothing() -> None:
+    """So that a function can be called by anyone."""
+    progress("half")
+
+
+@every_face
+@body
+async def test_progress_that_nobody_reads_is_bounded(face: Face) -> None:
+    """What is told while nobody listens is joined, and nothing of it is lost."""
+    count = 100_000
+    done = threading.Event()
+
+    def work() -> str:
+        for _ in range(count):
+            progress("x")
+        done.set()
+        return "worked"
+
+    def wait(handler: Any, delta: sk.ToolOutputDelta, snapshot: sk.ToolOutputMessage) -> None:
+        done.wait(10)
+
+    with ModelServer([Reply(ToolCall("work")), Reply("Done.")]) as server:
+        async with agent_on(face, server, tools=[work]) as talker:
+            handler = face.told(on_tool_output_delta=wait)
+            await talker.say("Go.", handler)
+    deltas = [delta for delta in handler.of("on_tool_output_delta") if not delta.replace]
+    assert sum(len(delta.value) for delta in deltas) == count
+    assert len(deltas) < 10
+
+
+@async_faces
+@body
+async def test_progress_of_calls_side_by_side_is_bounded(face: Face) -> None:
+    """Though they take turns: of each call there is one delta that nobody has read."""
+    count = 10_000
+    tell_other: list[Any] = []
+    ready, both = anyio.Event(), anyio.Event()
+
+    async def first() -> str:
+        tell_other.append(telling.get())
+        ready.set()
+        await both.wait()
+        return "first"
+
+    async def second() -> str:
+        await ready.wait()
+        for _ in range(count):
+            progress("2")
+            tell_other[0]("1")
+        both.set()
+        return "second"
+
+    calls = [ToolCall("first"), ToolCall("second")]
+    with ModelServer([Reply(*calls), Reply("Done.")]) as server:
+        async with agent_on(face, server, tools=[first, second]) as talker:
+            handler = face.told()
+            await talker.say("Go.", handler)
+    deltas = [delta for delta in handler.of("on_tool_output_delta") if not delta.replace]
+    assert sum(len(delta.value) for delta in deltas) == 2 * count
+    assert len(deltas) < 10
+
+
+@every_face
+@body
+async def test_an_interrupt_inside_a_tool_ends_the_stream(face: Face) -> None:
+    """It is no error of the tool's, and no model is told of it."""
+
+    class Interrupt(BaseException):
+        """As KeyboardInterrupt, which an event loop takes for itself."""
+
+    def interrupted() -> None:
+        raise Interrupt
+
+    with ModelServer([Reply(ToolCall("interrupted")), Reply("Done.")]) as server:
+        async with agent_on(face, server, tools=[interrupted]) as talker:
+            stream = talker.stream("Go.")
+            with pytest.raises(Interrupt):
+                await stream.until_done()
+        assert len(server.requests) == 1
+    assert stream.ended

@@ -1,0 +1,128 @@
+"""What the computer's tests share: runs, what they told, and which processes they left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+import streamkit as sk
+from streamkit.computer import Computer, Execution
+
+NEEDS = {"python": None, "shell": "bash", "javascript": "node"}
+
+
+def language(name: str, *values: Any, id: str | None = None) -> Any:
+    """A pytest parameter that is skipped where the language's program is missing."""
+    program = NEEDS[name]
+    missing = program is not None and shutil.which(program) is None
+    return pytest.param(
+        name, *values, id=id or name, marks=pytest.mark.skipif(missing, reason=f"needs {program}, which is not here")
+    )
+
+
+LANGUAGES = [language(name) for name in NEEDS]
+HELLO = {"python": "print('hello')", "shell": "echo hello", "javascript": "console.log('hello')"}
+
+
+class Marked:
+    """A computer whose processes can be told from all others."""
+
+    def __init__(self, **options: Any) -> None:
+        self.mark = uuid.uuid4().hex
+        environment = {**os.environ, **options.pop("env", {}), "STREAMKIT_TEST": self.mark}
+        self.computer = Computer(env=environment, **options)
+
+    def processes(self) -> list[str]:
+        """Those that live, as their command lines."""
+        return [line for _, line in self._living()]
+
+    def kill(self) -> None:
+        """End those that a test leaves on purpose."""
+        left = [process for process, _ in self._living()]
+        for process in left:
+            process.kill()
+        psutil.wait_procs(left, timeout=5)
+
+    def _living(self) -> list[tuple[psutil.Process, str]]:
+        found: list[tuple[psutil.Process, str]] = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get("STREAMKIT_TEST") == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append((process, " ".join(process.cmdline())))
+        return found
+
+
+@contextlib.contextmanager
+def marked(**options: Any) -> Iterator[Marked]:
+    """A computer that is closed, and must then have left no process."""
+    given = Marked(**options)
+    try:
+        yield given
+    finally:
+        given.computer.close()
+    assert given.processes() == []
+
+
+class Ran:
+    """A run that is over, and what it told."""
+
+    def __init__(self, execution: Execution, on_text: Callable[[Execution, str], object] | None = None) -> None:
+        self.execution = execution
+        self.events: list[sk.Event] = []
+        self.pieces: list[tuple[str, str]] = []
+        for event in execution:
+            self.events.append(event)
+            if isinstance(event, sk.ConsoleDelta):
+                assert event.metadata is not None
+                self.pieces.append((event.metadata["stream"], event.value))
+                if on_text is not None:
+                    on_text(execution, self.text)
+        self.ended = time.monotonic()
+
+    @property
+    def text(self) -> str:
+        return "".join(text for _, text in self.pieces)
+
+    def of(self, stream: str) -> str:
+        return "".join(text for name, text in self.pieces if name == stream)
+
+    @property
+    def status(self) -> str:
+        return self.execution.status
+
+    @property
+    def lines(self) -> list[int | None]:
+        return [event.line for event in self.events if isinstance(event, sk.ActiveLine)]
+
+
+def run(computer: Computer, language: str, code: str, **options: Any) -> Ran:
+    return Ran(computer.run(language, code, **options))
+
+
+def stop_at(computer: Computer, language: str, code: str, word: str = "ready", **options: Any) -> tuple[Ran, float]:
+    """A run that is interrupted once it printed a word, and the seconds from then to its end."""
+    asked: list[float] = []
+
+    def interrupt(execution: Execution, text: str) -> None:
+        if word in text and not asked:
+            asked.append(time.monotonic())
+            execution.interrupt()
+
+    ran = Ran(computer.run(language, code, **options), interrupt)
+    assert asked, f"it never printed {word!r}: {ran.text!r}"
+    return ran, ran.ended - asked[0]
+
+
+def in_thread(function: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=function, daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,280 @@
+"""Python: state, displays, lines, tracebacks, input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import streamkit as sk
+from streamkit.computer import Computer
+
+from .running import Marked, Ran, marked, run
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+IMAGE = f"import base64\nfrom IPython.display import Image, display\npng = Image(base64.b64decode('{PNG}'))\n"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Marked]:
+    """One computer for runs that leave nothing behind that another would notice."""
+    with marked() as given:
+        yield given
+
+
+@pytest.fixture
+def computer(shared: Marked) -> Computer:
+    return shared.computer
+
+
+def test_state_lives_from_run_to_run(computer: Computer) -> None:
+    """Variables, imports, the last value."""
+    run(computer, "python", "import math\nx = 40")
+    assert run(computer, "python", "x + int(math.sqrt(4))").text == "42\n"
+    assert run(computer, "python", "_").text == "42\n"
+
+
+def test_stdout_and_stderr_are_told_apart_and_in_order(computer: Computer) -> None:
+    """However often the code goes from one to the other."""
+    code = "import sys\nfor i in range(30):\n    print(f'out {i}')\n    print(f'err {i}', file=sys.stderr)"
+    ran = run(computer, "python", code)
+    assert ran.text == "".join(f"out {i}\nerr {i}\n" for i in range(30))
+    assert ran.of("stderr") == "".join(f"err {i}\n" for i in range(30))
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("import os\nprint('a')\nos.system('echo b')\nprint('c');", "a\nb\n0\nc\n"),
+        ("import subprocess as s\nprint('a', flush=True)\nr = s.run(['echo', 'b'])\nprint('c')", "a\nb\nc\n"),
+        ("import os\nprint('a')\n_ = os.write(1, b'b\\n')\nprint('c')", "a\nb\nc\n"),
+        ("import multiprocessing as m\np = m.get_context('fork').Process(target=print, args='b')\np.start(); p.join()", "b\n"),
+        ("import threading\nt = threading.Thread(target=print, args='b')\nt.start(); t.join(); print('c')", "b\nc\n"),
+        ("import sys\n_ = sys.stdout.buffer.write(b'b\\xff\\n')", "b\N{REPLACEMENT CHARACTER}\n"),
+        ("print('\\ud800 \U0001f600')", "\\ud800 \U0001f600\n"),
+        ("import os\nos.system('ls /proc/self/fd');", "0\n1\n2\n3\n"),
+        ("import ctypes\nctypes.CDLL(None).puts(b'from C');", "from C\n"),
+        ("import sys\nprint(sys.stdout.encoding, sys.stdout.isatty(), sys.stdin.read())", "utf-8 False \n"),
+        ("import logging\nlogging.warning('careful')", "WARNING:root:careful\n"),
+        ("print('no newline', end='')", "no newline"),
+        ("import asyncio\nawait asyncio.sleep(0)\nprint('awaited')", "awaited\n"),
+        ("print('\\x1b[31mred\\x1b[0m')", "\x1b[31mred\x1b[0m\n"),
+        ("", ""),
+        ("\n\n  \n", ""),
+        ("# nothing", ""),
+        ("exit()", ""),
+        ("quit()", ""),
+    ],
+)  # fmt: skip
+def test_what_code_prints_is_told_as_it_is(computer: Computer, code: str, text: str) -> None:
+    """Whoever writes it: Python, its threads, its children, C; nothing is added and nothing left out."""
+    ran = run(computer, "python", code.replace("os.system('echo b')", "print(os.system('echo b'))"))
+    assert (ran.text, ran.status) == (text, "completed")
+
+
+def test_output_is_told_before_the_code_goes_on(computer: Computer) -> None:
+    """The code waits for an answer that depends on what it printed."""
+    execution = computer.run("python", "print('question')\nprint('got', input())", input=lambda prompt: "answer")
+    assert Ran(execution).text == "question\nanswer\ngot answer\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("1/0", 1),
+        ("\n\nx = 1\n\n1/0", 5),
+        ("# a comment\n\ndef f():\n    return 1/0\n\nf()", 6),
+        ("x = '''\n\n'''\n1/0", 4),
+        ("import asyncio\nawait asyncio.sleep(0)\n1/0", 3),
+    ],
+)
+def test_a_traceback_has_the_line_numbers_of_the_code_as_given(computer: Computer, code: str, line: int) -> None:
+    """As plain text, in the console, and in the error."""
+    ran = run(computer, "python", code)
+    assert ran.status == "failed"
+    assert f"line {line}\n" in ran.text
+    assert "\x1b" not in ran.text
+    assert ran.text.endswith("ZeroDivisionError: division by zero\n")
+    assert ran.of("stdout") == ""
+    assert ran.execution.error is not None
+    assert ran.execution.error[:2] == ("ZeroDivisionError", "division by zero")
+    assert f"line {line}\n" in ran.execution.error.traceback
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("def f(:", "SyntaxError"),
+        ("x = '\0'", "null character"),
+        ("x = '\ud800'", "surrogate"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("import streamkit_is_not_there", "ModuleNotFoundError"),
+        ("class E(Exception):\n    def __str__(self): 1/0\nraise E()", "ZeroDivisionError"),
+    ],
+)
+def test_what_fails_is_told(computer: Computer, code: str, words: str) -> None:
+    """And the next run works."""
+    ran = run(computer, "python", code)
+    assert (ran.status, words in ran.text) == ("failed", True), ran.text
+    assert run(computer, "python", "print(1)").text == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "exit_code", "text"),
+    [
+        ("import sys\nsys.exit()", "completed", 0, ""),
+        ("import sys\nsys.exit(0)", "completed", 0, ""),
+        ("import sys\nsys.exit(3)", "failed", 3, "SystemExit: 3\n"),
+        ("import sys\nsys.exit('no')", "failed", 1, "SystemExit: no\n"),
+    ],
+)
+def test_an_exit_ends_the_run_and_not_the_state(
+    computer: Computer, code: str, status: str, exit_code: int, text: str
+) -> None:
+    """Scripts end with one often."""
+    run(computer, "python", "kept = 'kept'")
+    ran = run(computer, "python", code)
+    assert (ran.status, ran.execution.exit_code, ran.text) == (status, exit_code, text)
+    assert run(computer, "python", "print(kept)").text == "kept\n"
+
+
+def test_the_active_line_is_told_and_ends_with_none(computer: Computer) -> None:
+    """From 1, as the code was given; the line of the run's own code, not of what it calls."""
+    ran = run(computer, "python", "\nimport time\ntime.sleep(0.1)\nfor i in range(2):\n    time.sleep(0.1)\n")
+    assert ran.lines[0] == 2
+    assert ran.lines[-1] is None
+    assert [line for line in ran.lines if line in (3, 5)][:2] == [3, 5]
+
+
+def test_a_run_without_output_is_seen_once(computer: Computer) -> None:
+    """As one empty console message."""
+    with sk.stream(computer.run("python", "y = 3", id="quiet", call_id="call-1")) as stream:
+        (message,) = stream.get_final_messages()
+    assert (message.id, message.call_id, message.content, message.status) == ("quiet", "call-1", "", "completed")
+
+
+def test_displays_are_messages_of_their_own_in_the_order_of_the_output(computer: Computer) -> None:
+    """Images, HTML, JavaScript; JSON, Markdown and plain text are read in the console."""
+    code = (
+        IMAGE + "from IPython.display import HTML, JSON, Javascript, Markdown\n"
+        "print('a')\ndisplay(png)\ndisplay(png)\nprint('b')\ndisplay(HTML('<b>bold</b>'))\ndisplay(Javascript('1+1'))\n"
+        "display(JSON({'k': ['ä']}))\ndisplay(Markdown('# m'))\nprint('c')\n[1, 2]"
+    )
+    messages = sk.stream(computer.run("python", code)).get_final_messages()
+    assert [(m.role, m.type, m.format, m.content) for m in messages] == [
+        ("computer", "console", "output", "a\n"),
+        ("computer", "image", "base64.png", PNG),
+        ("computer", "image", "base64.png", PNG),
+        ("computer", "console", "output", "b\n"),
+        ("computer", "code", "html", "<b>bold</b>"),
+        ("computer", "code", "javascript", "1+1"),
+        ("computer", "console", "output", '{\n  "k": [\n    "ä"\n  ]\n}\n# m\nc\n[1, 2]\n'),
+    ]
+    assert len({m.id for m in messages}) == len(messages)
+
+
+def test_what_is_shown_richly_keeps_its_plain_text_for_readers_of_text(computer: Computer) -> None:
+    """In the metadata, where it says something."""
+    code = "class Table:\n    def __repr__(self): return '1 2'\n    def _repr_html_(self): return '<td>1<td>2'\nTable()"
+    (message,) = sk.stream(computer.run("python", code)).get_final_messages()
+    assert (message.content, message.metadata) == ("<td>1<td>2", {"text": "1 2"})
+
+
+def test_matplotlib_draws_inline(computer: Computer) -> None:
+    """A figure is an image, without any call but `show`."""
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    code = "import matplotlib.pyplot as plt\nfor _ in range(2):\n    plt.figure(); plt.plot([1, 2]); plt.show()"
+    messages = sk.stream(computer.run("python", code)).get_final_messages()
+    assert [(m.type, m.format) for m in messages] == [("image", "base64.png")] * 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (lambda prompt: prompt.upper(), "name? NAME? \nhello NAME? \n"),
+        (lambda prompt: "", "name? \nhello \n"),
+    ],
+)
+def test_input_is_answered(computer: Computer, answer: Any, text: str) -> None:
+    """The console has the question and the answer, as a terminal would."""
+    assert run(computer, "python", "print('hello', input('name? '))", input=answer).text == text
+
+
+@pytest.mark.parametrize("answer", [None, lambda prompt: None])
+def test_input_is_refused_where_nobody_answers(computer: Computer, answer: Any) -> None:
+    """Which the code can handle."""
+    code = "try:\n    input('name? ')\nexcept EOFError as error:\n    print(error)"
+    assert run(computer, "python", code, input=answer).text == "name? there is nobody to answer input()\n"
+
+
+def test_a_fault_of_who_answers_is_raised_to_who_reads(computer: Computer) -> None:
+    """The code is refused, and told so; the fault is not swallowed."""
+    execution = computer.run("python", "input()", input=lambda prompt: 1 / 0)  # type: ignore[arg-type, return-value]
+    told: list[sk.Event] = []
+    with pytest.raises(ZeroDivisionError):
+        told.extend(execution)
+    assert execution.status == "failed"
+    with pytest.raises(sk.SourceError, match="ZeroDivisionError"):
+        sk.stream(computer.run("python", "input()", input=lambda prompt: 1 / 0)).until_done()  # type: ignore
+
+
+def test_a_run_that_waits_for_an_answer_can_be_stopped() -> None:
+    """Nobody has to give it."""
+    import threading
+
+    asked, release = threading.Event(), threading.Event()
+
+    def answer(prompt: str) -> str:
+        asked.set()
+        release.wait(30)
+        return "too late"
+
+    with marked(input=answer) as given:
+        execution = given.computer.run("python", "input()")
+        threading.Thread(target=lambda: asked.wait(30) and execution.interrupt(), daemon=True).start()
+        assert Ran(execution).status == "interrupted"
+        release.set()
+        assert run(given.computer, "python", "print('next')").text == "next\n"
+
+
+def test_a_megabyte_of_code_runs(computer: Computer) -> None:
+    """A limit is nowhere."""
+    assert run(computer, "python", f"x = '{'y' * 1_000_000}'\nprint(len(x))").text == "1000000\n"
+
+
+def test_the_directory_and_the_environment_are_the_computers(tmp_path: Any) -> None:
+    """Given ones in place of the process's own."""
+    (tmp_path / "beside.py").write_text("value = 7")
+    with marked(cwd=tmp_path, env={"GIVEN": "yes"}) as given:
+        code = "import os, beside\nprint(os.getcwd(), os.environ['GIVEN'], beside.value)"
+        assert run(given.computer, "python", code).text == f"{tmp_path} yes 7\n"
+
+
+def test_the_runs_own_modules_are_the_users(computer: Computer) -> None:
+    """What runs in the kernel does not shadow a module of the user's."""
+    ran = run(computer, "python", "import sys\nprint(sys.path[0] == '', 'kernel' in sys.modules, __name__)")
+    assert ran.text == "True False __main__\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("import os\nif os.fork() == 0: print('child')\nelse: os.wait(); print('parent')", "child\nparent\n"),
+        ("import sys\nsys.stdin.close(); sys.stdout.close(); print('open')", "open\n"),
+        ("import os\nos.close(1); print('open')", "open\n"),
+    ],
+)
+def test_code_that_meddles_with_its_kernel_leaves_the_next_run_whole(computer: Computer, code: str, text: str) -> None:
+    """A fork that comes to the end of the code ends; streams that are closed are open again."""
+    assert run(computer, "python", code).text == text
+    assert run(computer, "python", "print('next')").text == "next\n"
+
+
+def test_an_interrupt_reaches_code_that_took_the_signal_in_an_earlier_run() -> None:
+    """What a run sets for the signal ends with it."""
+    with marked() as given:
+        run(given.computer, "python", "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN);")
+        execution = given.computer.run("python", "print('ready')\nwhile True: pass")
+        ran = Ran(execution, lambda execution, text: execution.interrupt())
+        assert (ran.status, ran.execution.state_lost) == ("interrupted", False)

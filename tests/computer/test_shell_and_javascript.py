@@ -1,0 +1,161 @@
+"""The shell and JavaScript: what lives on, what is told, how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from streamkit.computer import Computer
+
+from .running import Marked, language, marked, run
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Marked]:
+    with marked() as given:
+        yield given
+
+
+@pytest.fixture
+def computer(shared: Marked) -> Computer:
+    return shared.computer
+
+
+SHELL = [
+    ("echo out; echo err >&2", "out\nerr\n", 0),
+    ("no-such-command", "bash: no-such-command: command not found\n", 127),
+    ("false", "", 1),
+    ("", "", 0),
+    ("printf 'no newline'", "no newline", 0),
+    ("cat; read x; echo \"[$x]\"", "[]\n", 0),
+    ("for i in 1 2; do\n  echo $i\ndone", "1\n2\n", 0),
+    ("cat <<END\na\n  b\nEND", "a\n  b\n", 0),
+    ("exec 5>&1; echo five >&5; exec 5>&-", "five\n", 0),
+    ("echo back & wait", "back\n", 0),
+    ("return 4", "", 4),
+    ("echo 'a!b' \"c!d\"", "a!b c!d\n", 0),
+    ("bash -c 'echo [$PS1$PROMPT_COMMAND]; ls /proc/self/fd'", "[]\n0\n1\n2\n3\n", 0),
+    (f"x='{'y' * 1_000_000}'; echo ${{#x}}", "1000000\n", 0),
+]  # fmt: skip
+JAVASCRIPT = [
+    ("console.log('out'); console.error('err'); console.log('again')", "out\nerr\nagain\n"),
+    ("1 + 1", "2\n"),
+    ("({ a: [1, 'x'] })", "{ a: [ 1, 'x' ] }\n"),
+    ("undefined", ""),
+    ("let a = 1", ""),
+    ("", ""),
+    ("await new Promise((done) => setTimeout(done, 20)); 'waited'", "'waited'\n"),
+    ("setTimeout(() => console.log('later'), 20)", "later\n"),
+    ("async function main() { await null; console.log('main') } main()", "main\n"),
+    ("Promise.resolve(5)", "5\n"),
+    ("process.stdout.write('no newline')", "no newlinetrue\n"),
+    ("require('child_process').execSync('echo child', { stdio: 'inherit' }); 0", "child\n0\n"),
+    ("require('child_process').spawnSync('sh', ['-c', 'echo to err >&2'], { stdio: 'inherit' }).status", "to err\n0\n"),
+    ("typeof require('fs').readFileSync", "'function'\n"),
+    (f"'{'y' * 1_000_000}'.length", "1000000\n"),
+    ("require('child_process').execSync('ls /proc/self/fd').toString()", "'0\\n1\\n2\\n3\\n'\n"),
+    ("-0", "-0\n"),
+    ("10n ** 20n", "100000000000000000000n\n"),
+    ("JSON.stringify('\U0001f600')", "'\"\U0001f600\"'\n"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "text", "exit_code"), [language("shell", *case, id=case[0][:30]) for case in SHELL]
+)
+def test_the_shell_tells_what_it_prints(computer: Computer, name: str, code: str, text: str, exit_code: int) -> None:
+    """And the status of its last command."""
+    ran = run(computer, name, code)
+    assert (ran.text, ran.execution.exit_code) == (text, exit_code)
+    assert ran.status == ("failed" if exit_code else "completed")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "text"), [language("javascript", *case, id=case[0][:30]) for case in JAVASCRIPT]
+)
+def test_javascript_tells_what_it_prints_and_its_value(computer: Computer, name: str, code: str, text: str) -> None:
+    """As its own read-eval-print loop does; promises are awaited."""
+    ran = run(computer, name, code)
+    assert (ran.text, ran.status) == (text, "completed")
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second", "text"),
+    [
+        language("shell", "cd /usr; x=5; f() { echo f$x; }; export y=6", "pwd; f; sh -c 'echo $y'", "/usr\nf5\n6\n", id="shell"),
+        language("shell", "set -euo pipefail; true", "false; echo on", "on\n", id="shell: options of a script end with it"),
+        language("javascript", "const c = 1; let l = 2; var v = 3; function f() { return c }", "[c, l, v, f()]", "[ 1, 2, 3, 1 ]\n", id="javascript"),
+        language("javascript", "const again = 1", "const again = 2; again", "2\n", id="javascript: declared anew"),
+    ],
+)  # fmt: skip
+def test_state_lives_from_run_to_run(computer: Computer, name: str, first: str, second: str, text: str) -> None:
+    """Directory, variables, functions."""
+    assert run(computer, name, first).text == ""
+    assert run(computer, name, second).text == text
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        language("shell", "echo a\nif then", "line 2: syntax error", id="shell: syntax"),
+        language("shell", "echo \0", "null character", id="shell: null"),
+        language("shell", "echo \ud800", "surrogate", id="shell: surrogate"),
+        language("javascript", "\n\nthrow new RangeError('boom')", "RangeError: boom\n    at cell-", id="js: error"),
+        language("javascript", "let x = ;", "SyntaxError", id="js: syntax"),
+        language("javascript", "Promise.reject(new Error('late'))", "Error: late", id="js: rejected"),
+        language("javascript", "setTimeout(() => { throw new TypeError('in a timer') }, 5)", "TypeError: in a timer", id="js: timer"),
+        language("javascript", "throw 'text'", "Uncaught 'text'", id="js: no error"),
+        language("javascript", "'\ud800'", "surrogate", id="js: surrogate"),
+    ],
+)  # fmt: skip
+def test_what_fails_is_told(computer: Computer, name: str, code: str, words: str) -> None:
+    """And the next run works."""
+    ran = run(computer, name, code)
+    assert (ran.status, words in ran.text) == ("failed", True), ran.text
+    assert run(computer, name, {"shell": "echo on", "javascript": "console.log('on')"}[name]).text == "on\n"
+
+
+@pytest.mark.parametrize(("name",), [language("javascript")])
+def test_an_error_of_javascript_has_its_line(computer: Computer, name: str) -> None:
+    """As the code was given; frames of the machinery are left out."""
+    ran = run(computer, name, "function f() {\n  throw new RangeError('boom');\n}\n\nf();")
+    assert ran.execution.error is not None
+    assert ran.execution.error[:2] == ("RangeError", "boom")
+    assert ":2:" in ran.text and ":5:" in ran.text
+    assert "node:" not in ran.text
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        language("shell", "set -e\nfalse\necho never", id="shell: set -e"),
+        language("shell", "exit 1", id="shell: exit"),
+        language("javascript", "process.exit(1); console.log('never')", id="javascript: exit"),
+    ],
+)
+def test_code_that_ends_its_process_is_told_with_what_is_lost(name: str, code: str) -> None:
+    """It is no death: it failed as it wished to."""
+    with marked() as given:
+        ran = run(given.computer, name, code)
+        assert (ran.status, ran.execution.exit_code, ran.execution.state_lost) == ("failed", 1, True)
+        assert "never" not in ran.text
+        assert "exit status 1" in ran.text
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "exit_code"),
+    [
+        language("shell", "kill -INT $$; echo never", 130, id="shell: interrupts itself"),
+        language("shell", "alias printf=false builtin=false .=false", 0, id="shell: aliases"),
+        language("javascript", "globalThis.JSON = null", None, id="javascript: replaces a global"),
+    ],
+)
+def test_code_that_meddles_with_its_runner_still_ends(name: str, code: str, exit_code: int | None) -> None:
+    """And so does the next run."""
+    with marked(timeout=10) as given:
+        ran = run(given.computer, name, code)
+        assert "never" not in ran.text
+        assert (ran.status, ran.execution.exit_code) == ("failed" if exit_code else "completed", exit_code)
+        again = run(given.computer, name, "echo on" if name == "shell" else "console.log('on')")
+        assert (again.text, again.status) == ("on\n", "completed")

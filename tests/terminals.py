@@ -1,0 +1,74 @@
+"""Programs in a real terminal: tmux, whose screen is read as a person reads it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+__all__ = ["ROOT", "TMUX", "Terminal", "lines_of"]
+
+ROOT = Path(__file__).resolve().parents[1]
+TMUX = shutil.which("tmux")
+SECONDS = 30.0  # until something has to be seen
+
+
+class Terminal:
+    """A program in a terminal."""
+
+    def __init__(self, socket: Path, line: str, columns: int = 80, rows: int = 24, **environment: str) -> None:
+        assert TMUX is not None
+        self._command = [TMUX, "-u", "-f", "/dev/null", "-S", str(socket)]
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "LC_ALL": "C.UTF-8",
+            "PYTHONUTF8": "1",
+            **environment,
+        }
+        keep = f"{line}; echo exit code $?; exec sleep 600"
+        size = ["-x", str(columns), "-y", str(rows)]
+        self.tmux("new-session", "-d", *size, "-c", str(ROOT), keep)
+
+    def tmux(self, *arguments: str) -> str:
+        command = [*self._command, *arguments]
+        return subprocess.run(command, env=self._environment, capture_output=True, text=True, check=True).stdout
+
+    @property
+    def screen(self) -> str:
+        """All that there is, what has scrolled away too; each line as long as it is."""
+        return self.tmux("capture-pane", "-p", "-S", "-")
+
+    @property
+    def codes(self) -> str:
+        """The same, with its colours."""
+        return self.tmux("capture-pane", "-p", "-e", "-S", "-")
+
+    @property
+    def cursor(self) -> bool:
+        return self.tmux("display", "-p", "#{cursor_flag}").strip() == "1"
+
+    def wait(self, until: str, times: int = 1) -> list[str]:
+        """What was to be seen, moment by moment, until a text appeared, so many times."""
+        seen = [self.screen]
+        deadline = time.monotonic() + SECONDS
+        while seen[-1].count(until) < times:
+            assert time.monotonic() < deadline, seen[-1]
+            time.sleep(0.02)  # the screen can only be looked at again
+            if (now := self.screen) != seen[-1]:
+                seen.append(now)
+        return seen
+
+    def type(self, *keys: str) -> None:
+        """Press these keys: a text, or the name of one, as `Enter` or `C-c`."""
+        for key in keys:
+            self.tmux("send-keys", key)
+
+    def resize(self, columns: int, rows: int) -> None:
+        self.tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
+
+def lines_of(screen: str) -> list[str]:
+    return [line.rstrip() for line in screen.rstrip().splitlines()]

@@ -1,0 +1,317 @@
+"""`streamkit chat`, as a person has it: in a terminal, on a scripted model, with code that really runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from streamkit.testing import ModelServer, Reply, ToolCall
+
+from .terminals import ROOT, TMUX, Terminal
+
+pytest.importorskip("jupyter_client", reason="what runs Python is not installed: pip install 'streamkit-sdk[computer]'")
+on_terminal = pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
+
+
+def runs(source: str, language: str = "python") -> Reply:
+    """The model writes code."""
+    return Reply(ToolCall("execute", {"language": language, "code": source}))
+
+
+class Talk:
+    """`streamkit chat` in a terminal, and the model that it talks to."""
+
+    def __init__(self, folder: Path, home: Path, replies: Sequence[Reply], **environment: str) -> None:
+        self.server = ModelServer(replies)
+        self.server.__enter__()
+        line = f"{sys.executable} -m streamkit chat --base-url {self.server.url}"
+        homes = {"HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
+        self.terminal = Terminal(folder / "tmux", line, 80, 40, **homes, **environment)
+        self.terminal.wait("\n>")
+
+    def say(self, *lines: str) -> None:
+        for line in lines:
+            self.terminal.type(line, "Enter")
+
+    def wait(self, until: str, times: int = 1) -> str:
+        return self.terminal.wait(until, times)[-1]
+
+    def told(self, number: int = -1) -> str:
+        """What the model was sent, as text."""
+        return json.dumps(self.server.requests[number].body, ensure_ascii=False)
+
+    def close(self) -> None:
+        self.terminal.tmux("kill-server")
+        self.server.__exit__(None, None, None)
+
+
+Open = Callable[..., Talk]
+
+
+@pytest.fixture
+def chat(tmp_path: Path) -> Iterator[Open]:
+    """Opens chats with these replies, which are closed after the test."""
+    opened: list[Talk] = []
+
+    def open_chat(*replies: Reply, **environment: str) -> Talk:
+        folder = tmp_path / f"chat{len(opened)}"
+        folder.mkdir()
+        opened.append(Talk(folder, tmp_path / "home", replies, **environment))
+        return opened[-1]
+
+    yield open_chat
+    for talk in opened:
+        talk.close()
+
+
+@on_terminal
+def test_a_person_talks_and_says_yes(chat: Open) -> None:
+    """The code is shown, asked about, run; its output goes back to the model, whose answer follows."""
+    talk = chat(runs("print(6 * 7)"), Reply("It is forty-two."))
+    talk.say("What is six times seven?")
+    talk.wait("Run this python? [y]es [n]o [e]dit [a]lways:")
+    assert "print(6 * 7)" in talk.terminal.screen
+    assert "│ 42" not in talk.terminal.screen, "nothing ran before the yes"
+    talk.say("y")
+    screen = talk.wait("It is forty-two.")
+    assert "│ 42" in screen
+    assert "What is six times seven?" in talk.told()
+    assert "42" in talk.told()
+    talk.wait("\n>", 2)
+    talk.say("/exit")
+    talk.wait("exit code 0")
+
+
+@on_terminal
+def test_no_ends_the_answer_and_a_reason_goes_to_the_model(chat: Open, tmp_path: Path) -> None:
+    """Nothing runs either way; what cannot be understood is asked again."""
+    write = f"open({str(tmp_path / 'ran')!r}, 'w')"
+    talk = chat(runs(write), runs(write), Reply("Then not."))
+    talk.say("Do it.")
+    talk.wait("[a]lways:")
+    talk.say("perhaps")
+    talk.wait("[a]lways:", 2)
+    talk.say("n")
+    talk.wait("✗ declined")
+    talk.wait("\n>", 2)
+    talk.say("Do it now.")
+    talk.wait("[a]lways:", 3)
+    talk.say("n it is not mine")
+    talk.wait("Then not.")
+    assert "it is not mine" in talk.told()
+    assert not Path(tmp_path, "ran").exists()
+
+
+@on_terminal
+def test_edited_code_runs_in_its_place(chat: Open, tmp_path: Path) -> None:
+    """In the editor that the environment names; the model is told what ran."""
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i s/secret/harmless/ "$1"\n')
+    editor.chmod(0o755)
+    talk = chat(runs("print('the ' + 'secret')"), Reply("Good."), EDITOR=str(editor))
+    talk.say("Tell me.")
+    talk.wait("[a]lways:")
+    talk.say("e")
+    screen = talk.wait("Good.")
+    assert "│ the harmless" in screen
+    assert "'the ' + 'harmless'" in talk.told()
+
+
+@on_terminal
+def test_without_an_editor_the_code_is_typed_anew(chat: Open) -> None:
+    """Up to a line with a dot."""
+    talk = chat(runs("print('theirs')"), Reply("Good."))
+    talk.say("Tell me.")
+    talk.wait("[a]lways:")
+    talk.say("e", "for word in ['mine']:", "    print(word)", ".")
+    assert "│ mine" in talk.wait("Good.")
+
+
+@on_terminal
+def test_always_is_not_asked_again(chat: Open) -> None:
+    """For this chat, in later answers too."""
+    talk = chat(runs("a = 1"), runs("print('a is', a)"), Reply("One."), runs("print(a + 1)"), Reply("Two."))
+    talk.say("Count.")
+    talk.wait("[a]lways:")
+    talk.say("a")
+    assert "│ a is 1" in talk.wait("One.")
+    talk.say("On.")
+    assert "│ 2" in talk.wait("Two.")
+    assert talk.terminal.screen.count("[a]lways:") == 1
+
+
+@on_terminal
+def test_ctrl_c_stops_the_run_and_not_the_program(chat: Open) -> None:
+    """Code that runs, a text that never ends, a question, and a line that is typed: each time the chat goes on."""
+    loop = "import time\nprint('going')\nwhile True:\n    time.sleep(0.01)"
+    talk = chat(
+        runs(loop),
+        Reply("Rivers remember", never_ends=True),
+        runs("print('never')"),
+        Reply("I am still here."),
+    )
+    talk.say("Loop.")
+    talk.wait("[a]lways:")
+    talk.say("y")
+    talk.wait("│ going")
+    began = time.monotonic()
+    talk.terminal.type("C-c")
+    talk.wait("(stopped)")
+    assert time.monotonic() - began < 5
+    talk.say("Write.")
+    talk.wait("Rivers remember")
+    assert "interrupted" in talk.told(), "the model knows that its code was stopped"
+    talk.terminal.type("C-c")
+    talk.wait("(stopped)", 2)
+    talk.say("Ask.")
+    talk.wait("[a]lways:", 2)
+    talk.terminal.type("C-c")
+    talk.wait("(stopped)", 3)
+    talk.terminal.type("half a line", "C-c")
+    talk.wait("(Ctrl-D leaves)")
+    talk.say("Well?")
+    assert "never" not in talk.wait("I am still here.").replace("print('never')", "")
+    talk.terminal.type("C-d")
+    talk.wait("exit code 0")
+
+
+@on_terminal
+def test_what_was_typed_is_there_again(chat: Open, tmp_path: Path) -> None:
+    """With the arrow keys, in the next chat too; nobody else can read the file."""
+    talk = chat(Reply("One."))
+    talk.say("A first question.")
+    talk.wait("One.")
+    talk.wait("\n>", 2)
+    talk.terminal.type("C-d")
+    talk.wait("exit code 0")
+    (path,) = tmp_path.rglob("chat_history")
+    assert path.stat().st_mode & 0o077 == 0
+    again = chat(Reply("Two."))
+    again.terminal.type("Up", "Enter")
+    again.wait("Two.")
+    assert "A first question." in again.told()
+
+
+@on_terminal
+def test_a_conversation_is_saved_forgotten_and_loaded(chat: Open, tmp_path: Path) -> None:
+    """As JSON; commands that do not work say so and change nothing."""
+    talk = chat(Reply("Noted."), Reply("Who are you?"), Reply("Alpha."))
+    talk.say("My name is Alpha.")
+    talk.wait("Noted.")
+    path = tmp_path / "talk.json"
+    talk.say(f"/save {path}", "/new", "Who am I?")
+    talk.wait("Who are you?")
+    assert "Alpha" not in talk.told()
+    assert [message["content"] for message in json.loads(path.read_text())] == ["My name is Alpha.", "Noted."]
+    talk.say(f"/load {path}")
+    talk.wait("2 messages")
+    talk.say("/load /no/such/file")
+    talk.wait("streamkit: /no/such/file")
+    talk.say("/what")
+    talk.wait("/save FILE")
+    talk.say("And now?")
+    talk.wait("Alpha.", 2)
+    assert "My name is Alpha." in talk.told()
+
+
+@on_terminal
+def test_what_fails_is_a_line_and_the_chat_goes_on(chat: Open) -> None:
+    """What had arrived stands there."""
+    talk = chat(Reply("Rivers remember", error_after=1), Reply(status=401), Reply("Here."))
+    talk.say("One.")
+    talk.wait("streamkit: ")
+    talk.say("Two.")
+    talk.wait("HTTP status 401")
+    talk.say("Three.")
+    talk.wait("Here.")
+
+
+def pipe(text: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`streamkit chat` with its input from a pipe."""
+    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"} | environment
+    command = [sys.executable, "-m", "streamkit", "chat", *options]
+    return subprocess.run(command, env=clean, input=text, capture_output=True, text=True, timeout=60)
+
+
+def test_piped_in_each_line_is_a_question_and_no_code_runs() -> None:
+    """Nobody can be asked: what is not a yes is a no, and a line of the pipe is no answer."""
+    with ModelServer([runs("print(6 * 7)"), Reply("Hello.")]) as server:
+        result = pipe("What is it?\ny\n", "--base-url", server.url)
+        assert len(server.requests) == 2
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "[confirmation] declined" in result.stdout
+    assert "42" not in result.stdout
+    assert "[message] Hello." in result.stdout
+
+
+def test_auto_run_asks_nobody() -> None:
+    """It is told all the same."""
+    with ModelServer([runs("print(6 * 7)"), runs("echo $((6 * 8))", "shell"), Reply("There.")]) as server:
+        result = pipe("What is it?\n", "--base-url", server.url, "--auto-run")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "confirmation" not in result.stdout
+    assert "[console output]\n42\n" in result.stdout
+    assert "[console output]\n48\n" in result.stdout
+
+
+def test_a_failure_in_a_pipe_is_the_exit_code() -> None:
+    """One line on stderr."""
+    with ModelServer(Reply(status=401)) as server:
+        result = pipe("Hello?\n", "--base-url", server.url)
+    assert result.returncode == 1
+    assert result.stderr.startswith("streamkit: the server answered with HTTP status 401")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [([], "OPENAI_API_KEY"), (["--model", "claude-sonnet-5"], "ANTHROPIC_API_KEY")],
+    ids=["openai", "anthropic"],
+)
+def test_without_a_key_it_says_what_to_do(options: list[str], told: str) -> None:
+    """The caller's mistake."""
+    result = pipe("Hello?\n", *options)
+    assert result.returncode == 2
+    assert told in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_claude_talks_through_its_own_client() -> None:
+    """The same chat, over the Messages API."""
+    pytest.importorskip("anthropic", reason="anthropic's client is not installed")
+    with ModelServer([runs("print(6 * 7)"), Reply("So it is.")]) as server:
+        environment = {"ANTHROPIC_API_KEY": "any", "ANTHROPIC_BASE_URL": server.root_url}
+        result = pipe("What is it?\n", "--model", "claude-sonnet-5", "--auto-run", **environment)
+        assert {request.path for request in server.requests} == {"/v1/messages"}
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "[console output]\n42\n" in result.stdout
+    assert "[message] So it is." in result.stdout
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="there is no /proc here")
+def test_no_process_is_left() -> None:
+    """When it leaves, what ran code has left too."""
+    mark = f"MARK_{os.getpid()}"
+    with ModelServer([runs("import os, time\nif not os.fork():\n    time.sleep(600)"), Reply("Done.")]) as server:
+        result = pipe("Go.\n", "--base-url", server.url, "--auto-run", STREAMKIT_TEST_MARK=mark)
+    assert result.returncode == 0
+    left = [
+        path
+        for path in Path("/proc").glob("[0-9]*/environ")
+        if mark.encode() in _read(path) and path.parent.name != str(os.getpid())
+    ]
+    assert not left
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
