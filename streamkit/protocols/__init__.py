@@ -51,11 +51,13 @@ ENTRY_POINTS = "streamkit.protocols"
 _WITHOUT_CALLS = ("openai_assistants", "open_interpreter", "streamkit")
 
 _parse = msgspec.json.Decoder().decode
+_OTHERS = frozenset((str, int, float, bool, list, type(None)))  # what else JSON has
 
 
 def is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
     """Whether a wire value is an object. Its keys are text: JSON has no others."""
-    return type(value) is dict or isinstance(value, Mapping)  # the second asks a registry
+    kind = type(value)
+    return kind is dict or (kind not in _OTHERS and isinstance(value, Mapping))  # the last asks a registry
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:

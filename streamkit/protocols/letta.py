@@ -33,7 +33,7 @@ from .letta_dates import time_of
 from .letta_encoder import Encoder
 from .letta_input import to_input
 from .letta_legacy import is_legacy, kind_of, today
-from .letta_parts import Ids, Places, TextPart, TextParts
+from .letta_parts import MessageIds, Places, TextPart, TextParts
 from .letta_wire import (
     ENDS,
     PAYLOADS,
@@ -93,7 +93,7 @@ class Decoder(protocols.Decoder):
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._ids = Ids(self.new_id)
+        self._ids = MessageIds(self.new_id)
         self._places = Places()
         self._texts = TextParts()
         self._tools = Tools(self._ids, self._places, self._end_parts, self.warn)

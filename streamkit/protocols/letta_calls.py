@@ -10,7 +10,7 @@ from .. import messages as m
 from ..answers import Confirmation
 from ..events import ToolCallDelta
 from . import is_list, is_object
-from .letta_parts import Call, Calls, Ids, Places
+from .letta_parts import Call, Calls, MessageIds, Places
 from .letta_wire import Wire, json_text, mapping, read_content, text
 
 __all__ = ["Tools"]
@@ -28,7 +28,7 @@ class Tools:
 
     def __init__(
         self,
-        ids: Ids,
+        ids: MessageIds,
         places: Places,
         ends: Callable[[str, str], Iterator[e.Event]],
         warn: Callable[[str, str, Any], e.StreamWarning],

@@ -12,33 +12,27 @@ from typing import Any
 
 import msgspec
 
+from ..ids import Ids
 from .letta_dates import time_of
 from .letta_wire import Wire, text
 
-__all__ = ["Call", "Calls", "Ids", "Places", "TextPart", "TextParts"]
+__all__ = ["Call", "Calls", "MessageIds", "Places", "TextPart", "TextParts"]
 
 
 _is_uuid = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE).fullmatch
 
 
-class Ids:
+class MessageIds:
     """Message ids: the wire's, made unique."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
-        self._used: set[str] = set()
-        self._repeats: dict[str, int] = {}
+        self._ids = Ids()
         self._whole: dict[tuple[str, str], str] = {}
 
     def unused(self, *wanted: str) -> str:
         """The first of these that there is, or, where that is used already, the next of `id.2`, `id.3` …."""
-        id = next(filter(None, wanted), "") or self._new_id()
-        free = id
-        while free in self._used:
-            self._repeats[id] = self._repeats.get(id, 1) + 1
-            free = f"{id}.{self._repeats[id]}"
-        self._used.add(free)
-        return free
+        return self._ids.unused(next(filter(None, wanted), "") or self._new_id())
 
     def of_whole(self, kind: str, *wanted: str) -> str:
         """The same, for what is told whole: told again, it has the same id."""
