@@ -25,7 +25,7 @@ from .errors import (
     UsageError,
 )
 from .events import *  # noqa: F403  # every event there is
-from .handlers import AsyncEventHandler, EventHandler, Handler, Hooks, Throttled
+from .handlers import AsyncEventHandler, EventHandler, Handler, Hooks
 from .manager import AsyncStreamManager, StreamManager, astream, stream
 from .messages import (
     Annotation,
@@ -44,6 +44,7 @@ from .messages import (
 from .protocols import to_input
 from .recording import Recorder, replay
 from .state import StreamState, Timing
+from .throttled import Throttled
 
 if TYPE_CHECKING:
     from .agent import Agent, AsyncAgent, tool

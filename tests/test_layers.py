@@ -27,7 +27,19 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     # the faces; a path to a recording is a source
     (
-        *("handlers", "state", "recording", "interrupts", "pieces", "workers", "sources", "inner", "shell", "opening"),
+        *(
+            "handlers",
+            "throttled",
+            "state",
+            "recording",
+            "interrupts",
+            "pieces",
+            "workers",
+            "sources",
+            "inner",
+            "shell",
+            "opening",
+        ),
         *("resuming", "intake"),
         *("manager_sync", "manager_async", "manager"),
     ),
