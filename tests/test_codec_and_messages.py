@@ -21,6 +21,7 @@ from streamkit.answers import Confirmation
 from streamkit.engine import Engine
 from streamkit.errors import UsageError
 from streamkit.events import EVENTS, Event
+from streamkit.messages import kinds as kinds_module
 
 law = settings(deadline=None, derandomize=True, database=None, max_examples=300)
 
@@ -293,13 +294,13 @@ def test_arguments_that_are_no_object_are_empty(text: str) -> None:
 def test_reading_arguments_on_every_delta_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
     """The text that is parsed over a whole call is a small multiple of its length."""
     parsed: list[int] = []
-    parse: Callable[..., dict[str, Any]] = m._parse_arguments
+    parse: Callable[..., dict[str, Any]] = kinds_module._parse_arguments
 
     def counted(text: str, *, partial: bool) -> dict[str, Any]:
         parsed.append(len(text))
         return parse(text, partial=partial)
 
-    monkeypatch.setattr(m, "_parse_arguments", counted)
+    monkeypatch.setattr(kinds_module, "_parse_arguments", counted)
     engine = Engine()
     pieces = ['{"code": "', *["print(1) # "] * 5000, '"}']
     for piece in pieces:

@@ -56,7 +56,7 @@ _OTHERS = frozenset((str, int, float, bool, list, type(None)))  # what else JSON
 
 def is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
     """Whether a wire value is an object. Its keys are text: JSON has no others."""
-    kind = type(value)
+    kind: type[Any] = type(value)
     return kind is dict or (kind not in _OTHERS and isinstance(value, Mapping))  # the last asks a registry
 
 

@@ -1,0 +1,277 @@
+"""Flat messages: one kind of data each, growing in place until they are done.
+
+A message that grows is its own snapshot: taking in a piece costs O(1), and `content` joins the pieces when it is
+read and keeps the result. Once its `status` is no longer `in_progress` a message never changes; `copy()` keeps a
+moment of one that still grows. The static form (`to_dict`) is Open Interpreter's flat message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
+
+import msgspec
+
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..events import Created, Delta, Done
+
+__all__ = ["CLASSES", "FIELDS", "FOLD", "Annotation", "Message", "Status", "message_class"]
+
+Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
+
+FOLD = 512  # loose pieces kept before they are joined: bounds what a piece costs over its own characters
+
+# The classes of messages that have one of their own, by type or by type and format. `kinds.py` fills it in.
+CLASSES: dict[str, type[Message]] = {}
+
+
+class Annotation(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A citation in a text. `start` and `end` count characters of the whole text, end exclusive; `raw` is the
+    provider's own object."""
+
+    type: str
+    url: str | None = None
+    file_id: str | None = None
+    title: str | None = None
+    quote: str | None = None
+    start: int | None = None
+    end: int | None = None
+    raw: Any = None
+
+
+class Message:
+    """One flat message. Only the engine writes to it.
+
+    Args:
+        id: unique in the stream: the provider's, else `message-1`, `message-2` ….
+        role: `assistant`, `computer`, `user` or `system`.
+        type: the README has the table: `message`, `reasoning`, `code`, `console`, `image` … or a provider's own.
+        content: the text, code, path or base64 data; None where it is not known (it then reads as "").
+        group: the provider's own message or item that this one is a part of, and `index` its place in it.
+        metadata: what one provider has alone: signatures, log probabilities ….
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_folded",
+        "_known",
+        "_tail",
+        "call_id",
+        "choice",
+        "created_at",
+        "format",
+        "group",
+        "id",
+        "index",
+        "metadata",
+        "name",
+        "recipient",
+        "role",
+        "run_id",
+        "status",
+        "step_id",
+        "type",
+    )
+    # The events that tell of such a message; each event class writes itself in here when it is declared.
+    created_event: ClassVar[type[Created]]
+    delta_event: ClassVar[type[Delta]]
+    done_event: ClassVar[type[Done]]
+    default_role: ClassVar[str] = "assistant"
+    default_type: ClassVar[str] = "message"
+    default_format: ClassVar[str | None] = None
+
+    def __init__(
+        self,
+        id: str = "",
+        *,
+        role: str | None = None,
+        type: str | None = None,
+        format: str | None = None,
+        recipient: str | None = None,
+        content: str | None = None,
+        name: str | None = None,
+        call_id: str | None = None,
+        status: Status = "completed",
+        created_at: float | None = None,
+        group: str | None = None,
+        index: int = 0,
+        choice: int = 0,
+        run_id: str | None = None,
+        step_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.id = id
+        self.role = role or self.default_role
+        self.type = type or self.default_type
+        self.format = format or self.default_format
+        self.recipient = recipient
+        self.name = name
+        self.call_id = call_id
+        self.status: Status = status
+        self.created_at = created_at
+        self.group = group
+        self.index = index
+        self.choice = choice
+        self.run_id = run_id
+        self.step_id = step_id
+        self.metadata: Mapping[str, Any] = metadata or {}
+        self._known = content is not None
+        self._chunks: list[str] = [content] if content else []
+        self._tail: list[str] = []
+        self._folded = 0
+
+    @property
+    def content(self) -> str:
+        """All that has arrived so far. Reading it joins what is new since the last reading."""
+        if self._tail:
+            self._fold()
+        if len(self._chunks) > 1:
+            self._gather()
+        return self._chunks[0] if self._chunks else ""
+
+    def _gather(self) -> None:
+        """Join all that there is. The first part grows in place where nobody else holds it, so that reading the
+        content at each delta does not copy it each time."""
+        rest = self._chunks[1:]
+        text = self._chunks[0]
+        self._chunks.clear()
+        text += self._join(rest)
+        self._chunks.append(text)
+
+    @property
+    def content_known(self) -> bool:
+        """Whether the content was ever told. A decoder's done message may leave it open."""
+        return self._known
+
+    def _fold(self) -> None:
+        """Join the loose pieces into one."""
+        self._folded += len(self._tail)
+        self._chunks.append(self._join(self._tail))
+        self._tail.clear()
+
+    def _join(self, pieces: list[str]) -> str:
+        return "".join(pieces)
+
+    def _replace(self, content: str) -> None:
+        self._folded += len(self._tail) + 1
+        self._chunks[:] = [content]
+        self._tail.clear()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The static form, without what is unset. `Message.from_dict(m.to_dict()) == m`."""
+        out: dict[str, Any] = {"id": self.id, "role": self.role, "type": self.type}
+        for key in _OPTIONAL:
+            if value := getattr(self, key):
+                out[key] = value
+        if self.status != "completed":
+            out["status"] = self.status
+        if self.metadata:
+            out["metadata"] = dict(self.metadata)
+        if self._known or self._chunks or self._tail:
+            out["content"] = self.content
+        return out
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Message:
+        """The message of a static form. Unknown keys are kept in `metadata`.
+
+        Raises:
+            UsageError: a known key has a value of the wrong type.
+        """
+        if not isinstance(cast("object", value), Mapping):
+            raise UsageError(f"a message's static form is a dict, not {value!r}")
+        kind = message_class(value.get("type", "message"), value.get("format"), value.get("role"))
+        known = {key: value[key] for key in kind.fields() if value.get(key) is not None}
+        for key, given in known.items():
+            wanted = _TYPES.get(key, str)
+            if not isinstance(given, wanted) or (isinstance(given, bool) and wanted is not bool):
+                raise UsageError(f"a message's {key!r} cannot be {given!r}: {type(given).__name__}")
+        if known.get("status", "completed") not in _STATUSES:
+            raise UsageError(f"a message's 'status' cannot be {known['status']!r}; it is one of {_STATUSES}")
+        if other := {key: value[key] for key in value if key not in kind.fields()}:
+            known["metadata"] = {**known.get("metadata", {}), **other}
+        try:
+            return kind(**known)
+        except ValueError as error:
+            raise UsageError(f"a message's 'annotations' cannot be {known['annotations']!r}: {error}") from error
+
+    @classmethod
+    def fields(cls) -> frozenset[str]:
+        """The keys that this message's static form can have."""
+        return FIELDS
+
+    def copy(self) -> Self:
+        """This moment of the message, which stays as it is."""
+        other = self.header()
+        other.status = self.status
+        other._known = self._known
+        other._chunks = [self.content] if self.content else []
+        return other
+
+    def header(self) -> Self:
+        """The same message without its content, before its first delta."""
+        other = type(self).__new__(type(self))
+        for key in _HEADER:
+            setattr(other, key, getattr(self, key))
+        other.status = "in_progress"
+        other._known = False
+        other._chunks = []
+        other._tail = []
+        other._folded = 0
+        return other
+
+    @property
+    def delta_count(self) -> int:
+        """How many deltas have been taken in."""
+        return self._folded + len(self._tail)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, which grows
+
+    def __repr__(self) -> str:
+        shown = self.content if len(self.content) <= 60 else self.content[:57] + "…"
+        return f"<{type(self).__name__} {self.id} {self.role} {self.status} {shown!r}>"
+
+
+_HEADER = (
+    "call_id",
+    "choice",
+    "created_at",
+    "format",
+    "group",
+    "id",
+    "index",
+    "metadata",
+    "name",
+    "recipient",
+    "role",
+    "run_id",
+    "step_id",
+    "type",
+)
+_OPTIONAL = tuple(key for key in _HEADER if key not in ("id", "role", "type", "metadata"))
+FIELDS = frozenset((*_HEADER, "content", "status"))
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "annotations": (list, tuple),
+    "choice": int,
+    "created_at": (int, float),
+    "index": int,
+    "metadata": Mapping,
+    "provider_executed": bool,
+}
+_STATUSES: tuple[str, ...] = get_args(Status)
+
+
+def message_class(type: Any, format: Any = None, role: Any = None) -> type[Message]:
+    """The class of messages with this type, format and role; `Message` itself for what has no family."""
+    if type == "code" and role == "computer":
+        return Message  # a document to display, not code to run
+    if role is not None and role not in ("assistant", "computer", "user", "system"):
+        return Message
+    if type == "message" and format is not None:
+        return CLASSES["message/refusal"] if format == "refusal" else Message
+    return CLASSES.get(type, Message) if isinstance(type, str) else Message
