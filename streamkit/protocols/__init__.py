@@ -56,8 +56,8 @@ _OTHERS = frozenset((str, int, float, bool, list, type(None)))  # what else JSON
 
 def is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
     """Whether a wire value is an object. Its keys are text: JSON has no others."""
-    kind: type[Any] = type(value)
-    return kind is dict or (kind not in _OTHERS and isinstance(value, Mapping))  # the last asks a registry
+    # The last asks a registry.
+    return type(value) is dict or (type(value) not in _OTHERS and isinstance(value, Mapping))
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
