@@ -329,6 +329,7 @@ class Fields:
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self._tools = _Tools(fields)
+        self.given = dict(fields)
         self._open: dict[str, _Call | None] = {}  # as in the engine, by id; None for what is no call
         self._ids: set[str] = set()
         self._again: dict[str, int] = {}

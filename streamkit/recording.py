@@ -1,7 +1,8 @@
 """Recordings: a stream's own items with their times, one JSON object a line, append-only.
 
     {"streamkit": "recording", "version": 1, "created_at": 1766434871.5}
-    {"source": 1}                                              a source begins; a run has several with `then=`
+    {"source": 1, "fields": {…}}                               a source begins; a run has several with `then=`; `fields`
+                                                               where the stream had such, and it is read with them again
     {"time": 0.213, "name": "…", "id": "…", "data": {…}}       one item; name and id as on SSE, where it had them;
                                                                times are seconds since the first item
     {"time": 0.9, "text": "…"}                                 one item that is no JSON
@@ -76,7 +77,8 @@ class Recorder(Handler):
             self._begin()
         if self._source != self.stream.source_number:
             self._source = self.stream.source_number
-            self._write([{"source": self._source}])
+            fields = self.stream.fields
+            self._write([{"source": self._source, **({"fields": dict(fields)} if fields else {})}])
             self._answers = bool(items) and not isinstance(items[0], Event)
         self._written |= {item.message.id for item in items if isinstance(item, ToolOutputDone)}
         self._write([_line(item, self._now(), answers=self._answers) for item in items])
@@ -211,13 +213,20 @@ def _as_bytes(read: str | bytes) -> bytes:
     return read.encode("utf-8", "surrogatepass") if isinstance(read, str) else bytes(read)
 
 
+class _SourceLine(msgspec.Struct):
+    source: int
+    fields: dict[str, str] | None = None
+
+
 class _Content(NamedTuple):
     """What is read: how it is opened, whether it is a recording, and where its parts begin and it ends: a recording
-    has a part for each source that it recorded. What is recorded into the same file meanwhile is another run's."""
+    has a part for each source that it recorded. What is recorded into the same file meanwhile is another run's. `fields`
+    are those that the recorded stream had."""
 
     open: Callable[[], BinaryIO]
     marked: bool
     places: list[int]
+    fields: dict[str, str] | None
 
 
 def _at(path: Path) -> _Content:
@@ -231,6 +240,7 @@ def _at(path: Path) -> _Content:
 
 def _content(opened: Callable[[], BinaryIO], marked: bool, size: int) -> _Content:
     starts: list[int] = []
+    fields: dict[str, str] | None = None
     place = 0
     with opened() as file:
         for line in file if marked else ():
@@ -238,8 +248,17 @@ def _content(opened: Callable[[], BinaryIO], marked: bool, size: int) -> _Conten
                 break
             if line.startswith(b'{"source":') or not (starts or _is_marked(line)):
                 starts.append(place)  # what is read from its middle has a first part without that line
+                fields = fields or _fields_in(line)
             place += len(line)
-    return _Content(opened, marked, [*(starts or [0]), size])
+    return _Content(opened, marked, [*(starts or [0]), size], fields)
+
+
+def _fields_in(line: bytes) -> dict[str, str] | None:
+    """The fields that a source's line tells of."""
+    try:
+        return msgspec.json.decode(line, type=_SourceLine).fields
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def _source(
@@ -261,7 +280,7 @@ def _source(
         if close is not None:
             close()
 
-    return Source(batches, finish, following=following, whole=content.marked)
+    return Source(batches, finish, following=following, whole=content.marked, fields=content.fields)
 
 
 def _chunks(content: _Content, size: int) -> Generator[bytes, None, None]:

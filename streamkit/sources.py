@@ -49,6 +49,7 @@ class Source(Iterator[Batch]):
         following: opens the next source of the same run, where the source itself knows of one.
         same_step: whether it goes on with the run step of the source before it.
         chunks: another stream's, which this is.
+        fields: the arguments of tools that become messages, where the stream itself says none.
         resume: called before anything is pulled, of a log: with the cursor that the stream is to go on after, it gives
             the one up to which nothing is told.
         calls: what pulls go through that only stopping their thread can end early.
@@ -67,6 +68,7 @@ class Source(Iterator[Batch]):
         following: Callable[[], Any] | None = None,
         same_step: bool = False,
         resume: Callable[[str | None], str | None] | None = None,
+        fields: Mapping[str, str] | None = None,
         chunks: Chunks | None = None,
         response: Any = None,
         inner: Any = None,
@@ -82,6 +84,7 @@ class Source(Iterator[Batch]):
         self.following = following
         self.same_step = same_step
         self.resume = resume
+        self.fields = fields
         self.chunks = chunks
         self.response = response
         self.inner = inner
@@ -137,6 +140,7 @@ class AsyncSource:
         following: Callable[[], Any] | None = None,
         same_step: bool = False,
         resume: Callable[[str | None], str | None] | None = None,
+        fields: Mapping[str, str] | None = None,
         chunks: Chunks | None = None,
     ) -> None:
         self.next = pull
@@ -148,6 +152,7 @@ class AsyncSource:
         self.following = following
         self.same_step = same_step
         self.resume = resume
+        self.fields = fields
         self.chunks = chunks
 
     async def pull(self) -> Batch | None:

@@ -113,6 +113,7 @@ class StreamState:
         self._intake: Intake | None = None  # of the source that is being read, or was read last
         self._source_number = 0
         self._declined = False
+        self._sends_approvals = False  # whether what the provider itself asks is answered by the next request
         self._went_on_to: Run | None = None  # how a further source's run ended, that was read inside this one
         self._current: Event | None = None
         self._position: int | str | None = None  # of the last event before the current one that had one
@@ -202,6 +203,11 @@ class StreamState:
             deltas=deltas,
             deltas_per_second=deltas / (end - first) if first is not None and end is not None and end > first else None,
         )
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The arguments of tools that become messages of their own, as `fields=` or a recording said; else empty."""
+        return self._fields.given if self._fields is not None else {}
 
     def has_fields(self, call: ToolCallMessage) -> bool:
         """Whether arguments of this call become messages of their own: `fields=` names its tool."""
@@ -443,13 +449,16 @@ class StreamState:
     def _source_opened(self, source: Source | AsyncSource) -> None:
         """Make ready for a source's items."""
         after = self._after if self._source_number == 0 else None
+        if source.fields and self._fields is None:
+            self._fields = Fields(source.fields)
         self._intake = Intake(source, self._engine, self._protocol, self._receivers, after)
         self._source_number += not source.same_step
         self._engine.takes_edits = source.edits
         self._allow_answers()
 
     def _allow_answers(self) -> None:
-        self._engine.takes_approvals = self._gated or self._then is not None or self._engine.takes_edits
+        sends = self._sends_approvals or self._then is not None
+        self._engine.takes_approvals = self._gated or sends or self._engine.takes_edits
 
     def _last(self, status: str | None = None) -> Iterator[Event]:
         """The end, exactly once."""

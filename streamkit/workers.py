@@ -84,7 +84,7 @@ def _drop(value: Any) -> None:
 
 def known_of(source: Source | AsyncSource) -> dict[str, Any]:
     """What one source hands on to another that wraps it."""
-    keys = ("protocol", "live", "edits", "whole", "following", "same_step", "chunks", "resume")
+    keys = ("protocol", "live", "edits", "whole", "following", "same_step", "chunks", "resume", "fields")
     return {key: getattr(source, key) for key in keys}
 
 

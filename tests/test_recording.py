@@ -43,6 +43,24 @@ def handler_story(told: Any) -> list[str]:
     return [name for name, _ in told.told]
 
 
+@every_face
+@body
+async def test_a_recording_is_read_with_the_fields_that_its_stream_had(face: Face, tmp_path: Path) -> None:
+    """Unless others are asked for."""
+    path = tmp_path / "run.jsonl"
+    fields = {"say.text": "text"}
+    reply = Reply(ToolCall("say", {"text": "Hello there", "to": "you"}))
+    with ModelServer(reply) as server:
+        async with face.client(server) as client:
+            recorded = await story(face.stream(ask(client), sk.Recorder(path), fields=fields))
+    again = face.stream(path)
+    assert await story(again) == recorded
+    assert again.fields == fields
+    other = face.stream(path, fields={"say.to": "text"})
+    assert await other.get_final_text() == "you"
+    assert other.fields == {"say.to": "text"}
+
+
 REPLIES = {
     "text": Reply("Hello there"),
     "calls": Reply("Well.", ToolCall("a", {"x": 1}), ToolCall("b", {"y": "é\u2028"})),

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import streamkit as sk
-from streamkit.agent.code import FIELDS
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
 from ..faces import Face, body, every_face
@@ -75,12 +74,12 @@ async def test_another_stream_tells_the_same(face: Face, script: tuple[Reply, ..
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 @body
 async def test_a_recording_tells_the_same(face: Face, provider: str, script: tuple[Reply, ...], tmp_path: Path) -> None:
-    """The same messages in the same steps; the fields are said again."""
+    """The same messages in the same steps."""
     with ModelServer(script) as server:
         options: dict[str, Any] = {"tools": [weather, failing], "computer": ToyComputer(), "max_steps": 3}
         async with agent_on(face, server, provider, **options) as talker:
             told = await talker.say("Go.", Deciding(), sk.Recorder(tmp_path / "run.jsonl"))
-    replayed = face.stream(tmp_path / "run.jsonl", fields=FIELDS)
+    replayed = face.stream(tmp_path / "run.jsonl")
     await replayed.until_done()
     assert story(replayed.messages) == story(told.messages)
     assert [m.step_id for m in replayed.messages] == [m.step_id for m in told.messages]
