@@ -1053,6 +1053,12 @@ def test_markdown_in_pieces_is_the_same_markdown(lines: list[str], data: st.Data
     assert rendered(pieces) == rendered([text]) == rendered(list(text))
 
 
+def test_code_without_any_is_no_line() -> None:
+    """Neither where its item is settled with the next one, nor where it is settled alone."""
+    text = "- item\n    ```\n- item\n# Head\n"
+    assert rendered([text]) == rendered(list(text)) == " • item\n • item\n\nHead\n"
+
+
 @given(st.lists(LINES, max_size=10), st.integers(2, 12))
 @settings(deadline=None)
 def test_no_letter_is_lost_on_a_narrow_terminal(lines: list[str], width: int) -> None:

@@ -173,13 +173,18 @@ class Prose(Markdown):
     def of(cls, tokens: Sequence[Token], theme: str, style: str = "none") -> Prose:
         """As `Markdown(text)` would make it, without a parser of its own."""
         prose = copy(_empty(theme, style))
-        prose.parsed = [_shown(token) for token in tokens]
+        prose.parsed = [_shown(token) for token in tokens if not _is_empty(token)]
         return prose
 
 
 @cache
 def _empty(theme: str, style: str) -> Prose:
     return Prose("", code_theme=theme, style=style, hyperlinks=False)
+
+
+def _is_empty(token: Token) -> bool:
+    """Whether it is code without any: a line of it would be there or not as the blocks around it are cut."""
+    return token.type in ("fence", "code_block") and not token.content.strip()
 
 
 def _shown(token: Token) -> Token:

@@ -26,6 +26,7 @@ from streamkit import protocols
 from streamkit.engine import Engine
 from streamkit.errors import UsageError
 from streamkit.framing import SseFramer, framer_for, sse_frame
+from streamkit.messages.message import CLASSES
 from streamkit.protocols import Decoder as AnyDecoder
 from streamkit.protocols.anthropic import Decoder, Encoder, to_input
 
@@ -1344,7 +1345,7 @@ metadata = st.dictionaries(
 @st.composite
 def odd_messages(draw: st.DrawFn) -> list[Any]:
     """One of any kind, whose other values are of any type, and may be others at its end."""
-    kind = draw(st.sampled_from([*m.__dict__["_CLASSES"].values(), m.RefusalMessage, m.Message]))
+    kind = draw(st.sampled_from([*CLASSES.values(), m.RefusalMessage, m.Message]))
     known: dict[str, Any] = {
         "name": draw(st.sampled_from([None, "f", "code_execution", "web_search"])),
         "call_id": draw(st.sampled_from([None, "a", "b"])),
