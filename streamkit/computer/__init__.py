@@ -16,7 +16,8 @@ if find_spec("psutil") is None:  # what brings it brings the others
 
 from .computer import Computer
 from .execution import CodeError, Execution, ExecutionStatus
-from .runner import Limits, Outcome, Runner, RunRequest, Settings
+from .request import Limits, Outcome, RunRequest, Settings
+from .runner import Runner
 
 __all__ = [
     "CodeError",

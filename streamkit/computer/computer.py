@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,7 +19,8 @@ from .execution import Execution
 from .feed import Feed
 from .javascript import JavaScriptRunner
 from .python import PythonRunner
-from .runner import Limits, Runner, RunRequest, Settings
+from .request import Limits, RunRequest, Settings
+from .runner import Runner
 from .shell import ShellRunner
 
 __all__ = ["Computer"]
@@ -163,12 +165,7 @@ class Computer:
             self._count += 1
             id = id or f"execution-{self._count}"
         feed = Feed(lambda: runner.wake() if runner is not None else None)
-        limits = Limits(
-            self._limits.timeout if timeout is _SAME else timeout,
-            self._limits.memory,
-            self._limits.output,
-            self._limits.processes,
-        )
+        limits = self._limits if timeout is _SAME else replace(self._limits, timeout=timeout)
         request = RunRequest(code, feed, limits, self._input if input is _SAME else input)
         runner = None
         if known is None:

@@ -19,7 +19,8 @@ from ..events import Event, StreamEnd
 from ..messages import Status
 from ..sources import AsyncSource, Readable, Source
 from .notes import notes_of
-from .runner import Outcome, Reason, Runner, RunRequest
+from .request import Outcome, Reason, RunRequest
+from .runner import Runner
 from .telling import Telling
 
 __all__ = ["CodeError", "Execution", "ExecutionStatus"]
@@ -63,7 +64,7 @@ class Execution(Readable):
             did).
         exit_code: of the shell's last command, or of a process that ended; None where there is none.
         error: what the code raised.
-        state_lost: whether variables and state of the language are gone with its process.
+        state_lost: whether variables and state of the language are gone with its process, with this run or since the last.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Execution(Readable):
         self._free = free
         self._telling = Telling(id, call_id)
         self._lock = threading.Lock()
+        self._reading = threading.Lock()
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
         self._events = self._read()
@@ -116,9 +118,12 @@ class Execution(Readable):
 
     def _fill(self) -> bool:
         """Wait for more; False at the end."""
-        batch = next(self._events, None)
-        self._ready.extend(batch or ())
-        return batch is not None
+        with self._reading:  # a task that was cancelled leaves a thread here, and another may read on
+            if self._ready:
+                return True
+            batch = next(self._events, None)
+            self._ready.extend(batch or ())
+            return batch is not None
 
     def for_stream(self) -> Execution:
         return self
@@ -203,9 +208,9 @@ class Execution(Readable):
         while (told := request.feed.take()) is not None:
             if batch := [*self._telling.events(told)]:
                 yield batch
+        self._over.wait()
         if request.feed.left:
             return
-        self._over.wait()
         outcome = request.outcome
         ran = ran and not outcome.cause
         yield [*self._telling.end(_OF_MESSAGE.get(self.status, "incomplete"), ran=ran)]
@@ -248,7 +253,7 @@ class Execution(Readable):
         else:
             self.status = "failed" if outcome.failed else "completed"
         self.exit_code = outcome.exit_code
-        self.state_lost = outcome.state_lost
+        self.state_lost = outcome.state_lost or outcome.lost_before
         if outcome.error is not None:
             self.error = CodeError(**outcome.error)
         for note in notes_of(self.language, outcome, self._request.limits):

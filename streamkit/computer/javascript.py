@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from .processes import Identity
-from .runner import Runner, RunRequest
+from .request import RunRequest
+from .runner import Runner
 
 __all__ = ["JavaScriptRunner"]
 
@@ -21,7 +22,7 @@ class JavaScriptRunner(Runner):
     _run_id = ""
 
     def command(self, directory: str, frames: int, commands: int) -> list[str]:
-        return ["node", "--no-warnings", str(_PROGRAM), str(frames), str(commands)]
+        return ["node", "--no-warnings", str(_PROGRAM), str(frames), str(commands), directory]
 
     def submit(self, run: RunRequest, out: str, err: str) -> None:
         self._run_id = run.id

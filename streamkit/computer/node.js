@@ -4,8 +4,14 @@
 // run's pipes for as long as it lives. Frames are JSON lines on a descriptor of their own.
 'use strict';
 
+// Code may replace what is global, and what modules have: what is needed here is kept.
+const {
+  Array, Atomics, Buffer, Int32Array, JSON, Map, Number, Object, Promise, SharedArrayBuffer, String, Symbol, clearTimeout,
+  process, setImmediate, setTimeout,
+} = globalThis;
+const { stringify } = JSON;
 const { Worker, isMainThread, parentPort, workerData } = require('node:worker_threads');
-const fs = require('node:fs');
+const { closeSync, openSync, rmSync, writeSync } = require('node:fs');
 const net = require('node:net');
 const inspector = require('node:inspector');
 
@@ -13,25 +19,26 @@ const inspector = require('node:inspector');
 function own(descriptor, flags) {
   let opened = descriptor;
   try {
-    opened = fs.openSync(`/dev/fd/${descriptor}`, flags);
-    fs.closeSync(descriptor);
+    opened = openSync(`/dev/fd/${descriptor}`, flags);
+    closeSync(descriptor);
   } catch {} // the system has no such names: children have it, and do not know of it
   return opened;
 }
 
-const { stringify } = JSON; // code may replace what is global
 const FRAMES = isMainThread ? own(Number(process.argv[2]), 'w') : workerData.frames;
 const PATIENCE = 50; // milliseconds that the main thread has to end a run by itself
 const SETTLING = 300; // … and what the run had begun, to come to its end
 // What the two threads share: the newest ack; 1 while code is evaluated, 2 once that is to be terminated.
 const [ACKNOWLEDGED, EVALUATING] = [0, 1];
+// What is not possible in a script.
+const NO_MODULE = /ERR_VM_DYNAMIC_IMPORT_CALLBACK_MISSING|Cannot use import statement outside a module/;
 // What a stopped run may leave: its timers are cleared, its child processes killed.
 const HARMLESS = ['Timeout', 'Immediate', 'ProcessWrap', 'PipeWrap'];
 
 function writeAll(descriptor, data) {
   for (let done = 0; done < data.length; ) {
     try {
-      done += fs.writeSync(descriptor, data, done);
+      done += writeSync(descriptor, data, done);
     } catch (error) {
       if (error.code !== 'EAGAIN') return; // nobody reads any more
     }
@@ -69,7 +76,10 @@ function listen() {
     for (const line of lines) take(JSON.parse(line));
   });
   const leave = () => {
-    try { process.kill(-process.pid, 'SIGKILL'); } finally { process.kill(process.pid, 'SIGKILL'); }
+    try {
+      rmSync(workerData.directory, { recursive: true, force: true });
+      process.kill(-process.pid, 'SIGKILL');
+    } finally { process.kill(process.pid, 'SIGKILL'); }
   };
   stream.on('end', leave); // whoever started this is gone
   stream.on('error', leave);
@@ -156,7 +166,7 @@ function main() {
     [...run.timers].some(([timer, { waits }]) => waits && !timer._destroyed && (timer.hasRef?.() ?? true));
 
   const resources = () => process.getActiveResourcesInfo().filter((name) => !HARMLESS.includes(name));
-  const pause = (original => (time) => new Promise((done) => original(done, time)))(setTimeout);
+  const pause = (time) => new Promise((done) => setTimeout(done, time));
 
   const trimmed = (text) => {
     const lines = String(text).split('\n');
@@ -168,7 +178,8 @@ function main() {
     const text = trimmed(value.description ?? (value.value !== undefined ? `Uncaught ${inspect(value.value)}` : details.text));
     const name = value.className ?? 'Error';
     const at = /\n\s+at /.test(text) ? '' : `\n    at cell-${count}.js:${details.lineNumber + 1}:${details.columnNumber + 1}`;
-    return { ename: name, evalue: text.split('\n')[0].replace(`${name}: `, ''), traceback: text + at };
+    const hint = NO_MODULE.test(text) ? '\nHere modules are loaded with `require`: `const fs = require("fs")`.' : '';
+    return { ename: name, evalue: text.split('\n')[0].replace(`${name}: `, ''), traceback: text + at + hint };
   };
 
   const end = (run, status, fault) => {
@@ -217,12 +228,13 @@ function main() {
 
   async function runCode(command) {
     const run = { id: command.run, ended: false, fault: null, newest: 'out', timers: new Map(), before: resources() };
-    run.out = fs.openSync(command.out, 'w');
-    run.err = fs.openSync(command.err, 'w');
+    run.out = openSync(command.out, 'w');
+    run.err = openSync(command.err, 'w');
     current = run;
     globalThis.require = createRequire(path.join(process.cwd(), 'cell.js'));
     tell('begin', run.id);
     const fault = await storage.run(run, () => evaluate(run, command.code));
+    await new Promise((done) => setImmediate(done)); // node tells of a rejection that nobody handles after all promises
     while (!run.ended && fault === null && run.fault === null && waited(run)) await pause(5);
     if (/Execution was terminated/.test(fault?.evalue)) stop(run);
     if (!run.stopped) end(run, (fault ?? run.fault) === null ? 'ok' : 'error', fault ?? run.fault);
@@ -251,11 +263,17 @@ function main() {
     const text = trimmed(error?.stack ?? `Uncaught ${inspect(error)}`);
     run.fault = { ename: error?.name ?? 'Error', evalue: String(error?.message ?? error), traceback: text };
   });
+  // Code made the runner itself unable to go on: it ends, which is told in its place.
+  const { reallyExit } = process;
+  const broken = (error) => {
+    try { writeAll(2, Buffer.from(`${error?.stack}\n`)); } finally { reallyExit(70); }
+  };
   process.on('SIGINT', () => {});
 
-  const worker = new Worker(__filename, { workerData: { shared, frames: FRAMES, commands: own(Number(process.argv[3]), 'r') } });
+  const commands = own(Number(process.argv[3]), 'r');
+  const worker = new Worker(__filename, { workerData: { shared, frames: FRAMES, commands, directory: process.argv[4] } });
   worker.on('message', (command) => {
-    if (command.type === 'run') runCode(command);
+    if (command.type === 'run') runCode(command).catch(broken);
     else if (command.type === 'interrupt') {
       worker.postMessage('here');
       if (current !== null && current.id === command.run) stop(current);

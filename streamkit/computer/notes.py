@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .runner import Limits, Outcome
+from .request import Limits, Outcome
 
-__all__ = ["notes_of"]
+__all__ = ["death", "notes_of"]
 
 
 def notes_of(language: str, outcome: Outcome, limits: Limits) -> Iterator[str]:
@@ -22,7 +22,17 @@ def _lines(language: str, outcome: Outcome, limits: Limits) -> Iterator[str]:
     if outcome.cause:
         if outcome.reason is None:
             yield outcome.cause
-        return
+    else:
+        yield from _stopped(language, outcome, limits)
+    if outcome.state_lost:
+        stubborn = outcome.killed and outcome.reason in ("interrupted", "closed", "timed_out", "output_limit")
+        how = "it did not stop when it was interrupted and was killed; " if stubborn else ""
+        yield f"[{how}the variables and the state of {language} are lost; the next run starts anew]"
+    if outcome.left:
+        yield "[some of its processes could not be ended]"
+
+
+def _stopped(language: str, outcome: Outcome, limits: Limits) -> Iterator[str]:
     match outcome.reason:
         case "timed_out":
             yield f"[timed out: the run was stopped after {limits.timeout:g} seconds]"
@@ -35,18 +45,13 @@ def _lines(language: str, outcome: Outcome, limits: Limits) -> Iterator[str]:
         case None if outcome.exited:
             yield f"[the code ended its {language} process, with exit status {outcome.exit_code}]"
         case None if not outcome.ended:
-            yield f"[the {language} process {_death(outcome.exit_code)}]"
+            yield f"[the {language} process {death(outcome.exit_code)}]"
         case _:
             pass
-    if outcome.state_lost:
-        stubborn = outcome.killed and outcome.reason in ("interrupted", "closed", "timed_out", "output_limit")
-        how = "it did not stop when it was interrupted and was killed; " if stubborn else ""
-        yield f"[{how}the variables and the state of {language} are lost; the next run starts anew]"
-    if outcome.left:
-        yield "[some of its processes could not be ended]"
 
 
-def _death(exit_code: int | None) -> str:
+def death(exit_code: int | None) -> str:
+    """What became of a process."""
     if exit_code is None:
         return "stopped answering"
     if exit_code < 0:

@@ -30,14 +30,21 @@ class Pipes:
         self._writers: list[int] = []  # our own, so that a pipe has no end before the run has
         self._decoders: dict[int, codecs.IncrementalDecoder] = {}
         streams: tuple[Stream, Stream] = ("stdout", "stderr")
-        for name, stream in zip(self.names, streams, strict=True):
-            os.mkfifo(name, 0o600)
-            descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
-            self._writers.append(os.open(name, os.O_WRONLY | os.O_NONBLOCK))
-            with contextlib.suppress(AttributeError, OSError):
-                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _SIZE)
-            self.open[descriptor] = stream
-            self._decoders[descriptor] = codecs.getincrementaldecoder("utf-8")("replace")
+        try:
+            for name, stream in zip(self.names, streams, strict=True):
+                self._make(name, stream)
+        except OSError:
+            self.leave()
+            raise
+
+    def _make(self, name: str, stream: Stream) -> None:
+        os.mkfifo(name, 0o600)
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
+        self.open[descriptor] = stream
+        self._decoders[descriptor] = codecs.getincrementaldecoder("utf-8")("replace")
+        self._writers.append(os.open(name, os.O_WRONLY | os.O_NONBLOCK))
+        with contextlib.suppress(AttributeError, OSError):
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _SIZE)
 
     def read(self, descriptor: int) -> str:
         """What is there, about `READ` bytes at most; "" if that is nothing."""
@@ -76,9 +83,13 @@ class Pipes:
 
 
 class _Discarding:
-    """A thread that reads what nobody wants, of any number of pipes, each to its end."""
+    """A thread that reads what nobody wants, of any number of pipes, each to its end. It lives as long as there are any."""
 
     def __init__(self) -> None:
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)  # which has neither the thread nor a part in the pipes
+
+    def _forget(self) -> None:
         self._lock = threading.Lock()
         self._added: list[int] = []
         self._wake = -1
@@ -97,17 +108,28 @@ class _Discarding:
     def _read(self, woken: int) -> None:
         poll = select.poll()
         poll.register(woken, select.POLLIN)
-        while True:
+        left: set[int] = set()
+        while self._goes_on(left, poll):
             for descriptor, _ in poll.poll():
                 if descriptor == woken:
                     os.read(woken, READ)
                 elif _read_away(descriptor):
                     poll.unregister(descriptor)
+                    left.remove(descriptor)
                     os.close(descriptor)
-            with self._lock:
-                added, self._added = self._added, []
-            for descriptor in added:
+        os.close(woken)
+
+    def _goes_on(self, left: set[int], poll: select.poll) -> bool:
+        """Take what was added; False if there is nothing to read, and the next that is added has a thread of its own."""
+        with self._lock:
+            for descriptor in self._added:
                 poll.register(descriptor, select.POLLIN)
+            left.update(self._added)
+            self._added.clear()
+            if not left:
+                os.close(self._wake)
+                self._wake = -1
+            return bool(left)
 
 
 def _read_away(descriptor: int) -> bool:

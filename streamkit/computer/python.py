@@ -9,15 +9,30 @@ import contextlib
 import os
 import signal
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from .processes import Identity
-from .runner import Runner, RunRequest
+from .request import NotStartedError, RunRequest
+from .runner import Runner
 
 __all__ = ["PythonRunner"]
 
-_PROGRAM = Path(__file__).with_name("kernel.py")
+_PROGRAM = Path(__file__).with_name("kernel")
+# The kernel's modules are a package of their own, whose name is nobody's; and they, and what they import, are not looked for
+# in the current directory, where a user's `queue.py` may be.
+_BOOT = """
+import sys
+directory, frames, answers, program = sys.argv[1:]
+del sys.path[0], sys.argv[1:]
+package = sys.modules["streamkit_kernel"] = type(sys)("streamkit_kernel")
+package.__path__ = [program]
+from streamkit_kernel.channel import channel
+channel.open(directory, int(frames), int(answers))
+from streamkit_kernel.program import serve
+serve(directory)
+"""
 
 
 class PythonRunner(Runner):
@@ -31,9 +46,11 @@ class PythonRunner(Runner):
         self._run_id = ""
 
     def command(self, directory: str, frames: int, commands: int) -> list[str]:
-        return [sys.executable, str(_PROGRAM), directory, str(frames), str(commands)]
+        return [sys.executable, "-c", _BOOT, directory, str(frames), str(commands), str(_PROGRAM)]
 
     def prepare(self, directory: str) -> None:
+        if missing := [name for name in ("jupyter_client", "ipykernel") if find_spec(name) is None]:
+            raise NotStartedError(f'python needs {missing[0]}: pip install "streamkit-sdk[computer]"')
         from jupyter_client.connect import write_connection_file
 
         key = os.urandom(32).hex().encode("ascii")

@@ -21,72 +21,21 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
-from .feed import Feed
+from .notes import death
 from .pipes import Pipes
 from .processes import MARK, Family, Identity
+from .request import NotStartedError, Outcome, RunRequest, Settings
 from .serving import Serving
 
-__all__ = ["Limits", "NotStartedError", "Outcome", "Reason", "RunRequest", "Runner", "Settings"]
-
-Reason = Literal["interrupted", "timed_out", "output_limit", "memory_limit", "process_limit", "closed"]
+__all__ = ["Runner"]
 
 START = 60.0  # seconds that a process may take to become ready
 READ = 1 << 16
-
-
-@dataclass
-class Settings:
-    """What all runners of a computer share."""
-
-    cwd: str | None
-    env: Mapping[str, str] | None
-
-
-@dataclass
-class Limits:
-    """What ends a run; None: nothing does."""
-
-    timeout: float | None = None
-    memory: int | None = None
-    output: int | None = None
-    processes: int | None = None
-
-
-@dataclass
-class Outcome:
-    """How a run ended. `ended` is whether the process told so itself."""
-
-    ended: bool = False
-    failed: bool = False
-    exit_code: int | None = None
-    error: dict[str, str] | None = None
-    reason: Reason | None = None
-    state_lost: bool = False
-    cause: str = ""  # why it did not even begin
-    left: bool = False  # some of its processes could not be ended
-    exited: bool = False  # its process ended, as code may end it
-    killed: bool = False  # its process had to be ended
-    at_line_start: bool = True
-
-
-@dataclass
-class RunRequest:
-    """One run, as its runner sees it."""
-
-    code: str
-    feed: Feed
-    limits: Limits
-    input: Callable[[str], str | None] | None = None
-    id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    outcome: Outcome = field(default_factory=Outcome)
-    fault: BaseException | None = None  # of `input`
-    reason: Reason | None = None  # why it is to stop
 
 
 class Runner:
@@ -101,10 +50,13 @@ class Runner:
         self._lock = threading.Lock()  # held by who starts, runs or ends the process
         self.process: subprocess.Popen[bytes] | None = None
         self.family: Family | None = None
-        self.frames = self._commands = -1
+        self.frames = self.commands = -1
         self.exit = -1  # a descriptor that tells when the process ends, where the system has such
-        self._pending = b""
+        self._pending: list[bytes] = []  # the begin of a frame whose end is still to come
         self.directory = ""
+        self._unsent = bytearray()
+        self._has_run = False  # and has a state that could be lost
+        self._lost = ""  # that it was, for the run that comes
         self._run: RunRequest | None = None
         self._closed = False
         self.wake_reader, self._wake_writer = os.pipe()
@@ -178,14 +130,20 @@ class Runner:
         with self._lock:
             self._run = run
             try:
-                self._ensure(run)
-                self._serve(run)
+                if not self._serve(run):
+                    self._serve(run)  # by a new process
             except NotStartedError as error:
                 run.outcome.cause = str(error)
                 run.outcome.reason = run.reason
             finally:
                 self._run = None
         return run.outcome
+
+    def _tell_loss(self, run: RunRequest) -> None:
+        """What the code may count on is gone, where the process ended between two runs."""
+        if self._lost:
+            run.feed.tell("note", self._lost)
+            run.outcome.lost_before, self._lost = True, ""
 
     def close(self) -> None:
         """End the process and all that it started. Returns when they have ended."""
@@ -206,56 +164,61 @@ class Runner:
             raise NotStartedError("the computer is closed")
         if self.process is not None and self.process.poll() is None:
             return
+        if self.process is not None and self._has_run:
+            self._lost = self._loss(self.process.poll())
         self.end_process()
-        self._launch()
-        deadline = time.monotonic() + START
         try:
-            while True:
-                if any(frame.get("type") == "ready" for frame in self._next_frames(0.1)):
-                    self.connect()
-                    return
-                if self._closed or (run is not None and run.reason is not None):
-                    raise NotStartedError("it was stopped before it began")
-                assert self.process is not None
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    how = "took too long to start" if self.process.poll() is None else "ended while it started"
-                    raise NotStartedError(f"the {self.name} process {how}{self._log()}")
-        except BaseException:
+            self._launch()
+            self._await_ready(run)
+        except NotStartedError:
             self.end_process()
             raise
+        except Exception as error:
+            self.end_process()
+            raise NotStartedError(f"the {self.name} process could not be started: {error}") from error
+
+    def _await_ready(self, run: RunRequest | None) -> None:
+        deadline = time.monotonic() + START
+        while True:
+            if any(frame.get("type") == "ready" for frame in self._next_frames(0.1)):
+                self.connect()
+                return
+            if self._closed or (run is not None and run.reason is not None):
+                raise NotStartedError("it was stopped before it began")
+            assert self.process is not None
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                how = "took too long to start" if self.process.poll() is None else "ended while it started"
+                raise NotStartedError(f"the {self.name} process {how}{self._log()}")
 
     def _launch(self) -> None:
-        self.directory = _directory()
         mark = uuid.uuid4().hex
         environment = dict(os.environ if self._settings.env is None else self._settings.env)
         environment[MARK] = mark
-        self.frames, theirs = os.pipe()
-        their_commands, self._commands = os.pipe()
-        os.set_blocking(self.frames, False)
-        try:
+        self.directory = _directory()
+        with contextlib.ExitStack() as theirs:
+            theirs.callback(self.handed_over)
+            self.frames, frames = os.pipe()
+            theirs.callback(os.close, frames)
+            commands, self.commands = os.pipe()
+            theirs.callback(os.close, commands)
+            for descriptor in (self.frames, self.commands):
+                os.set_blocking(descriptor, False)
             self.prepare(self.directory)
-            stdin, inherited = self.descriptors(theirs, their_commands)
-            with open(os.path.join(self.directory, "log"), "wb") as log:
-                self.process = subprocess.Popen(
-                    self.command(self.directory, theirs, their_commands),
-                    stdin=stdin,
-                    stdout=log,
-                    stderr=log,
-                    cwd=self._settings.cwd,
-                    env=environment,
-                    pass_fds=inherited,
-                    start_new_session=True,
-                )
-        except OSError as error:
-            raise NotStartedError(f"the {self.name} process could not be started: {error}") from error
-        finally:
-            os.close(theirs)
-            os.close(their_commands)
-            self.handed_over()
-        self._pending = b""
+            stdin, inherited = self.descriptors(frames, commands)
+            log = theirs.enter_context(open(os.path.join(self.directory, "log"), "wb"))
+            self.process = subprocess.Popen(
+                self.command(self.directory, frames, commands),
+                stdin=stdin,
+                stdout=log,
+                stderr=log,
+                cwd=self._settings.cwd,
+                env=environment,
+                pass_fds=inherited,
+                start_new_session=True,
+            )
+        self.family = Family(self.process.pid, mark)
         with contextlib.suppress(AttributeError, OSError):
             self.exit = os.pidfd_open(self.process.pid)
-        self.family = Family(self.process.pid, mark)
         self.launched()
 
     def _log(self) -> str:
@@ -277,10 +240,13 @@ class Runner:
             gone = family.kill(group=True)
         if process is not None:
             process.wait()
-        for descriptor in (self.frames, self._commands, self.exit):
+        for descriptor in (self.frames, self.commands, self.exit):
             if descriptor >= 0:
                 os.close(descriptor)
-        self.frames = self._commands = self.exit = -1
+        self.frames = self.commands = self.exit = -1
+        self._pending.clear()
+        self._unsent.clear()
+        self._has_run = False
         if self.directory:
             shutil.rmtree(self.directory, ignore_errors=True)
             self.directory = ""
@@ -291,10 +257,21 @@ class Runner:
         self.send_line(msgspec.json.encode(value))
 
     def send_line(self, line: bytes) -> None:
-        data = memoryview(line + b"\n")
-        with contextlib.suppress(BrokenPipeError):
-            while data:
-                data = data[os.write(self._commands, data) :]
+        self._unsent += line + b"\n"
+        self.send_rest()
+
+    def send_rest(self) -> None:
+        """Send what the process has room for, and wait for nothing: one that is stopped takes nothing."""
+        with contextlib.suppress(BlockingIOError):
+            try:
+                while self._unsent:
+                    del self._unsent[: os.write(self.commands, memoryview(self._unsent)[:READ].tobytes())]
+            except BrokenPipeError:
+                self._unsent.clear()
+
+    @property
+    def unsent(self) -> bool:
+        return bool(self._unsent)
 
     def _next_frames(self, seconds: float) -> list[dict[str, Any]]:
         """The frames that are there, or come in this time."""
@@ -318,31 +295,60 @@ class Runner:
             return []
         if not data:
             return None
-        *lines, self._pending = (self._pending + data).split(b"\n")
-        return [frame for line in lines if (frame := _frame(line)) is not None]
+        first, *lines = data.split(b"\n")
+        self._pending.append(first)
+        if not lines:
+            return []
+        whole, self._pending = [b"".join(self._pending), *lines[:-1]], [lines[-1]]
+        return [frame for line in whole if (frame := _frame(line)) is not None]
 
     # -- one run
 
-    def _serve(self, run: RunRequest) -> None:
+    def _serve(self, run: RunRequest) -> bool:
+        """False: the process that earlier runs had used ended before it began with this one."""
+        self._ensure(run)
+        self._tell_loss(run)
         if run.reason is not None:
             raise NotStartedError("it was stopped before it began")
         assert self.family is not None
         before = set(self.family.find())
-        pipes = Pipes(self.directory, run.id)
+        used, pipes = self._has_run, self._hand_over(run)
+        serving = Serving(self, run, pipes, self.family, before)
         try:
-            self.submit(run, *pipes.names)
-            Serving(self, run, pipes, self.family, before).until_done()
+            serving.until_done()
         finally:
             pipes.leave()
+        if not used or serving.begun or run.outcome.exit_code is None or run.reason is not None:
+            return True
+        self._lost = self._loss(run.outcome.exit_code)
+        run.outcome = Outcome()
+        return False
+
+    def _loss(self, exit_code: int | None) -> str:
+        how = death(exit_code)
+        return f"[after the last run the {self.name} process {how}; its variables and its state are lost]\n"
+
+    def _hand_over(self, run: RunRequest) -> Pipes:
+        """Its pipes, once the process has it. A process whose directory is gone is of no use for the next run either."""
+        try:
+            pipes = Pipes(self.directory, run.id)
+            try:
+                self.submit(run, *pipes.names)
+            except BaseException:
+                pipes.leave()
+                raise
+        except OSError as error:
+            if not os.path.isdir(self.directory):
+                run.outcome.state_lost = self._has_run
+                run.outcome.left = not self.end_process()
+            raise NotStartedError(f"the run could not be handed to the {self.name} process: {error}") from error
+        self._has_run = True
+        return pipes
 
     def __del__(self) -> None:
         for descriptor in (self.wake_reader, self._wake_writer):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-
-
-class NotStartedError(Exception):
-    """A run could not begin; the text says why."""
 
 
 def _directory() -> str:

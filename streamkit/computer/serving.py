@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from .pipes import Pipes, Stream
 from .processes import Family, Identity
+from .request import Reason, RunRequest
 
 if TYPE_CHECKING:
-    from .runner import Reason, Runner, RunRequest
+    from .runner import Runner
 
 __all__ = ["GRACE", "Serving"]
 
@@ -32,7 +33,11 @@ _AT_ONCE: tuple[Reason, ...] = ("memory_limit", "process_limit")  # what no time
 
 
 class Serving:
-    """Reads what a run's process tells, and ends it where it has to be ended."""
+    """Reads what a run's process tells, and ends it where it has to be ended.
+
+    Attributes:
+        begun: whether the process has begun to run the code.
+    """
 
     def __init__(self, runner: Runner, run: RunRequest, pipes: Pipes, family: Family, before: set[Identity]) -> None:
         self._runner = runner
@@ -42,7 +47,7 @@ class Serving:
         self._before = before
         self._began = time.monotonic()
         self._answers: list[tuple[int, str | None]] = []
-        self._begun = False
+        self.begun = False
         self._interrupted = False
         self._settle_at = 0.0
         self._stopping: float | None = None  # since when
@@ -86,6 +91,8 @@ class Serving:
         for descriptor in wanted:
             if descriptor >= 0:
                 poll.register(descriptor, select.POLLIN)
+        if runner.unsent:
+            poll.register(runner.commands, select.POLLOUT)
         ready = dict(poll.poll(1000 * (self._patience() if rested else self._rest_until - now)))
         if rested and any(descriptor in ready for descriptor in self._pipes.open):
             # What comes without a pause is read in few large pieces.
@@ -108,6 +115,8 @@ class Serving:
         runner = self._runner
         if runner.wake_reader in ready:
             runner.clear_wake()
+        if runner.unsent:
+            runner.send_rest()
         # Frames that were there before the pipes are looked at come after what the pipes have: the sender waits.
         frames = runner.read_frames() if runner.frames in ready else []
         for descriptor in [*self._pipes.open]:
@@ -165,7 +174,7 @@ class Serving:
             self._empty_pipes()
         match frame["type"]:
             case "begin":
-                self._begun = True
+                self.begun = True
             case "line":
                 self._run.feed.tell("line", frame["line"])
             case "display":
@@ -245,7 +254,7 @@ class Serving:
         run, value = self._run, None
         try:
             value = run.input(prompt) if run.input is not None else None
-        except Exception as error:
+        except BaseException as error:  # the code waits for an answer, whatever came in its place
             run.fault = error  # raised where the run is read
         self._answers.append((number, None if value is None else str(value)))
         self._runner.wake()
@@ -269,7 +278,7 @@ class Serving:
                 self._weigh()
             if run.reason is not None:
                 self._stop(run.reason)
-        if self._stopping is not None and self._begun and not self._interrupted and run.reason not in _AT_ONCE:
+        if self._stopping is not None and self.begun and not self._interrupted and run.reason not in _AT_ONCE:
             self._interrupted = True
             self._settle_at = now + _ASK
             self._runner.interrupt(self._before)

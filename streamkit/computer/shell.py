@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from .processes import Identity
-from .runner import Runner, RunRequest
+from .request import RunRequest
+from .runner import Runner
 
 __all__ = ["ShellRunner"]
 
 _START = "set +o history +o histexpand +m; PS1= PS2=; unset PROMPT_COMMAND HISTFILE PS0"
 # It has no thread that could see that whoever started it is gone; a child waits for that.
-_WATCH = "( trap '' INT; read -r _ <&{alive}; kill -KILL -- -$$ ) </dev/null >/dev/null 2>&1 & disown; exec {alive}<&-"
+_WATCH = "( trap '' INT; read -r _ <&{alive}; rm -rf -- {directory}; kill -KILL -- -$$ ) </dev/null >/dev/null 2>&1 & disown; exec {alive}<&-"
 
 
 class ShellRunner(Runner):
@@ -32,8 +33,8 @@ class ShellRunner(Runner):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._channel = self._watched = self._alive = -1
-        self._run_id = ""
+        self._channel = self._watched = self._theirs = self._alive = -1
+        self._run_id = self._script = ""
         self._interrupts = 0
 
     def command(self, directory: str, frames: int, commands: int) -> list[str]:
@@ -41,12 +42,14 @@ class ShellRunner(Runner):
         return ["bash", "--norc", "--noprofile", "--noediting", "-i"]
 
     def descriptors(self, frames: int, commands: int) -> tuple[int, tuple[int, ...]]:
-        self._watched, self._alive = os.pipe()
+        self._theirs, self._alive = os.pipe()
+        self._watched = self._theirs
         return commands, (frames, self._watched)
 
     def handed_over(self) -> None:
-        if self._watched >= 0:
-            os.close(self._watched)
+        if self._theirs >= 0:
+            os.close(self._theirs)
+            self._theirs = -1
 
     def disconnect(self) -> None:
         if self._alive >= 0:
@@ -54,19 +57,24 @@ class ShellRunner(Runner):
             self._alive = -1
 
     def launched(self) -> None:
-        self.send_line(f"{_START}; {_WATCH.format(alive=self._watched)}; {self._tell('ready', 'null')}".encode())
+        watch = _WATCH.format(alive=self._watched, directory=shlex.quote(self.directory))
+        self.send_line(f"{_START}; {watch}; {self._tell('ready', 'null')}".encode())
 
     def refuse(self, code: str) -> str | None:
         return "syntax error: the code has a null character" if "\0" in code else None
 
     def submit(self, run: RunRequest, out: str, err: str) -> None:
-        script = os.path.join(self.directory, f"{run.id[:8]}.sh")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._script)
+        self._script = script = os.path.join(self.directory, f"{run.id[:8]}.sh")
         with open(script, "w", encoding="utf-8", newline="") as file:
-            file.write(run.code)
+            file.write(run.code.replace("\r\n", "\n"))  # as a terminal takes what is pasted
         self._run_id = run.id
         pipes = f"</dev/null >{shlex.quote(out)} 2>{shlex.quote(err)} {self._channel}>&-"
         end = self._tell("end", run.id, "ok", "%d", '"$?"')
-        self.send_line(f"{self._tell('begin', run.id)}; \\. {shlex.quote(script)} {pipes}; {end}; set +eu".encode())
+        self.send_line(
+            f"{self._tell('begin', run.id)}; \\builtin . {shlex.quote(script)} {pipes}; {end}; set +eu".encode()
+        )
         # Read when the line before is over, or was thrown away, as by code that interrupts itself.
         self._interrupts = 0
         self.send_line(self._over())

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -291,7 +292,7 @@ def test_a_language_gets_ready_while_there_is_nothing_to_run_yet() -> None:
         assert time.monotonic() - began < 0.1
         given.computer.start("python")
         assert run(given.computer, "python", "print(1)").text == "1\n"
-        assert len([line for line in given.processes() if "kernel.py" in line]) == 1
+        assert len([line for line in given.processes() if "streamkit_kernel" in line]) == 1
 
 
 @pytest.mark.parametrize(("name",), LANGUAGES)
@@ -323,9 +324,9 @@ if sys.argv[1] == "wait": sys.stdin.read()
 
 @pytest.mark.parametrize("how", ["exit", "killed"])
 def test_nothing_is_left_when_the_interpreter_ends(how: str) -> None:
-    """Without any close; where it is killed, what left its session may go on, and nothing else."""
-    with marked() as given:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "STREAMKIT_TEST": given.mark}
+    """Without any close; where it is killed, what left its session may go on, and nothing else. No file either."""
+    with tempfile.TemporaryDirectory() as place, marked() as given:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "STREAMKIT_TEST": given.mark, "TMPDIR": place}
         command = [sys.executable, "-c", SCRIPT, "wait" if how == "killed" else "go"]
         with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
@@ -338,6 +339,7 @@ def test_nothing_is_left_when_the_interpreter_ends(how: str) -> None:
         while left := [line for line in given.processes() if line not in allowed]:
             assert time.monotonic() < deadline, left
         given.kill()
+        assert os.listdir(place) == []
 
 
 def test_limits_are_none_where_none_is_given() -> None:

@@ -1,0 +1,296 @@
+"""What breaks the runner itself, by code or from outside: it is told, and the next run works."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import streamkit as sk
+from streamkit.computer import Computer
+
+from .running import HELLO, LANGUAGES, Ran, language, marked, run
+
+MUTE = [
+    language("python", "import sys\nsys.stdout = sys.stderr = None", id="python: no console"),
+    language("python", "import sys\ndel sys.stdout", id="python: console deleted"),
+    language("python", "import sys, io\nsys.stdout = io.StringIO()", id="python: console replaced"),
+    language("python", "import threading\nthreading.Event = None", id="python: threading"),
+    language("python", "import os, sys\nos.write = None\ndel sys._current_frames", id="python: os"),
+    language("python", "import json\njson.dumps = None", id="python: json"),
+    language("python", "import resource as r\nr.setrlimit(r.RLIMIT_NOFILE, (3, 3))", id="python: no descriptors"),
+    language("python", "import os\nos.closerange(3, 300)", id="python: channel closed"),
+    language("python", "import builtins\nbuiltins.__dict__.clear()", id="python: builtins"),
+    language("python", "import asyncio\nasyncio.get_event_loop().stop()", id="python: loop stopped"),
+    language("javascript", "globalThis.process = undefined", id="javascript: process"),
+    language("javascript", "globalThis.Promise = null", id="javascript: Promise"),
+    language("javascript", "Atomics = null; Buffer = null; Map = null", id="javascript: globals"),
+    language("javascript", "setTimeout = null; setImmediate = null", id="javascript: timers"),
+    language("javascript", "require('fs').writeSync = () => 0; 0", id="javascript: fs"),
+    language("javascript", "process.stdout.destroy(); 0", id="javascript: console destroyed"),
+    language("shell", "for n in {3..14}; do eval \"exec $n>&-\"; done", id="shell: channel closed"),
+    language("shell", "function . { echo no; }", id="shell: replaces source"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "code"), MUTE)
+def test_code_that_breaks_what_it_runs_in_does_not_mute_the_next_run(name: str, code: str) -> None:
+    """It prints; where that took a new process, it is said."""
+    with marked(timeout=10) as given:
+        first = run(given.computer, name, code)
+        assert first.status != "timed_out"
+        again = run(given.computer, name, HELLO[name])
+        assert (again.text.endswith("hello\n"), again.status) == (True, "completed"), again.text
+        assert again.execution.state_lost == ("are lost" in again.text)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        ("import sys, io\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer)\nprint('held', end='')", "print('mine')", "held"),
+        ("import sys\nsys.stdout.reconfigure(encoding='utf-8', line_buffering=True)\nprint('ä')", "print('mine')", "ä\n"),
+        ("print('a')\nexit(3)\nprint('never')", "print('mine')", "a\nSystemExit: 3\n"),
+    ],
+)  # fmt: skip
+def test_what_scripts_do_with_their_console_stays_in_their_run(first: str, second: str, text: str) -> None:
+    """Wrapped, reconfigured, or left by `exit`."""
+    with marked() as given:
+        assert run(given.computer, "python", first).text == text
+        assert run(given.computer, "python", second).text == "mine\n"
+
+
+def test_a_thread_without_a_class_prints_into_its_own_run() -> None:
+    """As `_thread` makes it."""
+    code = (
+        "import _thread, threading\ngo, said = threading.Event(), threading.Event()\n"
+        "def late():\n    go.wait()\n    print('late')\n    said.set()\n"
+        "_thread.start_new_thread(late, ());"
+    )
+    with marked() as given:
+        run(given.computer, "python", code)
+        assert run(given.computer, "python", "go.set()\nsaid.wait()\nprint('mine')").text == "mine\n"
+
+
+def test_help_is_told() -> None:
+    """Which other front ends show beside the code."""
+    with marked() as given:
+        assert "Docstring:" in run(given.computer, "python", "print?").text
+
+
+def test_a_users_file_does_not_shadow_what_the_kernel_needs(tmp_path: Path) -> None:
+    """The code itself can import it."""
+    for name in ("queue", "logging", "random", "channel"):
+        (tmp_path / f"{name}.py").write_text("mine = True")
+    with marked(cwd=tmp_path) as given:
+        assert run(given.computer, "python", "import channel\nprint(channel.mine)").text == "True\n"
+
+
+def test_a_program_finds_no_arguments_but_its_own() -> None:
+    """As `argparse` reads them."""
+    with marked() as given:
+        code = "import argparse\nprint(argparse.ArgumentParser().parse_args())"
+        assert run(given.computer, "python", code).text == "Namespace()\n"
+
+
+def test_a_display_of_many_megabytes_takes_no_long_time() -> None:
+    """It is put together once."""
+    code = "from IPython.display import display\ndisplay({'text/html': 'x' * 50_000_000}, raw=True)"
+    with marked(timeout=10, output_limit=None) as given:
+        messages = sk.stream(given.computer.run("python", code)).get_final_messages()
+        assert [len(message.content or "") for message in messages if message.format == "html"] == [50_000_000]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        language("javascript", "(async () => { throw new Error('late') })(); 5", "Error: late", id="rejection"),
+        language("javascript", "await import('node:fs')", "loaded with `require`", id="import()"),
+        language("javascript", "import fs from 'fs'", "loaded with `require`", id="import"),
+    ],
+)
+def test_what_fails_in_javascript_beside_its_value_is_told(name: str, code: str, words: str) -> None:
+    """A rejection that nobody handles; modules, with what to write in their place."""
+    with marked() as given:
+        ran = run(given.computer, name, code)
+        assert (ran.status, words in ran.text) == ("failed", True), ran.text
+
+
+@pytest.mark.parametrize(("name",), [language("shell")])
+def test_a_script_with_the_line_ends_of_windows_runs(name: str) -> None:
+    """As a terminal takes it."""
+    with marked() as given:
+        assert run(given.computer, name, "if true; then\r\n  echo yes\r\nfi\r\n").text == "yes\n"
+
+
+# -- from outside
+
+
+def process_of(computer: Computer, name: str) -> int:
+    pid = computer._runners[name].pid  # pyright: ignore[reportPrivateUsage]
+    assert pid is not None
+    return pid
+
+
+@pytest.mark.parametrize(("name",), LANGUAGES)
+def test_a_process_that_ended_between_two_runs_is_told(name: str) -> None:
+    """The code may count on what is gone."""
+    with marked() as given:
+        run(given.computer, name, HELLO[name])
+        os.kill(process_of(given.computer, name), signal.SIGKILL)
+        ran = run(given.computer, name, HELLO[name])
+        told = f"[after the last run the {name} process was killed by signal 9; its variables and its state are lost]"
+        assert (ran.text, ran.status, ran.execution.state_lost) == (f"{told}\nhello\n", "completed", True)
+        assert run(given.computer, name, HELLO[name]).text == "hello\n"
+
+
+@pytest.mark.parametrize(("name",), LANGUAGES)
+def test_a_stopped_process_holds_nobody_however_long_the_code_is(name: str) -> None:
+    """Its pipes take no more than they have room for."""
+    with marked() as given:
+        run(given.computer, name, HELLO[name])
+        os.kill(process_of(given.computer, name), signal.SIGSTOP)
+        ran = run(given.computer, name, ("//" if name == "javascript" else "#") + "x" * 1_000_000, timeout=0.3)
+        assert (ran.status, ran.execution.state_lost) == ("timed_out", True)
+        assert run(given.computer, name, HELLO[name]).text == "hello\n"
+
+
+@pytest.mark.parametrize(("name",), LANGUAGES)
+def test_a_directory_that_is_removed_under_a_process_costs_it_its_state(name: str) -> None:
+    """Which is told, in place of an error of the system's."""
+    with marked() as given:
+        run(given.computer, name, HELLO[name])
+        shutil.rmtree(given.computer._runners[name].directory)  # pyright: ignore[reportPrivateUsage]
+        ran = run(given.computer, name, HELLO[name])
+        assert (ran.status, ran.execution.state_lost, "could not be handed" in ran.text) == ("failed", True, True)
+        assert run(given.computer, name, HELLO[name]).text == "hello\n"
+
+
+@pytest.mark.parametrize(("name",), LANGUAGES)
+def test_no_place_for_temporary_files_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the next run works, where there is one."""
+    with marked() as given:
+        with monkeypatch.context() as patched:
+            patched.setattr(tempfile, "tempdir", "/streamkit-has-no-such-directory")
+            ran = run(given.computer, name, HELLO[name])
+            assert (ran.status, "could not be started" in ran.text) == ("failed", True)
+        assert run(given.computer, name, HELLO[name]).text == "hello\n"
+
+
+@pytest.mark.parametrize(("name",), [language("shell")])
+def test_a_script_that_finds_no_room_keeps_the_state(name: str) -> None:
+    """The process is as it was."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with marked() as given:
+        assert run(given.computer, name, "x=5").text == ""
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+        try:
+            ran = run(given.computer, name, "#" + "x" * 200_000)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert (ran.status, ran.execution.state_lost, "File too large" in ran.text) == ("failed", False, True)
+        assert run(given.computer, name, "echo $x").text == "5\n"
+
+
+@pytest.mark.parametrize(("name",), [language("shell"), language("javascript")])
+def test_a_program_that_is_not_on_the_path_is_told(name: str) -> None:
+    """By its name."""
+    with Computer(env={"PATH": "/streamkit-has-no-such-directory"}) as computer:
+        ran = run(computer, name, HELLO[name])
+        assert (ran.status, "No such file or directory" in ran.text) == ("failed", True)
+
+
+def test_a_missing_package_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the console, for a model has to read it as well."""
+    monkeypatch.setattr(sys, "path", [])
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("jupyter_client", "ipykernel")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path_importer_cache", {})
+    with Computer() as computer:
+        ran = run(computer, "python", "1")
+    assert (ran.status, ran.text) == ("failed", 'python needs jupyter_client: pip install "streamkit-sdk[computer]"')
+
+
+def descriptors() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+@pytest.mark.parametrize(("name",), LANGUAGES)
+def test_nothing_is_left_open_after_runs_that_fail_to_start(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No descriptor, and no directory."""
+    with tempfile.TemporaryDirectory() as place, Computer(cwd=os.path.join(place, "nowhere")) as computer:
+        monkeypatch.setattr(tempfile, "tempdir", place)
+        assert run(computer, name, "1").status == "failed"
+        before = len(os.listdir("/dev/fd"))
+        for _ in range(5):
+            assert run(computer, name, "1").status == "failed"
+        assert (len(os.listdir("/dev/fd")), os.listdir(place)) == (before, [])
+
+
+def test_the_thread_that_reads_late_output_ends_with_it() -> None:
+    """Nothing of a computer is left when it is closed."""
+    with marked() as given:
+        run(given.computer, "shell", "sleep 600 &")
+        assert any(thread.name == "streamkit-discard" for thread in threading.enumerate())
+    deadline = time.monotonic() + 5
+    while any(thread.name == "streamkit-discard" for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+
+
+# -- who reads, and who answers
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_cancelled_reading_can_be_gone_on_with(backend: str) -> None:
+    """Whatever the thread that it left behind was told comes first."""
+    told: list[str] = []
+
+    async def read(execution: Any) -> None:
+        async for event in execution:
+            if isinstance(event, sk.ConsoleDelta):
+                told.append(event.value)
+
+    async def main(execution: Any) -> None:
+        for seconds in (0.15, 0.1, 10):
+            with anyio.move_on_after(seconds):
+                await read(execution)
+
+    with marked() as given:
+        execution = given.computer.run("python", "import time\nfor i in range(4):\n    time.sleep(0.1)\n    print(i)")
+        anyio.run(main, execution, backend=backend)
+        assert ("".join(told), execution.status) == ("0\n1\n2\n3\n", "completed")
+
+
+def test_who_reads_a_run_that_another_thread_closes_sees_how_it_ended() -> None:
+    """The loop ends after the run."""
+    with marked() as given:
+        execution = given.computer.run("python", "print('ready')\nwhile True: pass")
+        threads: list[threading.Thread] = []
+        for event in execution:
+            if isinstance(event, sk.ConsoleDelta) and not threads:
+                threads.append(threading.Thread(target=execution.close))
+                threads[0].start()
+        assert execution.status == "interrupted"
+        threads[0].join()
+
+
+def test_an_exit_in_who_answers_does_not_leave_the_code_waiting() -> None:
+    """It is refused, and what was raised is raised to who reads."""
+
+    def leave(prompt: str) -> str:
+        raise SystemExit(3)
+
+    with marked(timeout=10, input=leave) as given:
+        execution = given.computer.run("python", "input()")
+        with pytest.raises(SystemExit):
+            Ran(execution)
+        assert execution.status == "failed"
