@@ -157,7 +157,7 @@ def active_line(rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--prints", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--without-stops", action="store_true")
     options = parser.parse_args()
     latencies(options.prints)
