@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
+from types import NoneType
 from typing import Literal, cast
 
 from .errors import UsageError
@@ -30,6 +31,7 @@ class Answer:
         "deferred",
         "error",
         "given",
+        "given_up",
         "ready",
         "timeout",
         "value",
@@ -46,6 +48,7 @@ class Answer:
         self.given = False
         self.ready = False
         self.closed = False
+        self.given_up = False
         self.deferred = False
         self.deferrals = 0
         self.timeout: float | None = None
@@ -78,7 +81,7 @@ class Answer:
         with self._lock:
             if self.given:
                 return False
-            self.closed = self.given = self.ready = True
+            self.closed = self.given = self.ready = self.given_up = True
             self.value = value
             return True
 
@@ -119,7 +122,7 @@ class Answer:
             return not self.given
 
     def _check(self) -> None:
-        if self.given:
+        if self.given and not self.given_up:
             raise UsageError(f"{self.what} has been answered already")
         if self.closed:
             raise UsageError(f"{self.what} takes no answer any more: it was decided without one")
@@ -165,6 +168,8 @@ class Confirmation:
         Raises:
             UsageError: answered before, decided without an answer, or the source cannot take this answer.
         """
+        if not isinstance(cast("object", edited), (str, NoneType)):
+            raise UsageError(f"confirmation {self.id!r}: edited code is a str, not {edited!r}")
         if edited is not None and not self.editable and self._answer is not None:
             raise UsageError(f"confirmation {self.id!r}: this source cannot take edited code, only yes or no")
         self._asked().give((True, edited))

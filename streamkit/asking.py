@@ -6,11 +6,14 @@ stream; here it is only asked about, and whatever is not a yes is a no.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +22,7 @@ from .handlers import EventHandler
 from .messages import CodeMessage, Message
 from .renderers.characters import one_line
 
-__all__ = ["Asker", "edit", "person", "somebody_there"]
+__all__ = ["Asker", "edit", "person", "somebody_there", "wrapped"]
 
 _SUFFIXES = {"python": ".py", "shell": ".sh", "javascript": ".js", "html": ".html"}
 _HELP = (
@@ -68,24 +71,26 @@ class Asker(EventHandler):
 
     def _ask(self, confirmation: Confirmation) -> None:
         subject = confirmation.subject
-        editable = "[e]dit " if confirmation.editable else ""
+        question = _question(subject, editable=confirmation.editable)
         while True:
-            answer = self._read(f"Run this {_kind(subject)}? [y]es [n]o {editable}[a]lways: ").strip()
+            _forget_typed()
+            answer = self._read(question).strip()
             word, _, reason = answer.partition(" ")
             match word.lower():
-                case "y" | "yes":
+                case "y" | "yes" if not reason:  # "yes, but" is none
                     return confirmation.approve()
-                case "a" | "always":
+                case "a" | "always" if not reason:
                     self.always = True
                     return confirmation.approve()
                 case "n" | "no":
                     return confirmation.decline(reason.strip() or None)
-                case "e" | "edit" if confirmation.editable:
+                case "e" | "edit" if confirmation.editable and not reason:
                     edited = edit(subject.content, _SUFFIXES.get(subject.format or "", ".txt"), self._read)
-                    if edited is not None:
+                    if edited is not None and edited.strip() and edited.rstrip("\n") != subject.content.rstrip("\n"):
                         return confirmation.approve(edited)
+                    print("Nothing was changed.")  # to have looked at it is no yes
                 case _:
-                    print(_HELP)
+                    print(wrapped(_HELP))
 
 
 def somebody_there() -> bool:
@@ -102,6 +107,29 @@ def person(*, always: bool = False) -> Asker:
     return Asker(always=always) if somebody_there() else Asker(always=always, read=nobody)
 
 
+def _forget_typed() -> None:
+    """What was typed before the question, as the second line of a pasted text, is no answer to it."""
+    if not somebody_there():
+        return
+    try:
+        import termios
+    except ImportError:  # Windows has none
+        return
+    with contextlib.suppress(termios.error):  # a terminal that went away: reading will tell
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+def wrapped(text: str) -> str:
+    """The text in lines that a terminal does not cut."""
+    return "\n".join(textwrap.wrap(text, shutil.get_terminal_size().columns, break_on_hyphens=False))
+
+
+def _question(subject: Message, *, editable: bool) -> str:
+    what, answers = f"Run this {_kind(subject)}?", f"[y]es [n]o {'[e]dit ' if editable else ''}[a]lways: "
+    fits = len(what) + len(answers) + 10 < shutil.get_terminal_size().columns  # with room for an answer
+    return f"{what}{' ' if fits else chr(10)}{answers}"
+
+
 def _kind(subject: Message) -> str:
     if isinstance(subject, CodeMessage):
         return one_line(subject.format or "code")
@@ -112,7 +140,7 @@ def edit(text: str, suffix: str, read: Callable[[str], str] = input) -> str | No
     """This text as the person changed it, None if they gave it up. In the editor that `VISUAL` or `EDITOR` names; where
     none does, it is typed anew, up to a line with a dot alone."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if editor is None or not sys.stdin.isatty():
+    if not editor or not sys.stdin.isatty():
         return _typed(read)
     with tempfile.TemporaryDirectory(prefix="streamkit-") as folder:
         path = Path(folder, f"code{suffix}")

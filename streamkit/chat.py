@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .asking import Asker, person
+from .asking import Asker, person, wrapped
 from .errors import StreamkitError, UsageError
 from .manager import StreamManager
 from .renderers.characters import printable
@@ -235,7 +235,7 @@ def run(
         )
         if sys.stdin.isatty():
             print(printable(f"{name} at {client.base_url}"))
-            print("/help tells what can be typed; Ctrl-C stops an answer, Ctrl-D leaves.")
+            print(wrapped("/help tells what can be typed; Ctrl-C stops an answer, Ctrl-D leaves."))
             if auto_run:
                 print("Code runs without asking.")
         return Chat(agent, person()).run()

@@ -116,7 +116,9 @@ def run(
             _tell("The scripted model says the same whatever it is asked: --prompt and --model are for real ones.")
         if not yes and not somebody_there():
             _tell("Nobody can be asked here, as this is no terminal: the code will not run. (--yes: it will.)")
-        print(printable(f"\nYou: {prompt or QUESTION}\n"))
+        print()
+        _tell(f"You: {prompt or QUESTION}")
+        print()
         agent = Agent(asked.client, model=asked.name, computer=computer, protocol=f"openai_{protocol}")
         stream = agent.stream(prompt or QUESTION, shown, demo, asker, counter)
         try:
@@ -131,7 +133,7 @@ def run(
         if stream.status == "cancelled":
             return 130  # by Ctrl-C
         kept = f"{len(demo.said)} characters of text, {len(demo.printed)} of output, {demo.pictures} picture(s)"
-        print(f"The handler kept {kept}.", flush=True)
+        _tell(f"The handler kept {kept}.")
     return 0
 
 

@@ -13,6 +13,7 @@ import anyio.lowlevel
 import pytest
 
 import streamkit as sk
+from streamkit.answers import Answer
 from streamkit.testing import ModelServer, Reply, ToolCall
 
 from .faces import (
@@ -1097,3 +1098,25 @@ async def test_a_failed_second_source_fails_the_run(face: Face) -> None:
     assert [m.content for m in stream.messages] == ['{"n": 0}', "ok", "We"]
     told.check_brackets()
     assert told.hooks.count("on_run_done") == 1
+
+
+def test_edited_code_is_text() -> None:
+    """Anything else is refused at once, and the question stays open."""
+    subject = sk.CodeMessage("c", format="python", content="1")
+    asked = sk.Confirmation("one", subject)
+    asked._answer = Answer("confirmation 'one'", lambda: None)
+    asked.editable = True
+    with pytest.raises(sk.UsageError, match="edited code is a str, not 5"):
+        asked.approve(5)  # type: ignore[arg-type]
+    asked.approve("2")
+
+
+def test_an_answer_that_comes_too_late_is_told_why() -> None:
+    """Whether somebody answered before, or it was decided without."""
+    answered, decided = Answer("a", lambda: None), Answer("b", lambda: None)
+    answered.give((True, None))
+    assert decided.give_up((False, "not answered"))
+    with pytest.raises(sk.UsageError, match="a has been answered already"):
+        answered.give((False, None))
+    with pytest.raises(sk.UsageError, match="b takes no answer any more: it was decided without one"):
+        decided.give((True, None))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from streamkit.testing import ModelServer, Reply, ToolCall
+from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
 from .terminals import ROOT, TMUX, Terminal
 
@@ -28,12 +28,12 @@ def runs(source: str, language: str = "python") -> Reply:
 class Talk:
     """`streamkit chat` in a terminal, and the model that it talks to."""
 
-    def __init__(self, folder: Path, home: Path, replies: Sequence[Reply], **environment: str) -> None:
+    def __init__(self, folder: Path, home: Path, replies: Sequence[Reply], columns: int, **environment: str) -> None:
         self.server = ModelServer(replies)
         self.server.__enter__()
         line = f"{sys.executable} -m streamkit chat --base-url {self.server.url}"
         homes = {"HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
-        self.terminal = Terminal(folder / "tmux", line, 80, 40, **homes, **environment)
+        self.terminal = Terminal(folder / "tmux", line, columns, 40, **homes, **environment)
         self.terminal.wait("\n>")
 
     def say(self, *lines: str) -> None:
@@ -60,10 +60,10 @@ def chat(tmp_path: Path) -> Iterator[Open]:
     """Opens chats with these replies, which are closed after the test."""
     opened: list[Talk] = []
 
-    def open_chat(*replies: Reply, **environment: str) -> Talk:
+    def open_chat(*replies: Reply, columns: int = 80, **environment: str) -> Talk:
         folder = tmp_path / f"chat{len(opened)}"
         folder.mkdir()
-        opened.append(Talk(folder, tmp_path / "home", replies, **environment))
+        opened.append(Talk(folder, tmp_path / "home", replies, columns, **environment))
         return opened[-1]
 
     yield open_chat
@@ -132,6 +132,44 @@ def test_without_an_editor_the_code_is_typed_anew(chat: Open) -> None:
     talk.wait("[a]lways:")
     talk.say("e", "for word in ['mine']:", "    print(word)", ".")
     assert "│ mine" in talk.wait("Good.")
+
+
+@on_terminal
+def test_to_have_looked_at_the_code_is_no_yes(chat: Open) -> None:
+    """Nor is an edit that leaves nothing, nor a yes with a but: the question comes again."""
+    talk = chat(runs("print('ran' + ' it')"), EDITOR="true")
+    talk.say("Tell me.")
+    talk.wait("[a]lways:")
+    talk.say("e")
+    talk.wait("Nothing was changed.")
+    talk.wait("[a]lways:", 2)
+    talk.say("yes but not now")
+    talk.wait("[a]lways:", 3)
+    talk.say("n")
+    assert "ran it" not in talk.wait("✗ declined")
+
+
+@on_terminal
+def test_what_was_typed_before_the_question_is_no_answer(chat: Open) -> None:
+    """As the second line of a text that was pasted."""
+    call = ToolCall("execute", {"language": "python", "code": "print('ran' + ' it')"})
+    talk = chat(Reply(Text("word " * 40), call, delay=0.01))
+    talk.say("Tell me.")
+    talk.wait("word word")
+    talk.say("y")
+    talk.wait("[a]lways:")
+    talk.say("n")
+    assert "ran it" not in talk.wait("✗ declined")
+    assert "approved" not in talk.terminal.screen
+
+
+@on_terminal
+def test_a_narrow_terminal_cuts_no_word(chat: Open) -> None:
+    """The answers to the question are on one line."""
+    talk = chat(runs("print(1)"), columns=40)
+    talk.say("Tell me.")
+    screen = talk.wait("[y]es [n]o [e]dit [a]lways:")
+    assert "/help tells what can be typed; Ctrl-C\nstops an answer" in screen
 
 
 @on_terminal

@@ -107,6 +107,27 @@ SCRIPTS: dict[str, tuple[list[Reply], bool]] = {
         ],
         True,
     ),
+    "oi043-shell-failing": (
+        [Reply(code("\nls /definitely/not/here\necho status $?\n", "shell")), Reply("The directory does not exist.")],
+        True,
+    ),
+    "oi043-python-active-line": (
+        [
+            Reply(
+                Text("Let me run it.\n\n"),
+                code("\na = 34\nb = 24\nprint(a / b)\nfor i in range(3):\n    print('step', i)\n"),
+            ),
+            Reply("The result of the division 34/24 is approximately 1.42."),
+        ],
+        True,
+    ),
+    "oi043-long-output-truncated": (
+        [
+            Reply(Text("Let me run it.\n\n"), code("\nfor i in range(120):\n    print(i, 'x' * 30)\n")),
+            Reply("That was long."),
+        ],
+        True,
+    ),
     "oi043-python-traceback": (
         [
             Reply(Text("Let me run it.\n\n"), code("\nx = 1\nprint('before')\nprint(x / 0)\nprint('after')\n")),

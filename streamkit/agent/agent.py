@@ -13,12 +13,14 @@ told is `agent.messages`, the conversation, and nothing else: no server is asked
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
+from ..answers import Confirmation
 from ..errors import UsageError
 from ..handlers import EventHandler, Handler
 from ..manager_async import AsyncStreamManager
@@ -100,7 +102,7 @@ class BaseAgent:
         self.model = model
         self.computer = computer
         self.instructions = instructions
-        self.auto_run = auto_run
+        self.auto_run = _rule(auto_run)
         self.max_steps = max_steps
         self.output_limit = output_limit
         self.images = images
@@ -172,6 +174,7 @@ class BaseAgent:
         turn.stream = stream
         stream._engine.takes_outputs = True
         stream._engine.executes = turn.executes
+        stream._sends_approvals = True
 
     def _begin(self, turn: Turn) -> None:
         """The turn's stream has started."""
@@ -187,24 +190,31 @@ class BaseAgent:
         self.messages[:] = _messages(self.messages)
         return self.messages
 
-    def _request(self, options: Mapping[str, Any]) -> Callable[[], Any]:
+    def _request(self, options: Mapping[str, Any], answered: Sequence[Confirmation] = ()) -> Callable[[], Any]:
         schemas = self._schemas
         if self.computer is not None:
             schemas = [code_schema(self.computer.languages), *schemas]
-        view = told(self._known(), limit=self.output_limit, images=self.images)
+        view = told(self._known(), limit=self.output_limit, images=self.images, answered=answered)
         return self.provider.request(self.model, view, self.instructions, schemas, options)
 
     def _runs_unasked(self, code: CodeMessage) -> bool:
-        return self.auto_run if isinstance(self.auto_run, bool) else self.auto_run(code) is True
+        rule = _rule(self.auto_run)
+        if isinstance(rule, bool):
+            return rule
+        try:
+            return rule(code) is True
+        except Exception as error:
+            raise UsageError(f"`auto_run` raised {type(error).__name__}: {error}") from error
 
     def _edit(self, message: M, content: str) -> M:
-        """Put this content in the place of a message's, in the conversation. (The stream's own never changes.)"""
-        known = message.to_dict()
-        edited = Message.from_dict(
-            {**known, "content": content, "metadata": {**known.get("metadata", {}), "edited": True}}
-        )
-        self.messages[:] = [edited if one is message else one for one in self.messages]
-        return cast("M", edited)
+        """Put this content in the place of a message's, in the conversation."""
+        return self._change(message, content=content, metadata={**message.metadata, "edited": True})
+
+    def _change(self, message: M, **changes: Any) -> M:
+        """Put a changed message in the place of this one, in the conversation. (The stream's own never changes.)"""
+        changed = Message.from_dict({**message.to_dict(), **changes})
+        self.messages[:] = [changed if one is message else one for one in self.messages]
+        return cast("M", changed)
 
 
 class Agent(BaseAgent):
@@ -265,6 +275,12 @@ class _Keeper(EventHandler):
         computer, language = self._agent.computer, (message.format or "").lower()
         if computer is not None and message.metadata.get("field") in FIELDS and runs(computer, language):
             computer.start(language)
+
+
+def _rule(auto_run: Any) -> bool | Callable[[CodeMessage], bool]:
+    if isinstance(auto_run, bool) or (callable(auto_run) and not inspect.iscoroutinefunction(auto_run)):
+        return cast("bool | Callable[[CodeMessage], bool]", auto_run)
+    raise UsageError(f"`auto_run` is True, False or a plain function of the code message, not {auto_run!r}")
 
 
 def _list_in(value: object, path: object) -> list[object]:

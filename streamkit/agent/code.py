@@ -62,7 +62,7 @@ def read_code(call: ToolCallMessage, told: Iterable[CodeMessage]) -> Code | Refu
     if call.status != "completed":
         return Refused("the call was cut short")
     try:
-        given = json.loads(call.content or "{}", object_pairs_hook=_pairs)
+        given = json.loads(call.content or "{}", object_pairs_hook=_pairs, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         return Refused(f"its arguments are no JSON: {error}")
     if isinstance(given, _Twice):
@@ -82,9 +82,14 @@ def read_code(call: ToolCallMessage, told: Iterable[CodeMessage]) -> Code | Refu
         return Refused("there is no code in it")
     for message in told:
         shown = message.call_id == (call.call_id or call.id) and message.status == "completed"
-        if shown and message.content == source:
+        if shown and (message.format, message.content) == (language, source):
             return Code(language.strip().lower(), source, message)
-    return Refused("the code that was shown is not the code of the call")
+    return Refused("the code that was shown is not the code of the call, or not in its language")
+
+
+def _refuse(constant: str) -> object:
+    """Python's own reader takes more than JSON."""
+    raise ValueError(f"{constant} is none")
 
 
 class _Twice:

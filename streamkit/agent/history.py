@@ -7,8 +7,9 @@ told as the call that it would have been. Images that code displayed are shown b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from ..answers import Confirmation
 from ..messages import (
     CodeMessage,
     ConsoleMessage,
@@ -51,12 +52,14 @@ class _Call:
 class _View:
     """The messages as they are told, and the calls whose outputs are still to be told."""
 
-    def __init__(self, limit: int, taken: set[str], *, images: bool) -> None:
+    def __init__(self, limit: int, taken: set[str], *, images: bool, answered: Sequence[Confirmation]) -> None:
         self._limit = limit
         self._images = images
-        self._told: list[Message] = []
+        self._answered = {confirmation.subject.id: confirmation for confirmation in answered}
+        self._told: list[Message | Confirmation] = []
         self._calls: dict[str, _Call] = {}  # of the round that goes on, by the call's own id
         self._ids = taken  # of calls
+        self._again: dict[str, int] = {}  # how often each was used
         self._dropped: set[str] = set()
         self._elsewhere: dict[str, str] = {}  # calls and code that a provider ran, with their types
         self._last: _Call | None = None  # what runs that has no call of its own belongs to
@@ -64,6 +67,11 @@ class _View:
 
     def add(self, message: Message) -> None:
         match message:
+            case ToolCallMessage() if message.metadata.get("item_type") == "mcp_approval_request":
+                # A question is told once, with its answer: told again, it would let the call run again.
+                if message.id in self._answered:
+                    self._say(message)
+                    self._told.append(self._answered[message.id])
             case ToolCallMessage() if _is_providers(message):
                 self._elsewhere[message.call_id or message.id] = message.type
                 self._say(message)
@@ -80,7 +88,7 @@ class _View:
             case _:
                 self._say(message)
 
-    def whole(self) -> list[Message]:
+    def whole(self) -> list[Message | Confirmation]:
         self._end_round()
         return self._told
 
@@ -121,10 +129,10 @@ class _View:
 
     def _unused(self, id: str) -> str:
         """The id, or another one: some servers count each answer's calls from 0."""
-        number, free = 1, id
+        free = id
         while free in self._ids:
-            number += 1
-            free = f"{id}.{number}"
+            self._again[id] = self._again.get(id, 1) + 1
+            free = f"{id}.{self._again[id]}"
         self._ids.add(free)
         return free
 
@@ -217,10 +225,14 @@ class _View:
         )
 
 
-def told(messages: Iterable[Message], *, limit: int, images: bool = True) -> list[Message]:
-    """The messages for a model. Output of code is cut to `limit` characters; without `images` each is told in words."""
+def told(
+    messages: Iterable[Message], *, limit: int, images: bool = True, answered: Sequence[Confirmation] = ()
+) -> list[Message | Confirmation]:
+    """The messages for a model. Output of code is cut to `limit` characters; without `images` each is told in words.
+    `answered` are the provider's own questions that the newest answer asked."""
     given = list(messages)
-    view = _View(limit, {message.call_id or message.id for message in given if _is_providers(message)}, images=images)
+    taken = {message.call_id or message.id for message in given if _is_providers(message)}
+    view = _View(limit, taken, images=images, answered=answered)
     for message in given:
         view.add(message)
     return view.whole()

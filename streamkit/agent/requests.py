@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from ..answers import Confirmation
 from ..errors import UsageError
 from ..messages import Message, TextMessage
 from ..protocols import to_input
@@ -50,7 +51,7 @@ class Provider:
     def request(
         self,
         model: str,
-        messages: Iterable[Message],
+        messages: Iterable[Message | Confirmation],
         instructions: str,
         tools: Sequence[Mapping[str, Any]],
         options: Mapping[str, Any],
@@ -87,12 +88,13 @@ def _host(client: Any) -> str | None:
     return urlsplit(str(getattr(client, "base_url", ""))).hostname
 
 
-def _leading(messages: Iterable[Message], instructions: str) -> tuple[str, list[Message]]:
+def _leading(messages: Iterable[Message | Confirmation], instructions: str) -> tuple[str, list[Message | Confirmation]]:
     """System messages that a conversation begins with are instructions."""
     rest = list(messages)
     said = [instructions] if instructions else []
     while rest and isinstance(rest[0], TextMessage) and rest[0].role == "system":
-        said.append(rest.pop(0).content)
+        said.append(rest[0].content)
+        del rest[0]
     return "\n\n".join(said), rest
 
 

@@ -9,6 +9,7 @@ tools; for each piece of code a question and a run; then the next model call. Wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
@@ -99,24 +100,49 @@ class Turn:
     def _course(self) -> Iterator[Step]:
         agent, engine = self._agent, self.stream._engine
         agent._begin(self)
+        answered: list[Confirmation] = []
         for _ in range(agent.max_steps):
-            seen = len(engine.messages)
-            yield CallModel(agent._request(self._options))
+            seen, asked = len(engine.messages), len(engine.confirmations)
+            yield CallModel(agent._request(self._options, answered))
             intake = self.stream._intake
             if intake is not None and not intake.complete:
                 raise intake.incomplete()
             told = engine.messages[seen:]
             calls = [message for message in told if _is_call(message)]
-            if engine.cut_short or not (calls or (intake is not None and intake.paused)):
+            answered = engine.confirmations[asked:]  # what the provider itself asked
+            if engine.cut_short or not (calls or answered or (intake is not None and intake.paused)):
                 return
             try:
-                yield from self._execute([call for call in calls if self.executes(call)], told)
+                for confirmation in answered:
+                    _check(confirmation)
+                yield from self._execute(*self._apart([call for call in calls if self.executes(call)], told))
             except _Declined:
                 engine.decline()
                 return
             if engine.unanswered:
                 return  # the application's own
         yield Tell([RunDone(Run(status="incomplete", finish_reason="max_steps"))])
+
+    def _apart(
+        self, calls: Sequence[ToolCallMessage], told: Sequence[Message]
+    ) -> tuple[list[ToolCallMessage], list[Message]]:
+        """These calls, each with an id of its own, in the conversation too, and what was told with them. Some models
+        give several calls of an answer the same."""
+        known: set[str] = set()
+        codes: Counter[str | None] = Counter()
+        out: list[ToolCallMessage] = []
+        rest = [*told]
+        for call in calls:
+            id, number = call.call_id, codes[call.call_id]
+            codes[id] += call.name == CODE_TOOL
+            if id is not None and id in known:
+                same = [m for m in told if isinstance(m, CodeMessage) and m.call_id == id]
+                for code in same[number : codes[id]]:
+                    rest[rest.index(code)] = self._agent._change(code, call_id=call.id)
+                call = self._agent._change(call, call_id=call.id)
+            known |= {id} if id is not None else set()
+            out.append(call)
+        return out, rest
 
     def _execute(self, calls: Sequence[ToolCallMessage], told: Sequence[Message]) -> Iterator[Step]:
         """Answer these calls: the functions all at once, then the code in its order."""
@@ -180,10 +206,7 @@ class Turn:
         """
         number = len(self.stream.confirmations) + 1
         yield Tell([ConfirmationCreated(Confirmation(f"confirmation-{number}", subject))])
-        asked = self.stream.confirmations[-1]
-        if asked.status != "approved" and asked.reason in (None, "", _NOBODY):
-            raise _Declined
-        return asked
+        return _check(self.stream.confirmations[-1])
 
     def _unknown(self, call: ToolCallMessage) -> list[Event]:
         names = [*self._agent.tools, *self._agent.names]
@@ -195,6 +218,13 @@ class Turn:
 
 class _Declined(Exception):
     """The user said no, and nothing more: the run ends."""
+
+
+def _check(asked: Confirmation) -> Confirmation:
+    """A question that was decided. Raises `_Declined` where the run ends with it."""
+    if asked.status != "approved" and asked.reason in (None, "", _NOBODY):
+        raise _Declined
+    return asked
 
 
 def _is_call(message: Message) -> TypeGuard[ToolCallMessage]:

@@ -50,11 +50,12 @@ def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]
     """The input items that these messages and answered confirmations make, in order.
 
     A `ToolOutputMessage` answers the kind of call that the call's own message tells, if it is among the messages, else
-    its metadata (`custom`, `item_type`).
+    its metadata (`custom`, `item_type`). Console output answers the function call that it belongs to, if no tool output
+    does.
 
     Left out by design: reasoning without encrypted content; calls that the provider executed, with their outputs; code
-    and console output of a call that is among the messages; images, files and audio that are not the user's; messages
-    of a provider's own type that are not the user's.
+    of a call that is among the messages; images, files and audio that are not the user's; messages of a provider's own
+    type that are not the user's.
 
     Raises:
         UsageError: the API cannot take what a user gave (an image or a file that is a path on this machine, audio, a
@@ -62,8 +63,18 @@ def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]
     """
     given = list(messages)
     calls = {m.call_id or m.id: m for m in given if isinstance(m, ToolCallMessage)}
+    answered = {m.call_id for m in given if isinstance(m, ToolOutputMessage)}
+    printed: dict[str, dict[str, Any]] = {}  # the outputs that consoles make, by their calls' ids
     items: list[dict[str, Any]] = []
     for message in given:
+        if isinstance(message, ConsoleMessage) and message.call_id in calls:
+            if message.call_id in printed:
+                printed[message.call_id]["output"] += message.content
+            elif message.call_id not in answered and _is_function(calls[message.call_id]):
+                answer = {"type": "function_call_output", "call_id": message.call_id, "output": message.content}
+                items.append(answer)
+                printed[message.call_id] = answer
+            continue
         for item in _items(message, calls):
             last = items[-1] if items else {}
             if item["type"] == "reasoning" == last.get("type") and item["id"] == last["id"]:
@@ -108,6 +119,10 @@ def _items(message: Message | Confirmation, calls: dict[str, ToolCallMessage]) -
             yield {"type": "message", "role": "user", "content": [_attachment(message)]}
         case _:
             pass
+
+
+def _is_function(call: ToolCallMessage) -> bool:
+    return call.status == "completed" and not call.provider_executed and _item_type(call) == "function_call"
 
 
 def _role(message: Message) -> str:

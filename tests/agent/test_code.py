@@ -25,22 +25,24 @@ def call_of(text: str) -> sk.ToolCallMessage:
     return sk.ToolCallMessage("c", name="execute", call_id="1", content=text)
 
 
-def shown(source: str, call_id: str = "1") -> sk.CodeMessage:
-    return sk.CodeMessage("d", call_id=call_id, content=source, metadata={"field": "execute.code"})
+def shown(source: str, call_id: str = "1", language: str = "python") -> sk.CodeMessage:
+    return sk.CodeMessage("d", format=language, call_id=call_id, content=source, metadata={"field": "execute.code"})
 
 
-@given(_texts, st.sampled_from(["a", "b", ""]))
+@given(_texts, st.sampled_from(["a", "b", ""]), st.sampled_from(["python", "shell", "a"]))
 @settings(max_examples=500, deadline=None)
-def test_only_what_can_be_read_in_one_way_runs(text: str, told: str) -> None:
-    """It is an object, each of its keys has one value, and the code is exactly what was shown."""
-    read = read_code(call_of(text), [shown(told)])
+def test_only_what_can_be_read_in_one_way_runs(text: str, told: str, language: str) -> None:
+    """It is an object, each of its keys has one value, and the code is exactly what was shown, in its language."""
+    read = read_code(call_of(text), [shown(told, language=language)])
     if not isinstance(read, Code):
         assert read.reason
         return
     pairs: list[tuple[str, Any]] = []
     json.loads(text, object_pairs_hook=lambda found: pairs.extend(found) or dict(found))
     assert {value for key, value in pairs if key in ("code", "content")} == {read.source} == {told}
-    assert {str(value).lower() for key, value in pairs if key in ("language", "format")} == {read.language}
+    assert (
+        {str(value).lower() for key, value in pairs if key in ("language", "format")} == {read.language} == {language}
+    )
 
 
 @given(st.text(min_size=1).filter(str.strip))
@@ -50,6 +52,6 @@ def test_whole_code_that_was_shown_runs(source: str) -> None:
         source.encode()
     except UnicodeEncodeError:
         return
-    read = read_code(call_of(arguments_of("Python", source)), [shown("x", "2"), shown(source)])
+    read = read_code(call_of(arguments_of("Python", source)), [shown("x", "2"), shown(source, language="Python")])
     assert isinstance(read, Code)
     assert (read.language, read.source) == ("python", source)

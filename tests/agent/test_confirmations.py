@@ -171,6 +171,7 @@ BROKEN = {
     "a list": '["python", "say hello"]',
     "cut off": '{"language": "python", "code": "say hel',
     "no JSON": "say hello",
+    "Python's JSON": '{"language": "python", "code": "say hello", "n": NaN}',
     "nothing": "{}",
     "more after it": '{"language": "python", "code": "say hello"} {"code": "say bye"}',
 }

@@ -249,3 +249,31 @@ async def test_a_hook_that_raises_ends_running_code(face: Face) -> None:
             with pytest.raises(LookupError):
                 await talker.say("Go.", Approving(), face.told(on_console_output=fail))
     assert computer.runs[0].ended.is_set()
+
+
+MIDDLES: dict[str, tuple[Reply, type[sk.StreamkitError]]] = {
+    "a 401": (Reply(status=401), sk.SourceError),
+    "cut off in code": (Reply(code("say never\nsay ever\n"), cut_after=3), sk.StreamkitError),
+    "an error in code": (Reply(code("say never\nsay ever\n"), error_after=3), sk.StreamkitError),
+}
+
+
+@every_face
+@every_provider
+@pytest.mark.parametrize("middle", MIDDLES)
+@body
+async def test_a_failure_in_the_middle_keeps_all_and_runs_nothing_more(face: Face, provider: str, middle: str) -> None:
+    """Of the second model call: the first one's run is in the conversation, which goes on afterwards."""
+    reply, error = MIDDLES[middle]
+    computer = ToyComputer()
+    with ModelServer([Reply(code("say a")), reply, Reply("Here again.")]) as server:
+        async with agent_on(face, server, provider, computer=computer, auto_run=True) as talker:
+            handler = face.told()
+            with pytest.raises(error):
+                await talker.say("Go.", handler)
+            handler.check_brackets()
+            assert handler.hooks.count("on_end") == 1
+            assert ("console", "a\n") in talker.said
+            stream = await talker.say("Again?")
+            assert await stream.get_final_text() == "Here again."
+    assert computer.ran == ["say a"]

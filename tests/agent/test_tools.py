@@ -6,7 +6,8 @@ import dataclasses
 import enum
 import functools
 import threading
-from typing import Any, Literal, TypedDict
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import anyio
 import pytest
@@ -50,6 +51,16 @@ def j(first: int, /, second: int, *, third: int = 3) -> tuple[int, int, int]:
     return first, second, third
 
 
+ROOT = PurePosixPath("/")
+
+
+def k(path: Path, to: PurePosixPath = ROOT) -> None: ...
+def m(many: Annotated[int, "how many"], few: Annotated[int, "how few"] | None = None) -> None: ...
+def n(note: str = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013
+def o(unit: Unit = Unit.F) -> None: ...
+def p(__x: int = 1, __class__: str = "") -> None: ...
+
+
 # function -> its properties, and which are required
 SCHEMAS: list[tuple[Any, dict[str, Any], list[str]]] = [
     (a, {"text": {"type": "string"}}, ["text"]),
@@ -69,6 +80,18 @@ SCHEMAS: list[tuple[Any, dict[str, Any], list[str]]] = [
     (h, {"place": {"$ref": "#/$defs/Place"}, "span": {"$ref": "#/$defs/Span"}}, ["place", "span"]),
     (i, {"anything": {}, "other": {"default": 1}}, ["anything"]),
     (lambda: None, {}, []),
+    (k, {"path": {"type": "string", "format": "path"}, "to": {"type": "string", "format": "path"}}, ["path"]),
+    (
+        m,
+        {
+            "many": {"type": "integer", "description": "how many"},
+            "few": {"anyOf": [{"type": "integer"}, {"type": "null"}], "description": "how few"},
+        },
+        ["many"],
+    ),
+    (n, {"note": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, []),
+    (o, {"unit": {"$ref": "#/$defs/Unit", "default": "fahrenheit"}}, []),
+    (p, {"__x": {"type": "integer", "default": 1}, "__class__": {"type": "string", "default": ""}}, []),
 ]
 
 
@@ -107,6 +130,10 @@ CALLS: list[tuple[Any, str, Any]] = [
     ),
     (i, '{"anything": [1, {"x": null}]}', {"anything": [1, {"x": None}]}),
     (j, '{"third": 9, "second": 2, "first": 1}', {"first": 1, "second": 2, "third": 9}),
+    (k, '{"path": "a/b"}', {"path": Path("a/b")}),
+    (k, '{"path": 5}', None),
+    (n, '{"note": null}', {"note": None}),
+    (p, '{"__x": 2}', {"__x": 2}),
 ]
 
 
@@ -182,7 +209,10 @@ def generating() -> Any:
     yield 1
 
 
-@pytest.mark.parametrize("function", [rest, keywords, untold, unknown, generating, 5, lambda: None])
+def final(x: Final[int] = 3) -> None: ...  # type: ignore[valid-type]
+
+
+@pytest.mark.parametrize("function", [rest, keywords, untold, unknown, generating, final, Counter.up, 5, lambda: None])
 def test_what_a_model_cannot_be_told_is_refused_at_once(function: Any) -> None:
     """With the name of the tool and what is wrong with it."""
     with pytest.raises(sk.UsageError):

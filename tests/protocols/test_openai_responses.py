@@ -1284,6 +1284,29 @@ INPUTS: list[tuple[list[Any], list[dict[str, Any]]]] = [
         ],
     ),
     ([ReasoningMessage("r", content="not sealed")], []),
+    (
+        [
+            ToolCallMessage("f", name="execute", call_id="c", content="{}"),
+            CodeMessage("f#code", format="python", call_id="c", content="x"),
+            ConsoleMessage("o", call_id="c", content="a\n"),
+            ConsoleMessage("o.2", call_id="c", content="b\n"),
+        ],
+        [
+            {"type": "function_call", "call_id": "c", "name": "execute", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "a\nb\n"},
+        ],
+    ),
+    (
+        [
+            ToolCallMessage("f", name="execute", call_id="c", content="{}"),
+            ConsoleMessage("o", call_id="c", content="printed"),
+            ToolOutputMessage("f.output", call_id="c", content="answered"),
+        ],
+        [
+            {"type": "function_call", "call_id": "c", "name": "execute", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": "answered"},
+        ],
+    ),
     ([SUBJECT, ToolOutputMessage("q.output", call_id="q", content="out")], []),
     (
         [Confirmation("q", SUBJECT, status="approved")],

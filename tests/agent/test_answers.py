@@ -1,0 +1,180 @@
+"""Whose yes lets what run: calls that have one id, questions that the provider itself asks, rules that are none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+import streamkit as sk
+from streamkit.agent.history import told
+from streamkit.testing import McpApproval, ModelServer, Reply, Text, ToolCall
+
+from ..faces import Face, body, every_face
+from .parts import Approving, ToyComputer, agent_on, code, outputs_of
+
+
+def same_ids(*calls: ToolCall) -> Reply:
+    """An answer as some servers give it: its calls have one id."""
+    functions = [{"name": call.name, "arguments": "".join(call.pieces)} for call in calls]
+    deltas: list[dict[str, Any]] = [
+        {"tool_calls": [{"index": n, "id": "same", "type": "function", "function": function}]}
+        for n, function in enumerate(functions)
+    ]
+    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    lines = [f"data: {json.dumps({**head, 'choices': [choice]})}\n\n" for choice in choices]
+    return Reply(raw="".join([*lines, "data: [DONE]\n\n"]).encode(), headers={"content-type": "text/event-stream"})
+
+
+@every_face
+@body
+async def test_a_yes_to_one_language_is_none_to_another(face: Face) -> None:
+    """Two calls of one id say the same in two languages: each is asked about as what it is, and has its own answer."""
+    answer = same_ids(code("say hi"), code("say hi", "shell"))
+    computer, asked = ToyComputer(), []
+
+    def decide(handler: Any, confirmation: sk.Confirmation) -> None:
+        asked.append(confirmation.subject.format)
+        if confirmation.subject.format == "python":
+            confirmation.approve()
+        else:
+            confirmation.decline("no shell")
+
+    with ModelServer([answer, Reply("Done.")]) as server:
+        async with agent_on(face, server, computer=computer) as talker:
+            await talker.say("Go.", face.told(on_confirmation=decide))
+    assert (asked, computer.ran) == (["python", "shell"], ["say hi"])
+    assert [*outputs_of(server.requests[1]).values()] == [
+        "hi\n",
+        "Not run: the user declined this code. Reason: no shell",
+    ]
+
+
+@every_face
+@body
+async def test_calls_of_one_id_have_each_its_output(face: Face, tmp_path: Path) -> None:
+    """In the next request and in a saved conversation, edited code too; the ids that the model is told are several."""
+    answer = same_ids(
+        ToolCall("twice", {"n": 2}), code("say a"), code("say b"), ToolCall("twice", {"n": 3}), code("say c")
+    )
+
+    def twice(n: int) -> int:
+        return 2 * n
+
+    def decide(handler: Any, confirmation: sk.Confirmation) -> None:
+        confirmation.approve("say B" if confirmation.subject.content == "say b" else None)
+
+    with ModelServer([answer, Reply("Done."), Reply("Again.")]) as server:
+        async with agent_on(face, server, computer=ToyComputer(), tools=[twice]) as talker:
+            await talker.say("Go.", face.told(on_confirmation=decide))
+            talker.agent.save(tmp_path / "saved")
+        async with agent_on(face, server, computer=ToyComputer()) as talker:
+            talker.agent.load(tmp_path / "saved")
+            await talker.say("More.")
+    for request in server.requests[1:]:
+        calls = [call for m in request.body["messages"] for call in m.get("tool_calls", ())]
+        outputs = outputs_of(request)
+        sources = [
+            call["function"]["arguments"].partition("say ")[2][:1] or call["function"]["arguments"] for call in calls
+        ]
+        assert sources == ['{"n": 2}', "a", "B", '{"n": 3}', "c"]
+        assert [outputs[call["id"]].splitlines()[-1] for call in calls] == ["4", "a", "B", "6", "c"]
+
+
+ANSWERS: dict[str, Any] = {
+    "approved": lambda asked: asked.approve(),
+    "with a reason": lambda asked: asked.decline("not today"),
+    "declined": lambda asked: asked.decline(),
+    "nothing": lambda asked: None,
+}
+
+
+@every_face
+@pytest.mark.parametrize("how", ANSWERS)
+@body
+async def test_what_the_provider_asks_is_answered_by_the_next_request(face: Face, how: str) -> None:
+    """An MCP call, as OpenAI asks about it: `auto_run` is no answer. Nothing decided is no, and ends the run."""
+    goes_on = how in ("approved", "with a reason")
+    with ModelServer([Reply(McpApproval("drop", {"table": 1})), Reply("Done."), Reply("Again.")]) as server:
+        async with agent_on(face, server, "openai_responses", computer=ToyComputer(), auto_run=True) as talker:
+            handler = face.told(on_confirmation=lambda self, asked: ANSWERS[how](asked))
+            stream = await talker.say("Go.", handler)
+            assert len(server.requests) == 1 + goes_on
+            assert stream.current_run.finish_reason == (None if goes_on else "declined")
+            await talker.say("More.")
+        answers = [[i for i in r.body["input"] if i["type"].startswith("mcp")] for r in server.requests]
+    assert handler.hooks.count("on_confirmation_done") == 1
+    if goes_on:
+        question, answer = answers[1]
+        assert (question["id"], question["name"]) == (answer["approval_request_id"], "drop")
+        assert (answer["approve"], answer.get("reason")) == (
+            how == "approved",
+            None if how == "approved" else "not today",
+        )
+    assert answers[-1] == [], "told once: a yes that is told again would let the call run again"
+
+
+def test_a_question_without_its_answer_is_not_told() -> None:
+    """Of an earlier answer, or of a conversation that was loaded."""
+    asked = sk.ToolCallMessage("q", name="drop", content="{}", metadata={"item_type": "mcp_approval_request"})
+    yes = sk.Confirmation("q", asked, status="approved")
+    assert told([asked], limit=10) == []
+    assert told([asked], limit=10, answered=[yes]) == [asked, yes]
+
+
+async def _rule(code: sk.CodeMessage) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("rule", [1, "no", None, _rule], ids=str)
+def test_a_rule_is_a_bool_or_a_plain_function(rule: Any) -> None:
+    """Anything else is refused when the agent is made, and when it was set since."""
+    computer = ToyComputer()
+    with (
+        ModelServer([Reply(code("say hi")), Reply("Done.")]) as server,
+        openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client,
+    ):
+        with pytest.raises(sk.UsageError, match="auto_run"):
+            sk.Agent(client, model="m", auto_run=rule)
+        agent = sk.Agent(client, model="m", computer=computer)
+        agent.auto_run = rule
+        with pytest.raises(sk.UsageError, match="auto_run"):
+            agent.stream("Go.").until_done()
+    assert computer.runs == []
+
+
+@every_face
+@body
+async def test_a_rule_that_raises_is_no_yes(face: Face) -> None:
+    """The stream ends with it, as the caller's own error."""
+
+    def rule(code: sk.CodeMessage) -> bool:
+        raise KeyError("oh")
+
+    computer, approving = ToyComputer(), Approving()
+    with ModelServer([Reply(Text("I will. "), code("say hi")), Reply("Done.")]) as server:
+        async with agent_on(face, server, computer=computer, auto_run=rule) as talker:
+            with pytest.raises(sk.UsageError, match="`auto_run` raised KeyError: 'oh'"):
+                await talker.say("Go.", approving)
+    assert (computer.runs, approving.asked) == ([], [])
+
+
+@every_face
+@body
+async def test_a_yes_counts_no_more_once_the_stream_was_stopped(face: Face) -> None:
+    """Even in the hook that said yes."""
+    computer = ToyComputer()
+
+    def decide(handler: Any, confirmation: sk.Confirmation) -> None:
+        confirmation.approve()
+        handler.stream.cancel()
+
+    with ModelServer([Reply(code("say hi")), Reply("Done.")]) as server:
+        async with agent_on(face, server, computer=computer) as talker:
+            stream = await talker.say("Go.", face.told(on_confirmation=decide))
+    assert (computer.ran, stream.status, len(server.requests)) == ([], "cancelled", 1)
