@@ -28,6 +28,7 @@ from .openai_responses_encoder import Encoder
 from .openai_responses_input import to_input
 from .openai_responses_items import CALLS, KINDS, PART_KINDS, STATUSES, Item
 from .openai_responses_wire import (
+    DECODE,
     GROWN,
     STREAMS,
     Stream,
@@ -60,11 +61,16 @@ _ENDS: dict[str, RunStatus] = {
 }
 
 
+def _no_part(data: bytes) -> Any:
+    """Nothing grew last."""
+    raise KeyError
+
+
 class _Growing(NamedTuple):
     """A part as its deltas name it, and what they become."""
 
     item_id: str | None = None
-    wire: type[Any] | None = None
+    decode: Callable[[bytes], Any] = _no_part
     part: int | None = None
     place: int | None = None
     message_id: str = ""
@@ -108,43 +114,57 @@ class Decoder(protocols.Decoder):
     def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
         start = self.index
         self._fed = start, frames
-        item_id, kind, part, place, message_id, make = self._grew
-        if item_id is not None and len(frames) == 1:  # what a server sends that flushes each event
+        item_id, decode, part, place, message_id, make = self._grew
+        if len(frames) == 1:  # what a server sends that flushes each event
             id, name, data = frames[0]
             try:
-                grown = decode_grown(data)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                pass
-            else:
-                same = type(grown) is kind and grown.index == part and grown.output_index == place
-                if same and grown.item_id == item_id and not id:
+                grown = decode(data)
+                if grown.item_id == item_id and grown.index == part and grown.output_index == place and not id:
                     self.index = start + 1
                     return [make(message_id, grown.delta, position=grown.sequence_number, source=data)]
+            except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
+                pass
         events: list[Event] = []
-        growing = self._growing
         beyond = 0  # what slow items told beyond one event each
         for id, name, data in frames:
             try:
-                grown = decode_grown(data)
-                if grown.item_id != item_id:
-                    item_id, kind, part, place, message_id, make = self._grew = growing[grown.item_id]
-                if type(grown) is kind and grown.index == part and grown.output_index == place and not id:
+                grown = decode(data)
+                if grown.item_id == item_id and grown.index == part and grown.output_index == place and not id:
                     events.append(make(message_id, grown.delta, position=grown.sequence_number, source=data))
                     continue
-            except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+            except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
                 pass
             if self.over:
                 return events
-            self.index = start + len(events) - beyond
-            told = self.feed_frame(id, name, data)
-            events += told
-            beyond += len(told) - 1
-            growing = self._growing
-            if self.over:
-                growing.clear()
-            item_id, kind, part, place, message_id, make = self._grew = _NOTHING
+            event = None if id else self._turned_to(data)
+            if event is not None:
+                events.append(event)
+            else:
+                self.index = start + len(events) - beyond
+                told = self.feed_frame(id, name, data)
+                events += told
+                beyond += len(told) - 1
+                self._grew = _NOTHING
+                if self.over:
+                    self._growing.clear()
+            item_id, decode, part, place, message_id, make = self._grew
         self.index = start + len(frames)
         return events
+
+    def _turned_to(self, data: bytes) -> Event | None:
+        """The event of another part that grows, which is the newest from here on; None if there is more to it."""
+        if not self._growing:
+            return None
+        try:
+            grown = decode_grown(data)
+            grew = self._growing[grown.item_id]
+        except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+            return None
+        if grew.decode is not DECODE[type(grown)] or grown.index != grew.part or grown.output_index != grew.place:
+            return None
+        self._grew = grew
+        event: Event = grew.event(grew.message_id, grown.delta, position=grown.sequence_number, source=data)
+        return event
 
     # -- the tolerant path
 
@@ -278,7 +298,9 @@ class Decoder(protocols.Decoder):
         wire_id = text(event.get("item_id"))
         if stem in GROWN and self._by_id.get(wire_id) is item and not item.done:
             item.growing.add(wire_id)
-            self._growing[wire_id] = _Growing(wire_id, GROWN[stem], index if stream.at else None, item.place, id, make)
+            self._growing[wire_id] = _Growing(
+                wire_id, DECODE[GROWN[stem]], index if stream.at else None, item.place, id, make
+            )
 
     def _grown(self, event: Mapping[str, Any], stream: Stream) -> Iterator[Event]:
         """The final text of a part."""

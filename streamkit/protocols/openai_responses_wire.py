@@ -7,7 +7,7 @@ structs, which accept an event only as it mostly comes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
@@ -16,6 +16,7 @@ from ..messages import Annotation
 from . import is_object
 
 __all__ = [
+    "DECODE",
     "GROWN",
     "STREAMS",
     "Grown",
@@ -169,6 +170,10 @@ GROWN: dict[str, type[Grown]] = {
     "response.custom_tool_call_input": _GrownInput,
     "response.mcp_call_arguments": _GrownMcpArguments,
     "response.code_interpreter_call_code": _GrownCode,
+}
+# Of one type alone, which is faster; the one of any of them is below.
+DECODE: dict[type[Grown], Callable[[bytes], Grown]] = {
+    wire: msgspec.json.Decoder(wire).decode for wire in GROWN.values()
 }
 decode_grown = msgspec.json.Decoder(
     GrownText
