@@ -27,7 +27,8 @@ from streamkit.demo import CODE, Demo
 from streamkit.terminal import printable
 from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
 
-ROOT = Path(__file__).resolve().parents[1]
+from .terminals import ROOT, TMUX, Terminal
+
 CLEAN = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "COLUMNS": "80"}
 FINAL_TEXT = (
     "It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back: the picture shows it.\n"
@@ -609,53 +610,34 @@ def test_ctrl_c_ends_every_command_quietly(command: str, tmp_path: Path) -> None
 # -- on a terminal
 
 
-Terminal = Callable[[str, int, int], Callable[[], str]]
+Open = Callable[..., Terminal]
 
 
 @pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    """Runs a command line in a terminal of a size; gives a function that reads its screen, scrolled-off lines too."""
-    program = shutil.which("tmux")
-    if program is None:
+def terminal(tmp_path: Path) -> Iterator[Open]:
+    """Runs a command line in a terminal of a size."""
+    if TMUX is None:
         pytest.skip("tmux is not installed")
-    socket = str(tmp_path / "tmux")
+    opened: list[Terminal] = []
 
-    def tmux(*arguments: str) -> str:
-        command = [str(program), "-u", "-f", "/dev/null", "-S", socket, *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-
-    environment = {key: value for key, value in CLEAN.items() if key != "COLUMNS"} | {"LC_ALL": "C.UTF-8"}
-
-    def start(line: str, columns: int, rows: int) -> Callable[[], str]:
-        keep = f"{line}; echo exit code $?; exec sleep 600"
-        tmux("new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(ROOT), keep)
-        return lambda: tmux("capture-pane", "-p", "-S", "-")
+    def start(line: str, columns: int = 80, rows: int = 24) -> Terminal:
+        opened.append(Terminal(tmp_path / f"tmux{len(opened)}", line, columns, rows))
+        return opened[-1]
 
     yield start
-    tmux("kill-server")
+    for one in opened:
+        one.tmux("kill-server")
 
 
-def watch(screen: Callable[[], str], until: str) -> list[str]:
-    """What was to be seen, moment by moment, until a text appeared."""
-    seen = [screen()]
-    deadline = time.monotonic() + 30
-    while until not in seen[-1]:
-        assert time.monotonic() < deadline, seen[-1]
-        time.sleep(0.03)  # the screen can only be looked at again
-        if (now := screen()) != seen[-1]:
-            seen.append(now)
-    return seen
-
-
-def test_a_person_sees_the_story_arrive(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_person_sees_the_story_arrive(terminal: Open) -> None:
     """On a terminal of 80 columns: code bit by bit, the question, the line that runs, output, and at last the messages."""
     screen = terminal(f"{sys.executable} -m streamkit demo", 80, 24)
-    seen = watch(screen, "[a]lways:")
+    seen = screen.wait("[a]lways:")
     lengths = [len(found[0]) for shown in seen if (found := re.search(r"── python\n.*", shown, re.DOTALL))]
     assert len(set(lengths)) > 5
     assert "│ sin(" not in seen[-1]
-    press(tmp_path, "y", "Enter")
-    seen = watch(screen, "exit code")
+    screen.type("y", "Enter")
+    seen = screen.wait("exit code")
     assert any(re.search(r"❱ \d+", shown) for shown in seen), "the line that runs is marked"
     printed = [len(re.findall(r"│ sin\(", shown)) for shown in seen]
     assert len(set(printed)) > 2
@@ -671,24 +653,20 @@ def test_a_person_sees_the_story_arrive(terminal: Terminal, tmp_path: Path) -> N
     assert "picture shows it." in " ".join(last)
 
 
-def test_a_narrow_terminal_is_enough(terminal: Terminal) -> None:
+def test_a_narrow_terminal_is_enough(terminal: Open) -> None:
     """On 40 columns each message's summary takes lines of its own, and source lines go on deeper."""
-    last = watch(terminal(f"{sys.executable} -m streamkit demo --fast --yes", 40, 24), "exit code")[-1].splitlines()
+    last = terminal(f"{sys.executable} -m streamkit demo --fast --yes", 40, 24).wait("exit code")[-1].splitlines()
     table = last[last.index("7 messages, completed:") :]
     assert table[1:3] == ["  rs_1_0 assistant reasoning completed", "    I can compute this, and draw it. A …"]
     assert "      def on_console_output(self, delta:" in last
     assert "          Delta, snapshot: Message) ->" in last
 
 
-def press(folder: Path, *keys: str) -> None:
-    subprocess.run([str(shutil.which("tmux")), "-S", str(folder / "tmux"), "send-keys", *keys], env=CLEAN, check=True)
-
-
-def test_ctrl_c_leaves_a_tidy_terminal(terminal: Terminal, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_a_tidy_terminal(terminal: Open, tmp_path: Path) -> None:
     """The next line begins at its start."""
     path = with_times(tmp_path / "slow.jsonl", [0.0, 600.0])
     line = f"trap : INT; {sys.executable} -m streamkit replay {path}"
     screen = terminal(line, 80, 24)
-    watch(screen, "at 0.0")
-    press(tmp_path, "C-c")
-    assert watch(screen, "exit code")[-1].split("\n")[:3] == ["at 0.0", "(cancelled)", "exit code 130"]
+    screen.wait("at 0.0")
+    screen.type("C-c")
+    assert screen.wait("exit code")[-1].split("\n")[:3] == ["at 0.0", "(cancelled)", "exit code 130"]

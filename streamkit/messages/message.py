@@ -237,22 +237,8 @@ class Message:
         return f"<{type(self).__name__} {self.id} {self.role} {self.status} {shown!r}>"
 
 
-_HEADER = (
-    "call_id",
-    "choice",
-    "created_at",
-    "format",
-    "group",
-    "id",
-    "index",
-    "metadata",
-    "name",
-    "recipient",
-    "role",
-    "run_id",
-    "step_id",
-    "type",
-)
+# All that is known of a message before its first delta.
+_HEADER = tuple(key for key in Message.__slots__ if not key.startswith("_") and key != "status")
 _OPTIONAL = tuple(key for key in _HEADER if key not in ("id", "role", "type", "metadata"))
 FIELDS = frozenset((*_HEADER, "content", "status"))
 _TYPES: dict[str, type | tuple[type, ...]] = {
