@@ -58,6 +58,11 @@ class Answer:
     def open(self) -> bool:
         return not self.given and not self.closed
 
+    @property
+    def answered(self) -> bool:
+        """By whoever was asked; what was decided in their place is no answer."""
+        return self.given and not self.given_up
+
     def give(self, value: object) -> None:
         """Answer.
 
@@ -99,9 +104,12 @@ class Answer:
         return self.value
 
     def defer(self, timeout: float | None) -> None:
+        """Take the answer later. What another thread has answered by now needs no time: nothing happens."""
         if timeout is not None and (not isinstance(cast("object", timeout), (int, float)) or not timeout >= 0):
             raise UsageError(f"{self.what}: a timeout cannot be {timeout!r} seconds")
         with self._lock:
+            if self.answered:
+                return
             self._check()
             self.deferred = True
             self.deferrals += 1
@@ -122,7 +130,7 @@ class Answer:
             return not self.given
 
     def _check(self) -> None:
-        if self.given and not self.given_up:
+        if self.answered:
             raise UsageError(f"{self.what} has been answered already")
         if self.closed:
             raise UsageError(f"{self.what} takes no answer any more: it was decided without one")
@@ -180,7 +188,7 @@ class Confirmation:
 
     def defer(self, timeout: float | None = None) -> None:
         """Answer later, from any thread or task; after `timeout` seconds without an answer it is declined. Called again,
-        the time begins anew."""
+        the time begins anew; called when another thread has answered already, it does nothing."""
         self._asked().defer(timeout)
 
     def settle(self, approved: bool, *, edited: str | None = None, reason: str | None = None) -> None:

@@ -134,15 +134,47 @@ async def test_the_second_answer_is_refused(face: Face) -> None:
 
     def twice(_: Any, asked: sk.Confirmation) -> None:
         asked.approve()
-        for again in (asked.approve, asked.decline, asked.defer):
+        for again in (asked.approve, asked.decline):
             with pytest.raises(sk.UsageError, match="answered already") as caught:
                 again()
             seen.append(caught.value)
 
     source = Source(interpreter())
     await face.stream(face.generator(source), face.told(on_confirmation=twice)).until_done()
-    assert len(seen) == 3
+    assert len(seen) == 2
     assert did_run(source)
+
+
+@every_face
+@body
+async def test_an_answer_may_come_before_its_deferral(face: Face) -> None:
+    """A thread that looks at `pending` can answer while the hook is about to defer: that answer counts."""
+    source = Source(interpreter())
+
+    def late(_: Any, asked: sk.Confirmation) -> None:
+        answering = threading.Thread(target=stream.pending[asked.id].approve)
+        answering.start()
+        answering.join()
+        asked.defer()
+
+    stream = face.stream(face.generator(source), face.told(on_confirmation=late))
+    await stream.until_done()
+    assert did_run(source)
+
+
+@every_face
+@body
+async def test_an_output_may_come_before_its_deferral(face: Face) -> None:
+    """As a confirmation's answer."""
+
+    def late(_: Any, call: Any) -> None:
+        answering = threading.Thread(target=call.respond, args=("ok",))
+        answering.start()
+        answering.join()
+        call.defer()
+
+    stream = face.stream(calls("one"), face.told(on_tool_call_done=late), then=go_on(chat("Dry.")))
+    assert await stream.get_final_text() == "Dry."
 
 
 @every_face

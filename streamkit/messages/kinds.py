@@ -210,7 +210,8 @@ class ToolCallMessage(Message):
         asked.give(output)
 
     def defer(self, timeout: float | None = None) -> None:
-        """Say that the output comes later, from any thread, in at most `timeout` seconds: the stream waits for it."""
+        """Say that the output comes later, from any thread, in at most `timeout` seconds: the stream waits for it.
+        When another thread has responded already, it does nothing."""
         self._asked().defer(timeout)
 
     def _asked(self) -> Answer:

@@ -128,6 +128,10 @@ class _HandedOn(Answer):
     def open(self) -> bool:
         return super().open and self._theirs.open
 
+    @property
+    def answered(self) -> bool:
+        return super().answered or self._theirs.answered
+
     def _hand_on(self) -> None:
         if self.given:
             self._theirs.give(self.value)
