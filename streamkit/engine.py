@@ -57,7 +57,7 @@ class Engine:
 
     def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
         self.strict = strict
-        self.wake = wake or (lambda: None)
+        self.wake: Callable[[], None] = wake or _nobody
         self.messages: list[Message] = []
         self.runs = Runs()
         self.warnings: list[e.StreamWarning] = []
@@ -79,9 +79,12 @@ class Engine:
         self._run_over = False
         self._cause: e.Event | None = None  # what the decoder saw last that was not a common step …
         self._item: int | None = None  # … and the number of the item that it saw it in
-        self.number_of: Callable[[Any], int | None] = lambda source: None  # … or what knows it
-        numbers = count(1)
-        self.new_id: Callable[[], str] = lambda: self._ids.free(f"message-{next(numbers)}")
+        self.number_of: Callable[[Any], int | None] = _unknown  # … or what knows it
+        self.new_id = _ids_from(self._ids)
+
+    def let_go(self) -> None:
+        """It is over: refer no more to who drives it, so that both are freed as soon as nobody else has them."""
+        self.wake, self.number_of = _nobody, _unknown
 
     # -- the common step, and the others
 
@@ -113,30 +116,22 @@ class Engine:
     def step(self, event: e.Event) -> Iterator[e.Event]:
         """What any event tells, with all that it needs before and after it."""
         self._cause, self._item, event.item = event, event.item, None
-        match event:
-            case e.Delta():
-                yield from self._delta(event)
-            case e.Created():
-                yield from self._created(event)
-            case e.Done():
-                yield from self._done(event)
-            case e.ActiveLine() | e.AnnotationAdded():
-                yield from self._about(event)
-            case (
-                e.RunCreated() | e.RunDone() | e.RunRequiresAction() | e.RunStepCreated() | e.RunStepDone() | e.Usage()
-            ):
-                yield from self._run_event(event)
-            case e.ConfirmationCreated() | e.ConfirmationDone():
-                yield from self._confirmation(event)
-            case e.StreamWarning():
-                yield self._warned(event)
-            case e.StreamException():
-                self.failure = event
-            case e.StreamTimeout() | e.StreamEnd():
-                pass  # told again where this stream ends
-            case _:
-                yield event
+        step = _STEPS.get(type(event)) or _step_of(type(event))
+        yield from step(self, event)
         self._cause = None  # what it came from may be large
+
+    def _told(self, event: e.Event) -> Iterator[e.Event]:
+        yield event
+
+    def _take_warning(self, event: e.StreamWarning) -> Iterator[e.Event]:
+        yield self._warned(event)
+
+    def _take_failure(self, event: e.StreamException) -> Iterator[e.Event]:
+        self.failure = event
+        return iter(())
+
+    def _take_end(self, event: e.Event) -> Iterator[e.Event]:
+        return iter(())  # told again where this stream ends
 
     # -- messages
 
@@ -493,6 +488,44 @@ class Engine:
         if len(self.warnings) < 1000:
             self.warnings.append(warning)
         return warning
+
+
+# What an event is completed by. `_step_of` finds it for the classes that follow from these.
+_STEPS: dict[type[e.Event], Callable[[Engine, Any], Iterator[e.Event]]] = {
+    e.Event: Engine._told,
+    e.Delta: Engine._delta,
+    e.Created: Engine._created,
+    e.Done: Engine._done,
+    e.ActiveLine: Engine._about,
+    e.AnnotationAdded: Engine._about,
+    **dict.fromkeys((e.RunCreated, e.RunDone, e.RunRequiresAction), Engine._run_event),
+    **dict.fromkeys((e.RunStepCreated, e.RunStepDone, e.Usage), Engine._run_event),
+    e.ConfirmationCreated: Engine._confirmation,
+    e.ConfirmationDone: Engine._confirmation,
+    e.StreamWarning: Engine._take_warning,
+    e.StreamException: Engine._take_failure,
+    e.StreamTimeout: Engine._take_end,
+    e.StreamEnd: Engine._take_end,
+}
+
+
+def _nobody() -> None:
+    """Who waits where nobody does."""
+
+
+def _unknown(source: object) -> None:
+    """The number of an item where nothing knows it."""
+
+
+def _ids_from(ids: Ids) -> Callable[[], str]:
+    """Gives ids that are free."""
+    numbers = count(1)
+    return lambda: ids.free(f"message-{next(numbers)}")
+
+
+def _step_of(kind: type[e.Event]) -> Callable[[Engine, Any], Iterator[e.Event]]:
+    step = _STEPS[kind] = next(_STEPS[base] for base in kind.__mro__ if base in _STEPS)
+    return step
 
 
 def _json(text: str) -> Any:

@@ -7,9 +7,10 @@ result. Nothing is parsed here: a frame's data stays bytes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Container, Sequence
+from typing import NamedTuple, TypeAlias
 
-__all__ = ["Frame", "Framer", "NdjsonFramer", "SseFramer", "framer_for", "sse_frame"]
+__all__ = ["Frame", "Framer", "Frames", "NdjsonFramer", "SseFramer", "bare", "framer_for", "sse_frame", "whole"]
 
 
 class Frame(NamedTuple):
@@ -20,14 +21,32 @@ class Frame(NamedTuple):
     data: bytes
 
 
-class Framer:
-    """Takes bytes in, gives frames out. Frames may be plain 3-tuples."""
+Frames: TypeAlias = Sequence["tuple[bytes, bytes, bytes] | bytes"]
+"""Frames, some of which are their data alone: those without an id, whose name means nothing to who reads them."""
 
-    def feed(self, chunk: bytes) -> list[tuple[bytes, bytes, bytes]]:
+
+def whole(frame: tuple[bytes, bytes, bytes] | bytes) -> tuple[bytes, bytes, bytes]:
+    """A frame with its id and its name, which are empty where it is its data alone."""
+    return (b"", b"", frame) if isinstance(frame, bytes) else frame
+
+
+def bare(frames: Frames, names: Container[bytes]) -> Frames:
+    """These frames, each as its data alone where it has no id and none of these names."""
+    return [frame[2] if not frame[0] and frame[1] not in names else frame for frame in map(whole, frames)]
+
+
+class Framer:
+    """Takes bytes in, gives frames out."""
+
+    def mind(self, names: Container[bytes] | None) -> None:
+        """Which SSE event names mean something to who reads the frames; None if any may, as at the beginning. Frames
+        without an id and without such a name may then be given as their data alone."""
+
+    def feed(self, chunk: bytes) -> Frames:
         """The frames that this chunk completes."""
         raise NotImplementedError  # the two below
 
-    def finish(self) -> list[tuple[bytes, bytes, bytes]]:
+    def finish(self) -> Frames:
         """What was left unfinished at the end, as far as it makes a frame."""
         raise NotImplementedError
 
@@ -50,7 +69,13 @@ class SseFramer(Framer):
         self._plain = False  # begun, and no carriage return was seen; after one, lines may end in three ways
         self._returns = False
         self._after_cr = False
+        self._within = False  # what is pending begins as expected, and goes on within its data
+        self._minded: Container[bytes] | None = None
         self._expect(b"", b"data: ")
+
+    def mind(self, names: Container[bytes] | None) -> None:
+        self._minded = names
+        self._bare = names is not None and self._name not in names
 
     def _expect(self, name: bytes, head: bytes) -> None:
         """Blocks are expected to begin like this, up to their data, and to end after one line of it."""
@@ -58,19 +83,67 @@ class SseFramer(Framer):
         self._head = head
         self._begin = len(head)
         self._separator = b"\n\n" + head
+        self.mind(self._minded)
 
-    def feed(self, chunk: bytes) -> list[tuple[bytes, bytes, bytes]]:
-        head, pending = self._head, self._pending
-        begin, end = self._begin, len(chunk) - 2
-        if (  # one block alone, as the newest ones were: what a server sends that flushes each event
-            chunk.find(b"\n", begin) == end
-            and chunk[-1] == _LF
-            and chunk.startswith(head)
-            and not pending
-            and self._plain
-            and _CR not in chunk
-        ):
-            return [(b"", self._name, chunk[begin:end])]
+    def feed(self, chunk: bytes) -> Frames:
+        pending, head, begin = self._pending, self._head, self._begin
+        if not pending and self._plain and chunk[:begin] == head and chunk[-1] == _LF and chunk[-2] == _LF:
+            data = chunk[begin:-2]  # one block alone, or few: what a server sends that flushes each event
+            if _CR not in data:
+                if _LF not in data:
+                    return [data if self._bare else (b"", self._name, data)]
+                pieces = data.split(self._separator)
+                if _LF not in b"".join(pieces):
+                    return self._framed(pieces)
+        if self._within and _CR not in chunk:
+            if _LF not in chunk:
+                pending.append(chunk)
+                return []
+            pieces = chunk.split(self._separator)
+            pending.append(pieces[0])
+            pieces[0] = b"".join(pending)[begin:]
+            if self._take_rest(pieces):
+                return pieces if self._bare else self._framed(pieces)
+            pending.pop()
+        elif self._plain and _CR not in chunk and len(pending) < 2 and (not pending or len(pending[0]) < begin):
+            text = pending[0] + chunk if pending else chunk
+            if text[:begin] == head:
+                pieces = text[begin:].split(self._separator)
+                if self._take_rest(pieces):
+                    return self._framed(pieces)
+        frames = self._feed(chunk)
+        pending, head, begin = self._pending, self._head, self._begin
+        begun = self._plain and len(pending) == 1 and pending[0][:begin] == head
+        self._within = begun and _LF not in pending[0][begin:]
+        return frames
+
+    def _take_rest(self, pieces: list[bytes]) -> bool:
+        """Whether these are the data of blocks as they are expected, but for the last: that goes on, or is followed by
+        the beginning of the next block. What is unfinished is pending from here on."""
+        rest = pieces.pop()
+        if _LF in b"".join(pieces):
+            return False
+        self._within = _LF not in rest
+        if self._within:
+            self._pending = [self._head, rest]
+            return True
+        end = rest.find(b"\n")
+        after = rest[end:]
+        if not self._separator.startswith(after):
+            return False
+        if len(after) == 1:
+            self._pending = [self._head, rest]
+        else:
+            pieces.append(rest[:end])
+            self._pending = [after[2:]] if len(after) > 2 else []
+        return True
+
+    def _framed(self, pieces: list[bytes]) -> Frames:
+        return pieces if self._bare else [(b"", self._name, piece) for piece in pieces]
+
+    def _feed(self, chunk: bytes) -> Frames:
+        """The same for any chunk."""
+        pending = self._pending
         if not self._plain or _CR in chunk:
             chunk = self._prepare(chunk)
         end = chunk.rfind(b"\n\n")
@@ -78,26 +151,15 @@ class SseFramer(Framer):
             if chunk:
                 pending.append(chunk)
             return []
-        if pending:
-            pending.append(chunk[: max(end, 0)])
-            text = b"".join(pending)
-            pending.clear()
-        else:
-            text = chunk[:end]
+        text = b"".join((*pending, chunk[: max(end, 0)]))
+        pending.clear()
         if rest := chunk[end + 2 :]:
             pending.append(rest)
-        if text.startswith(head):
-            pieces = text.split(self._separator)
-            pieces[0] = pieces[0][begin:]
-            name = self._name
-            frames = [(b"", name, piece) for piece in pieces if _LF not in piece]
-            if len(frames) == len(pieces):
-                return frames
         lines = text.split(b"\n")
         lines.append(b"")
         return self._regular(lines) or self._by_lines(lines)
 
-    def _regular(self, lines: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
+    def _regular(self, lines: list[bytes]) -> Frames:
         """The frames of blocks that all have the same fields in the same order, one line each; none if they have not.
 
         Taken by columns: the lines of a field are every second, third or fourth.
@@ -106,27 +168,22 @@ class SseFramer(Framer):
         period = _PERIODS.get(first[:4])
         if period is None or len(lines) % period or any(lines[period - 1 :: period]):
             return []
-        if period == 2:
-            frames = [(b"", b"", data[6:]) for data in lines[::2] if data.startswith(b"data: ")]
-        elif period == 3:
-            frames = self._named(lines[::3], lines[1::3])
-        else:
-            frames = [
+        if period == 4:
+            frames: Frames = [
                 (id[4:], name[7:], data[6:])
                 for id, name, data in zip(lines[::4], lines[1::4], lines[2::4], strict=False)
-                if data.startswith(b"data: ") and name.startswith(b"event: ") and id.startswith(b"id: ") and 0 not in id
+                if data[:6] == b"data: " and name[:7] == b"event: " and id[:4] == b"id: " and 0 not in id
             ]
-        return frames if len(frames) * period == len(lines) else []
-
-    def _named(self, names: list[bytes], data: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
-        frames = [
-            (b"", name[7:], line[6:])
-            for name, line in zip(names, data, strict=False)
-            if line.startswith(b"data: ") and name.startswith(b"event: ")
-        ]
-        if len(frames) == len(names):  # the next ones may well be as the last one
-            self._expect(names[-1][7:], names[-1] + b"\ndata: ")
-        return frames
+            return frames if len(frames) * 4 == len(lines) else []
+        data = [line[6:] for line in lines[period - 2 :: period] if line[:6] == b"data: "]
+        names = [line[7:] for line in lines[::3] if line[:7] == b"event: "] if period == 3 else [b""] * len(data)
+        if len(data) + len(names) < 2 * len(lines) // period:
+            return []
+        if period == 3:  # the next ones may well be as the last one
+            self._expect(names[-1], lines[-3] + b"\ndata: ")
+        if self._minded is None or any(name in self._minded for name in names):
+            return [(b"", name, piece) for name, piece in zip(names, data, strict=True)]
+        return data
 
     def finish(self) -> list[tuple[bytes, bytes, bytes]]:
         lines = b"".join(self._pending).split(b"\n")
@@ -190,7 +247,7 @@ class NdjsonFramer(Framer):
         self._pending: list[bytes] = []
         self._begun = False
 
-    def feed(self, chunk: bytes) -> list[tuple[bytes, bytes, bytes]]:
+    def feed(self, chunk: bytes) -> Frames:
         head, newline, rest = chunk.rpartition(b"\n")
         if not newline:
             if chunk:

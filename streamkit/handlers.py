@@ -14,6 +14,7 @@ import inspect
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 from .answers import Confirmation
@@ -63,6 +64,17 @@ class Call(NamedTuple):
     function: Callable[..., Any]
     whole: bool
     awaited: bool
+
+
+_MAY_PAUSE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def _has_flag(function: Any, look: Callable[[Any], bool]) -> bool:
+    """What `inspect` says of a function, without asking it of a plain method."""
+    plain = getattr(function, "__func__", None)
+    if type(plain) is FunctionType and not plain.__dict__ and not plain.__code__.co_flags & _MAY_PAUSE:
+        return False
+    return look(function)
 
 
 class Handler:
@@ -180,14 +192,17 @@ class Hooks(Handler, Generic[R]):
 
     def _streamkit_call(self, name: str) -> Call:
         hook = getattr(self, name)
-        if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
+        if _has_flag(hook, inspect.isgeneratorfunction) or _has_flag(hook, inspect.isasyncgenfunction):
             raise UsageError(f"{type(self).__name__}.{name} has a `yield`: as a generator it would never run")
-        return Call(hook, name == "on_event", inspect.iscoroutinefunction(hook))
+        return Call(hook, name == "on_event", _has_flag(hook, inspect.iscoroutinefunction))
 
     def _streamkit_overridden(self) -> list[str]:
         """The names of the hooks that the subclass, or the object itself, has of its own."""
         kind, own = type(self), _HOOKS.intersection(getattr(self, "__dict__", ()))
-        found = own.union(*(_HOOKS.intersection(cls.__dict__) for cls in kind.__mro__ if cls is not Hooks))
+        found = own
+        for cls in kind.__mro__:
+            if cls not in _ROOTS and (more := _HOOKS.intersection(cls.__dict__)):
+                found |= more
         names = found if len(found) < 2 else [name for name in HOOKS if name in found]
         return [name for name in names if name in own or getattr(kind, name) is not _BASES[name]]
 
@@ -197,7 +212,7 @@ class Hooks(Handler, Generic[R]):
             return overridden[0] if overridden else "handle"
         if cast("Any", type(self)).handle is not cast("Any", Hooks).handle and inspect.iscoroutinefunction(self.handle):
             return "handle"
-        return next((name for name in overridden if inspect.iscoroutinefunction(getattr(self, name))), None)
+        return next((name for name in overridden if _has_flag(getattr(self, name), inspect.iscoroutinefunction)), None)
 
     def on_event(self, event: Event, /) -> R:
         """Every event, before its other hooks."""
@@ -368,6 +383,7 @@ HOOKS: tuple[str, ...] = ("on_event", *dict.fromkeys(name for kind in EVENTS.val
 """The names of all hooks, computed from the events."""
 
 _HOOKS = frozenset(HOOKS)
+_ROOTS = (Hooks, Handler, Generic, object)  # which override none
 _BASES: dict[str, Any] = {name: getattr(Hooks, name) for name in HOOKS}
 
 

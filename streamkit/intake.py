@@ -15,7 +15,7 @@ from . import protocols
 from .engine import Engine
 from .errors import IncompleteStreamError, ProtocolError, StreamkitError
 from .events import Event, Run, RunDone, StreamWarning
-from .framing import Framer, framer_for
+from .framing import Framer, Frames, bare, framer_for, whole
 from .inner import Inner
 from .protocols import Decoder
 from .resuming import Resumption
@@ -24,8 +24,6 @@ from .sources import AsyncSource, Source
 __all__ = ["Intake"]
 
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
-
-Frame = tuple[bytes, bytes, bytes]
 
 
 class Intake:
@@ -51,7 +49,7 @@ class Intake:
         self._receivers = receivers
         self._framer: Framer | None = None
         self._start = b""
-        self._held: list[Frame | Any] = []
+        self._held: list[Any] = []
         self._seen = b""  # the source's first bytes
         self._cut = False  # it ended in the middle of an item
         self._inner = Inner(source.chunks, engine) if source.chunks is not None else None
@@ -113,15 +111,16 @@ class Intake:
         self._framer = framer_for(self._start)
         if self._framer is None:
             return ()
+        self._name_frames()
         start, self._start = self._start, b""
         return self._decode_frames(self._framer.feed(start))
 
-    def _decode_frames(self, frames: list[Frame]) -> Sequence[Event]:
+    def _decode_frames(self, frames: Frames) -> Sequence[Event]:
         for receive in self._receivers:
             receive(frames)
         if self.decoder is None:
             return self._recognise(frames, parsed=False)
-        return self.decoder.feed_frames(frames)
+        return _fed(self.decoder, frames)
 
     # -- protocols
 
@@ -139,7 +138,7 @@ class Intake:
             return ()
         decoder = self._decode_with(kind)
         held, self._held = self._held, []
-        return decoder.feed_items(held) if parsed else decoder.feed_frames(held)
+        return decoder.feed_items(held) if parsed else _fed(decoder, held)
 
     def _unrecognised(self) -> StreamkitError:
         return ProtocolError(
@@ -153,7 +152,13 @@ class Intake:
         """The decoder of the source's items. A live producer is not pulled past any protocol's question."""
         self.decoder = decoder = kind(self._engine.new_id)
         decoder.elsewhere = self._elsewhere if self.source.live and not kind.gates else None
+        self._name_frames()
         return decoder
+
+    def _name_frames(self) -> None:
+        """Leave out event names that mean nothing, where the frames are for the decoder alone."""
+        if self._framer is not None and self.decoder is not None and not self._receivers:
+            self._framer.mind(self.decoder.names)
 
     def _elsewhere(self, item: Mapping[str, Any]) -> Decoder | None:
         """The decoder of an item that is another protocol's, and may be part of a question."""
@@ -168,14 +173,21 @@ class Intake:
 
     # -- its end
 
+    def let_go(self) -> None:
+        """Nothing more is fed."""
+        self._receivers = ()
+        if self.decoder is not None:
+            self.decoder.elsewhere = None
+            self.decoder.forget()
+
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """What the source's end tells: the rest of its bytes, and what its decoder says. The last of each goes before
         the next is asked for."""
         if self._framer is not None:
             rest = self._framer.finish()
-            whole = [frame for frame in rest if _is_whole(frame[2])]
-            self._cut = len(whole) != len(rest)
-            yield self._decode_frames(whole)
+            complete = [frame for frame in rest if _is_whole(whole(frame)[2])]
+            self._cut = len(complete) != len(rest)
+            yield self._decode_frames(complete)
         elif self._start.strip():
             self._cut = True
         if self.decoder is not None and not declined:
@@ -186,8 +198,7 @@ class Intake:
             yield self._inner.finish()
         if self.decoder is None and self._held:
             yield self._held_error()
-        if self.decoder is not None:
-            self.decoder.forget()
+        self.let_go()
 
     @property
     def complete(self) -> bool:
@@ -215,6 +226,11 @@ class Intake:
             if (error := _error_in(held)) is not None:
                 return [RunDone(Run(status="failed", error=error, raw=_parsed(held)))]
         raise self._unrecognised()
+
+
+def _fed(decoder: Decoder, frames: Frames) -> list[Event]:
+    """The events of frames that came before it was known whose they are, or that others were given, too."""
+    return decoder.feed_frames(frames if decoder.names is None else bare(frames, decoder.names))
 
 
 def _at_end(decoder: Decoder) -> list[Event]:

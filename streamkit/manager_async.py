@@ -41,16 +41,18 @@ class AsyncStreamManager(Manager):
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
         self._source: AsyncSource | None = None
         self._scope: anyio.CancelScope | None = None
-        self._wakeup = anyio.Event()
+        self._wakeup: anyio.Event | None = None  # while it waits for an answer
         self._schedule: Callable[[Callable[[], object]], object] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._running = False
         self._pulling = False
         self._working: set[int] = set()
         self._task: int | None = None
-        self._run_over = anyio.Event()
+        self._run_over: anyio.Event | None = None  # while another task waits for it
         super().__init__(source, handlers, awaitables=True, **options)
-        self._deltas = {kind: tuple((of_delta(c), c.awaited) for c in calls) for kind, calls in self._delta_plan()}
+        self._deltas = {
+            kind: tuple((of_delta(c), c.awaited) for c in calls) if calls else () for kind, calls in self._delta_plan()
+        }
         self._events = self._run()
 
     async def __aenter__(self) -> Self:
@@ -166,6 +168,7 @@ class AsyncStreamManager(Manager):
         if self._running:
             self.cancel()
             if anyio.get_current_task().id != self._task:
+                self._run_over = self._run_over or anyio.Event()
                 await self._run_over.wait()
             elif not self._pulling and self._source is not None:
                 await self._source.close()  # a hook's call: nothing is being pulled
@@ -181,12 +184,16 @@ class AsyncStreamManager(Manager):
     # -- the shell
 
     def _stop_waiting(self) -> None:
-        self._wakeup.set()
+        self._wake()
         if self._scope is not None and self._pulling:  # no hook is cut short
             self._scope.cancel()
 
+    def _wake(self) -> None:
+        if self._wakeup is not None:
+            self._wakeup.set()
+
     def _woken(self) -> None:
-        self._in_loop(self._wakeup.set)
+        self._in_loop(self._wake)
 
     def _in_loop(self, function: Callable[[], object]) -> None:
         if self._schedule is not None:
@@ -199,7 +206,7 @@ class AsyncStreamManager(Manager):
             raise UsageError("the stream runs already: a hook or another task cannot run it to its end")
         if self._running:
             return
-        if self._tasks is not None:
+        if self._tasks is not None or not self._engine.takes_outputs:  # nothing runs beside it
             await self._drain_in_scope()
             return
         tasks = self._tasks = anyio.create_task_group()
@@ -261,29 +268,29 @@ class AsyncStreamManager(Manager):
         return value is not None
 
     async def _wait(self, answers: list[Answer]) -> list[tuple[Answer, int]]:
-        self._wakeup = anyio.Event()
+        self._wakeup = wakeup = anyio.Event()
         left = self._deadlines.left(answers)
         if not self._closing and not any(a.ready or a.error for a in answers):
-            await self._wait_or_work(answers, left)
+            await self._wait_or_work(answers, wakeup, left)
         return self._deadlines.over(answers)
 
-    async def _wait_or_work(self, answers: list[Answer], seconds: float | None) -> None:
+    async def _wait_or_work(self, answers: list[Answer], wakeup: anyio.Event, seconds: float | None) -> None:
         """Wait for an answer, at most so long. Where there is no task group, awaitables run here, to their end."""
         if self._tasks is not None:
             self._start_work()
             with anyio.move_on_after(seconds):
-                await self._wakeup.wait()
+                await wakeup.wait()
             return
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
                 self._start_work()
                 with anyio.move_on_after(seconds):
-                    await self._wakeup.wait()
+                    await wakeup.wait()
                 while not self._closing and any(a.given and not a.ready for a in answers):
-                    self._wakeup = anyio.Event()
+                    self._wakeup = wakeup = anyio.Event()
                     self._start_work()
-                    await self._wakeup.wait()
+                    await wakeup.wait()
             finally:
                 self._tasks = None
             if self._closing:
@@ -326,6 +333,7 @@ class AsyncStreamManager(Manager):
         message: Message | None = None
         tail: list[str] = []
         pull: Any = None
+        prepare: Any = None
         feed: Any = None
         take: Any = None
         known: str | None = None
@@ -350,6 +358,8 @@ class AsyncStreamManager(Manager):
                         else:  # as `_interruptible` does
                             self._pulling = True
                             answer = await pull()
+                        if prepare is not None:
+                            answer = prepare(answer)
                     except StopAsyncIteration:
                         answer = None
                     except Exception as error:
@@ -420,7 +430,7 @@ class AsyncStreamManager(Manager):
                     break
                 answer = None
                 if step is PULL:
-                    pulling, pull = True, self._source.next  # type: ignore[union-attr]
+                    pulling, pull, prepare = True, self._source.next, self._source.prepare  # type: ignore[union-attr]
                     feed, take = self._direct()
                     message = known = kind = None
                     tail = []
@@ -458,7 +468,9 @@ class AsyncStreamManager(Manager):
             self._running = False
             self._drop_work()
             self._mark("end")
-            self._run_over.set()
+            self._let_go()
+            if self._run_over is not None:
+                self._run_over.set()
 
     async def _tell(self, event: Event) -> None:
         """As `StreamManager._tell`."""

@@ -41,12 +41,12 @@ class StreamManager(Manager):
             if name := needs_async(handler):
                 kind = type(handler).__name__
                 raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
-        self._wakeup = threading.Event()
+        self._wakeup: threading.Event | None = None  # while it waits for an answer
         self._source: Source | None = None
         self._calls = Interruptible()  # that open a source
         self._thread: int | None = None
         super().__init__(source, handlers, awaitables=False, **options)
-        self._deltas = {kind: tuple(map(of_delta, calls)) for kind, calls in self._delta_plan()}
+        self._deltas = {kind: tuple(map(of_delta, calls)) if calls else () for kind, calls in self._delta_plan()}
         self._events = self._run()
 
     def __enter__(self) -> Self:
@@ -185,7 +185,7 @@ class StreamManager(Manager):
 
     def cancel(self) -> None:
         self._closing = True
-        self._wakeup.set()
+        self._woken()
         self._calls.stop()
         if self._source is not None:
             self._source.interrupt()
@@ -193,7 +193,8 @@ class StreamManager(Manager):
     # -- the shell
 
     def _woken(self) -> None:
-        self._wakeup.set()
+        if (wakeup := self._wakeup) is not None:
+            wakeup.set()
 
     def _open(self, value: Any) -> None:
         if self._closing:
@@ -216,10 +217,11 @@ class StreamManager(Manager):
         return value is not None
 
     def _wait(self, answers: list[Answer]) -> list[tuple[Answer, int]]:
-        self._wakeup.clear()
+        self._wakeup = wakeup = threading.Event()  # before it is looked whether there is an answer: none is missed
         left = self._deadlines.left(answers)
         if not self._closing and not any(answer.given for answer in answers):
-            self._wakeup.wait(left)
+            wakeup.wait(left)
+        self._wakeup = None
         return self._deadlines.over(answers)
 
     def _run(self) -> Generator[Event, None, None]:
@@ -344,6 +346,7 @@ class StreamManager(Manager):
             raise
         finally:
             self._mark("end")
+            self._let_go()
 
     def _tell(self, event: Event) -> None:
         """Tell all handlers of an event. One that raises does not keep it from the others."""

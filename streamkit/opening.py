@@ -353,13 +353,11 @@ async def _close_all(chunks: Any, response: Any) -> None:
 
 def _of_async_iterable(value: Any) -> AsyncSource:
     items = aiter(value)
-    take = items.__anext__
     live = _is_live(value)
     of = Items(live=live)
     feed, batch = of.pieces.feed, of.batch
 
-    async def pull() -> Batch | None:
-        item = await take()
+    def prepare(item: Any) -> Batch:
         return feed(item) if type(item) is bytes else batch(item)
 
     async def finish() -> None:
@@ -368,7 +366,7 @@ def _of_async_iterable(value: Any) -> AsyncSource:
             if callable(close) and inspect.isawaitable(result := close()):
                 await result
 
-    return AsyncSource(pull, finish, live=live)
+    return AsyncSource(items.__anext__, finish, live=live, prepare=prepare)
 
 
 async def _of_async_context(value: Any) -> AsyncSource:

@@ -58,9 +58,11 @@ class Pieces:
 
     def _watched(self, given: bytes, asks: Callable[[bytes], bool]) -> bytes:
         """The same, with the end of what is a whole question."""
-        _, newline, rest = given.rstrip(b"\n").rpartition(b"\n")
-        if newline:
+        text = given.rstrip(b"\n")
+        begin = text.rfind(b"\n") + 1
+        if begin:
             self._line.clear()
+        rest = text[begin:]
         self._line.append(rest)
         if rest.rstrip(b" \t\r")[-1:] == b"}" and asks(b"".join(self._line)):
             self._line.clear()

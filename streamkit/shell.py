@@ -57,6 +57,7 @@ class Manager(StreamState):
         self._source_given = source
         self._closing = False
         self._deadlines = Deadlines()
+        self._deltas: dict[type[Event], Any] = {}  # the calls of deltas, as the hot loop makes them
         self._unseen = False  # nobody iterates: events need not be handed out
 
     def _woken(self) -> None:
@@ -77,6 +78,13 @@ class Manager(StreamState):
 
     def _mark(self, key: str) -> None:
         self._times.setdefault(key, time.monotonic())
+
+    def _let_go(self) -> None:
+        """It is over, and tells nothing more: what refers back to it goes, so that it is freed when nobody has it."""
+        self._handlers, self._plan, self._deltas, self._receivers = (), {}, {}, ()
+        self._engine.let_go()
+        if self._intake is not None:
+            self._intake.let_go()
 
     def _final(self) -> list[Message]:
         """All messages, or the error that the stream ended with."""

@@ -126,7 +126,8 @@ class Source(Iterator[Batch]):
 
 
 class AsyncSource:
-    """The same, pulled by a task. `next` raises `StopAsyncIteration` at the end, or gives None."""
+    """The same, pulled by a task. `next` raises `StopAsyncIteration` at the end, or gives None; what else it gives is a
+    batch, or `prepare` makes it one."""
 
     def __init__(
         self,
@@ -142,8 +143,10 @@ class AsyncSource:
         resume: Callable[[str | None], str | None] | None = None,
         fields: Mapping[str, str] | None = None,
         chunks: Chunks | None = None,
+        prepare: Callable[[Any], Batch] | None = None,
     ) -> None:
         self.next = pull
+        self.prepare = prepare
         self._close = close
         self.protocol = protocol
         self.live = live
@@ -158,7 +161,8 @@ class AsyncSource:
     async def pull(self) -> Batch | None:
         """The next batch, None at the end. Raises as `Source.pull`."""
         try:
-            return await self.next()
+            given = await self.next()
+            return given if self.prepare is None else self.prepare(given)
         except StopAsyncIteration:
             return None
         except Exception as error:

@@ -34,7 +34,7 @@ from .events import (
     Usage,
 )
 from .fields import Fields
-from .handlers import Handler, plan
+from .handlers import Call, Handler, plan
 from .intake import Intake
 from .messages import Message, ToolCallMessage
 from .protocols import Decoder
@@ -107,8 +107,10 @@ class StreamState:
         self._engine.takes_awaitables = awaitables
         self._engine.number_of = lambda source: self._decoder.number_of(source) if self._decoder else None
         self._handlers: tuple[Handler, ...] = tuple(handlers)
-        self._plan = plan(handlers)
-        self._receivers = [h.receive for h in handlers if type(h).receive is not Handler.receive]
+        self._plan: Mapping[type[Event], tuple[Call, ...]] = plan(handlers)
+        self._receivers: Sequence[Callable[[Sequence[Any]], None]] = [
+            h.receive for h in handlers if type(h).receive is not Handler.receive
+        ]
         self._source: Any = None
         self._intake: Intake | None = None  # of the source that is being read, or was read last
         self._source_number = 0

@@ -63,6 +63,7 @@ def tell_bytes(kind: type[Decoder], chunks: Iterable[bytes], *, strict: bool = F
     chunks = list(chunks)
     framer = framer_for(b"".join(chunks)) or SseFramer()
     framer = type(framer)() if isinstance(framer, NdjsonFramer) else SseFramer()
+    framer.mind(kind.names)
     engine = Engine(strict=strict)
     decoder = kind(engine.new_id)
     engine.number_of = decoder.number_of

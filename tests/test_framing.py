@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamkit.framing import Framer, NdjsonFramer, SseFramer, framer_for, sse_frame
+from streamkit.framing import Framer, NdjsonFramer, SseFramer, framer_for, sse_frame, whole
 
 law = settings(deadline=None, derandomize=True, database=None, max_examples=300)
 
@@ -91,8 +91,13 @@ LINES: dict[str, tuple[bytes, Frames]] = {
 def frames_of(framer: Framer, pieces: Iterable[bytes]) -> Frames:
     frames: Frames = []
     for piece in pieces:
-        frames += framer.feed(piece)
-    return [tuple(frame) for frame in frames + framer.finish()]  # type: ignore[misc]
+        frames += map(whole, framer.feed(piece))
+    return [*frames, *map(whole, framer.finish())]
+
+
+def minded(frames: Frames, names: frozenset[bytes]) -> Frames:
+    """These frames as someone reads them to whom only these names mean something."""
+    return [(id, name if id or name in names else b"", data) for id, name, data in frames]
 
 
 def by_the_letter(body: bytes) -> Frames:
@@ -179,6 +184,50 @@ def test_every_cut_of_an_event_stream_gives_the_frames_of_the_specification(body
     assert frames_of(SseFramer(), cut(body, range(len(body)))) == expected
     for place in range(len(body)):
         assert frames_of(SseFramer(), [body[:place], body[place:]]) == expected
+
+
+blocks = st.one_of(regular, regular, regular, lines.map(lambda line: line + b"\n"))
+
+
+@law
+@given(st.lists(st.tuples(blocks, st.integers(1, 6)), max_size=8), st.sets(st.sampled_from((b"", b"e", b"error"))))
+def test_event_names_that_mean_nothing_may_be_left_out(parts: list[tuple[bytes, int]], names: set[bytes]) -> None:
+    """Whoever minds few names gets the same data, in runs of equal blocks, cut into equal pieces of every size."""
+    body = b"".join(block * times for block, times in parts)
+    heeded = frozenset(names)
+    expected = minded(by_the_letter(body), heeded)
+    for size in range(1, len(body) + 1):
+        pieces = [body[start : start + size] for start in range(0, len(body), size)]
+        framer = SseFramer()
+        framer.mind(heeded)
+        given = [frame for piece in pieces for frame in map(whole, framer.feed(piece))]
+        assert minded(given, heeded) == expected
+        unminded = SseFramer()
+        assert [frame for piece in pieces for frame in map(whole, unminded.feed(piece))] == by_the_letter(body)
+
+
+def test_frames_without_what_is_minded_are_their_data_alone() -> None:
+    """A run of blocks, alone or together; a name that is minded, and an id, stay."""
+    framer = SseFramer()
+    framer.mind({b"error"})
+    piece, error = sse_frame(b"{}", "piece"), sse_frame(b"{}", "error")
+    assert framer.feed(piece) == [b"{}"]
+    assert framer.feed(piece) == [b"{}"]
+    assert framer.feed(piece * 2 + piece[:9]) == [b"{}", b"{}"]
+    assert framer.feed(piece[9:] + error) == [(b"", b"piece", b"{}"), (b"", b"error", b"{}")]
+    assert framer.feed(sse_frame(b"{}", "piece", "7")) == [(b"7", b"piece", b"{}")]
+
+
+def test_a_long_block_in_small_pieces_is_not_joined_at_each() -> None:
+    """Whether the newest blocks were like it or not, it is one list of pieces until it is over."""
+    data = b"x" * 4_000_000
+    for before in (b"event: e\ndata: y\n\n", b"event: another\ndata: y\n\n", b""):
+        framer = SseFramer()
+        framer.feed(before * 3)
+        block = b"event: e\ndata: " + data + b"\n\n"
+        frames = [frame for at in range(0, len(block), 100) for frame in framer.feed(block[at : at + 100])]
+        assert frames == [(b"", b"e", data)]
+        assert framer.finish() == []
 
 
 @law

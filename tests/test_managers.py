@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 
 import streamkit as sk
 from streamkit import codec
+from streamkit.framing import sse_frame
 from streamkit.testing import CodeInterpreter, ModelServer, Reasoning, Refusal, Reply, Tokens, ToolCall
 
 from .faces import (
@@ -377,3 +380,80 @@ async def test_an_async_stream_leaves_no_task(face: Face) -> None:
         async for _ in stream:
             break
     assert len(anyio.get_running_tasks()) == before
+
+
+PROTOCOL_NAMES = ["openai_chat", "openai_responses", "openai_assistants", "anthropic", "open_interpreter", "letta"]
+
+
+async def _end(stream: Any, how: str) -> None:
+    """Run an async stream to its end, or leave it before."""
+    match how:
+        case "done":
+            await stream.until_done()
+        case "iterated":
+            async for _ in stream:
+                pass
+        case _:
+            async with stream:
+                async for _ in stream:
+                    break
+
+
+def _end_sync(stream: Any, how: str) -> None:
+    match how:
+        case "done":
+            stream.until_done()
+        case "iterated":
+            for _ in stream:
+                pass
+        case _:
+            with stream:
+                for _ in stream:
+                    break
+
+
+@pytest.mark.parametrize("protocol", [*PROTOCOL_NAMES, "streamkit"])
+@pytest.mark.parametrize("how", ["done", "iterated", "left"])
+@pytest.mark.parametrize("framed", [True, False])
+def test_a_stream_that_is_over_is_freed_when_nobody_has_it(protocol: str, how: str, framed: bool) -> None:
+    """At once, with its handler and all that it told: nothing waits for the garbage collector. The handler alone keeps
+    its stream."""
+    items: Any = list(sk.stream(rich()).chunks(protocol))
+    if framed:
+        items = [sse_frame(msgspec.json.encode(item)) for item in items]
+    freed: list[str] = []
+
+    def watch(stream: Any, handler: Any) -> None:
+        for name, thing in (("stream", stream), ("handler", handler), ("engine", stream._engine)):
+            weakref.finalize(thing, freed.append, name)
+
+    class Texts(sk.EventHandler):
+        def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+            assert delta.snapshot is snapshot
+
+    async def run() -> None:
+        handler = Texts()
+        stream = sk.astream(iter(items), handler)
+        watch(stream, handler)
+        await _end(stream, how)
+        assert handler.stream is stream
+
+    gc.collect()
+    gc.disable()
+    try:
+        handler = Texts()
+        stream = sk.stream(iter(items), handler)
+        watch(stream, handler)
+        _end_sync(stream, how)
+        del stream
+        assert handler.stream.ended
+        assert freed == []
+        del handler
+        assert sorted(freed) == ["engine", "handler", "stream"]
+        freed.clear()
+        for backend in ("asyncio", "trio"):
+            anyio.run(run, backend=backend)
+            assert sorted(freed) == ["engine", "handler", "stream"]
+            freed.clear()
+    finally:
+        gc.enable()

@@ -19,6 +19,7 @@ import msgspec
 from ..answers import Confirmation
 from ..errors import UsageError
 from ..events import Event, StreamWarning
+from ..framing import Frames, whole
 from ..messages import CodeMessage, Message, ReasoningMessage, TextMessage, ToolCallMessage
 
 __all__ = [
@@ -85,6 +86,7 @@ class Decoder:
 
     name: ClassVar[str]
     named: ClassVar[bool] = False  # True: an item is {"event": name, "data": …}, and SSE event names matter
+    names: ClassVar[frozenset[bytes] | None] = None  # the SSE event names that mean something; None: any may
     gates: ClassVar[bool] = False  # True: pulling a live producer past a confirmation approves it
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
@@ -96,7 +98,8 @@ class Decoder:
         self.elsewhere: Callable[[Mapping[str, Any]], Decoder | None] | None = None
         self._warned_of: str | None = None  # another protocol
         # What a fast path was fed last, and the number of the first of it: its events do not say where they are from.
-        self._fed: tuple[int, Sequence[tuple[bytes, bytes, bytes]]] = (0, ())
+        self._first: int = 0
+        self._frames: Frames = ()
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
@@ -116,10 +119,10 @@ class Decoder:
         """The events that the end of the source itself tells of."""
         return ()
 
-    def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
+    def feed_frames(self, frames: Frames) -> list[Event]:
         """The events of frames, in order. Protocols with a fast path for their common items override this."""
         events: list[Event] = []
-        for id, name, data in frames:
+        for id, name, data in map(whole, frames):
             if self.over:
                 break
             events += self.feed_frame(id, name, data)
@@ -137,17 +140,19 @@ class Decoder:
             try:
                 item: Any = _parse(data)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                events = [self.warn("not-json", f"its data is not JSON and was skipped: {error}", _text(name))]
+                kind = name if self.names is None or name in self.names else b""
+                events = [self.warn("not-json", f"its data is not JSON and was skipped: {error}", _text(kind))]
             else:
                 if self.named and not (is_object(item) and "event" in item and "data" in item):
                     item = {"event": _text(name), "data": item}
                 elif name == b"error" and is_object(item) and "error" not in item and "type" not in item:
                     item = {"error": item}
                 events = self._guarded(item)
-        position = _text(id) or None
         for event in events:
             event.source, event.item = data, self.index
-            if position is not None:
+        if id:
+            position = _text(id)
+            for event in events:
                 event.position = position
         self.index += 1
         return events
@@ -165,12 +170,12 @@ class Decoder:
 
     def number_of(self, source: Any) -> int | None:
         """The number of the item that an event of the newest frames came from, None if it is none of theirs."""
-        first, frames = self._fed
-        return next((number for number, frame in enumerate(frames, first) if frame[2] is source), None)
+        numbers = enumerate(self._frames, self._first)
+        return next((number for number, frame in numbers if whole(frame)[2] is source), None)
 
     def forget(self) -> None:
         """No more comes: what is still known of the newest frames is let go."""
-        self._fed = (0, ())
+        self._frames = ()
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
         """What `[DONE]` (or `[DONE_…]`) means here."""

@@ -18,14 +18,15 @@ holds what else the answer says of itself: `stop_sequence`, `stop_details`, `con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
 
 import msgspec
 
 from .. import events as e
 from .. import messages as m
 from .. import protocols
+from ..framing import Frames, whole
 from ..ids import Ids
 from . import is_list, is_object
 from .anthropic_blocks import BLOCK_OF, CALLS, PIECES, Block, Held, Place, tell_whole
@@ -57,6 +58,7 @@ class Decoder(protocols.Decoder):
     """A stream of the Messages API, or one whole message."""
 
     name = "anthropic"
+    names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
@@ -98,25 +100,26 @@ class Decoder(protocols.Decoder):
 
     # -- the fast path: pieces of blocks that are open
 
-    def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[e.Event]:
+    def feed_frames(self, frames: Frames) -> list[e.Event]:
         events: list[e.Event] = []
         if self.over:
             return events
-        self._fed = self.index, frames
+        self._first, self._frames = self.index, frames
         growing = self._growing
         start, beyond = self.index, 0  # what slow items told beyond one event each
-        for id, name, data in frames:
+        for frame in frames:
+            data = frame if isinstance(frame, bytes) else frame[2]
             try:
                 grown = decode_grown(data)
                 delta = grown.delta
                 kind, message_id, make = growing[grown.index]
-                if type(delta) is kind and not id:
+                if type(delta) is kind and (data is frame or not frame[0]):
                     events.append(make(message_id, delta.value, source=data))
                     continue
             except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
                 pass
             self.index = start + len(events) - beyond
-            told = self.feed_frame(id, name, data)
+            told = self.feed_frame(*whole(frame))
             events += told
             beyond += len(told) - 1
             if self.over:

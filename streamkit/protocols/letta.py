@@ -19,7 +19,7 @@ starting_after=seq_id)`. What comes again is dropped, by its seq_id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,6 +28,7 @@ from .. import events as e
 from .. import messages as m
 from .. import protocols
 from ..events import ToolCallDelta
+from ..framing import Frames, whole
 from .letta_calls import Tools
 from .letta_dates import time_of
 from .letta_encoder import Encoder
@@ -115,16 +116,16 @@ class Decoder(protocols.Decoder):
 
     # -- the fast path: pieces of texts and calls that are open
 
-    def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[e.Event]:
+    def feed_frames(self, frames: Frames) -> list[e.Event]:
         events: list[e.Event] = []
         if self.over:
             return events
-        self._fed = self.index, frames
+        self._first, self._frames = self.index, frames
         calls, seen = self._tools.growing, self._seen
         start, beyond = self.index, 0  # what slow items told beyond one event each
         grows, run, step = self._growing, self._run, self._step
         key = run or ""
-        for id, name, data in frames:
+        for id, name, data in map(whole, frames):
             event: e.Event | None = None
             try:
                 piece = decode_piece(data)

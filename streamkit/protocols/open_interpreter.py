@@ -13,7 +13,7 @@ and its format, and a second start may take its place.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ import msgspec
 from .. import protocols
 from ..answers import Confirmation
 from ..events import ActiveLine, ConfirmationCreated, Event, MessageDone, RawEvent, Run, RunDone, StreamWarning
+from ..framing import Frames, whole
 from ..messages import Message, Status
 from .open_interpreter_chunks import (
     CONSOLE,
@@ -115,11 +116,11 @@ class Decoder(protocols.Decoder):
 
     # -- the common piece
 
-    def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
+    def feed_frames(self, frames: Frames) -> list[Event]:
         events: list[Event] = []
-        self._fed = self.index, frames
+        self._first, self._frames = self.index, frames
         plain, ids = self._plain, self.ids
-        for id, name, data in frames:
+        for id, name, data in map(whole, frames):
             try:
                 piece = _decode_piece(data)
             except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):

@@ -14,7 +14,7 @@ calls were told there, by the same ids, and only what is new of it is told.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -33,6 +33,7 @@ from ..events import (
     TextDelta,
     Usage,
 )
+from ..framing import Frames, whole
 from ..ids import Ids
 from ..messages import Status
 from .openai_assistants_calls import Step
@@ -93,14 +94,14 @@ class Decoder(protocols.Decoder):
 
     # -- the fast path: deltas of a text that is open
 
-    def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
+    def feed_frames(self, frames: Frames) -> list[Event]:
         events: list[Event] = []
         if self.over:
             return events
         growing = self._growing
-        self._fed = self.index, frames
+        self._first, self._frames = self.index, frames
         start, beyond = self.index, 0  # what slow items told beyond one event each
-        for id, name, data in frames:
+        for id, name, data in map(whole, frames):
             if name == _GROWS and not id:
                 try:
                     grown = decode_grown(data)

@@ -12,14 +12,15 @@ choice where there are several, and under `choices` what they say of one choice 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
 
 import msgspec
 
 from .. import events as e
 from .. import protocols
 from ..events import TextDelta
+from ..framing import Frames, whole
 from . import is_list, is_object
 from .openai_chat_choice import Choice
 from .openai_chat_encoder import Encoder
@@ -53,6 +54,7 @@ class Decoder(protocols.Decoder):
     """Chat Completions chunks of any server; see the module for when they are complete."""
 
     name = "openai_chat"
+    names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
@@ -75,19 +77,20 @@ class Decoder(protocols.Decoder):
             return "prompt_filter_results" in item  # Azure's first chunk
         return all(is_object(choice) and ("delta" in choice or "message" in choice) for choice in choices)
 
-    def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[e.Event]:
+    def feed_frames(self, frames: Frames) -> list[e.Event]:
         events: list[e.Event] = []
         if self.over:
             return events
-        self._fed = self.index, frames
+        self._first, self._frames = self.index, frames
         choices = self._choices
         start = self.index
         beyond = 0  # the events so far, less the frames that told them: a bare piece is one of each
-        for id, name, data in frames:
+        for frame in frames:
+            data = frame if isinstance(frame, bytes) else frame[2]
             try:
-                bare = decode_bare(data).choices[0]
-                delta = bare.delta
-                choice = choices[bare.index]
+                given = decode_bare(data).choices[0]
+                delta = given.delta
+                choice = choices[given.index]
                 value = delta.content
                 plain = delta.tool_calls is None and delta.reasoning is None and delta.reasoning_content is None
                 if plain and value and choice.text is not None:
@@ -98,14 +101,14 @@ class Decoder(protocols.Decoder):
                 event = None
             if event is None:
                 self.index = start + len(events) - beyond
-                told = self.feed_frame(id, name, data)
+                told = self.feed_frame(*whole(frame))
                 events += told
                 beyond += len(told) - 1
                 if self.over:
                     return events
                 continue
-            if id:
-                event.position = id.decode("utf-8", "replace")
+            if not isinstance(frame, bytes) and frame[0]:
+                event.position = frame[0].decode("utf-8", "replace")
             events.append(event)
         self.index = start + len(frames)
         return events
@@ -137,6 +140,10 @@ class Decoder(protocols.Decoder):
         if metadata := self._run_metadata():
             yield e.RunCreated(e.Run(metadata=metadata))  # it adds to the run that was begun
         yield from self._drain()
+
+    def forget(self) -> None:
+        super().forget()
+        self._choices.clear()
 
     # -- an item
 

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
 from .. import protocols
 from ..events import AnnotationAdded, Event, MessageDone, RawEvent, Run, RunCreated, RunDone, RunStatus, Usage
+from ..framing import Frames, whole
 from ..messages import AudioMessage, ImageMessage, Message, Status, TextMessage
 from .openai_responses_encoder import Encoder
 from .openai_responses_input import to_input
@@ -31,6 +32,7 @@ from .openai_responses_wire import (
     DECODE,
     GROWN,
     STREAMS,
+    GrownText,
     Stream,
     annotation_of,
     decode_grown,
@@ -61,29 +63,33 @@ _ENDS: dict[str, RunStatus] = {
 }
 
 
-def _no_part(data: bytes) -> Any:
-    """Nothing grew last."""
-    raise KeyError
-
-
 class _Growing(NamedTuple):
     """A part as its deltas name it, and what they become."""
 
-    item_id: str | None = None
-    decode: Callable[[bytes], Any] = _no_part
+    item_id: str | None
+    decode: Callable[[Any], Any]
     part: int | None = None
     place: int | None = None
     message_id: str = ""
     event: Any = None
 
 
-_NOTHING = _Growing()
+_NO_DELTA = GrownText("", "")
+
+
+def _decode_none(data: Any) -> GrownText:
+    """Whatever comes is read as a delta of no item, which is no part's."""
+    return _NO_DELTA
+
+
+_NOTHING: tuple[Any, ...] = tuple(_Growing(None, _decode_none))  # that grew
 
 
 class Decoder(protocols.Decoder):
     """A Responses stream, or one whole response."""
 
     name = "openai_responses"
+    names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -98,7 +104,7 @@ class Decoder(protocols.Decoder):
         self._by_type: dict[str, list[Item]] = {}  # the latest one that is not done comes last, once those after it go
         self._audio: dict[type[Message], str] = {}
         self._growing: dict[str, _Growing] = {}  # by item_id: the part that grows
-        self._grew = _NOTHING  # the one that grew last
+        self._grew: tuple[Any, ...] = _NOTHING  # the one that grew last; unpacked at each chunk, so a tuple itself
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
@@ -111,37 +117,28 @@ class Decoder(protocols.Decoder):
 
     # -- the fast path: deltas of parts that are open
 
-    def feed_frames(self, frames: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event]:
+    def feed_frames(self, frames: Frames) -> list[Event]:
         start = self.index
-        self._fed = start, frames
+        self._first, self._frames = start, frames
         item_id, decode, part, place, message_id, make = self._grew
-        if len(frames) == 1:  # what a server sends that flushes each event
-            id, name, data = frames[0]
-            try:
-                grown = decode(data)
-                if grown.item_id == item_id and grown.index == part and grown.output_index == place and not id:
-                    self.index = start + 1
-                    return [make(message_id, grown.delta, position=grown.sequence_number, source=data)]
-            except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
-                pass
         events: list[Event] = []
         beyond = 0  # what slow items told beyond one event each
-        for id, name, data in frames:
+        for data in frames:
             try:
                 grown = decode(data)
-                if grown.item_id == item_id and grown.index == part and grown.output_index == place and not id:
+                if grown.item_id == item_id and grown.index == part and grown.output_index == place:
                     events.append(make(message_id, grown.delta, position=grown.sequence_number, source=data))
                     continue
-            except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
-                pass
+            except (KeyError, TypeError, msgspec.DecodeError, UnicodeDecodeError):
+                pass  # also of a frame that is not its data alone
             if self.over:
                 return events
-            event = None if id else self._turned_to(data)
+            event = self._turned_to(data)
             if event is not None:
                 events.append(event)
             else:
                 self.index = start + len(events) - beyond
-                told = self.feed_frame(id, name, data)
+                told = self.feed_frame(*whole(data))
                 events += told
                 beyond += len(told) - 1
                 self._grew = _NOTHING
@@ -151,18 +148,18 @@ class Decoder(protocols.Decoder):
         self.index = start + len(frames)
         return events
 
-    def _turned_to(self, data: bytes) -> Event | None:
+    def _turned_to(self, data: Any) -> Event | None:
         """The event of another part that grows, which is the newest from here on; None if there is more to it."""
-        if not self._growing:
+        if not self._growing or b'.delta"' not in data:
             return None
         try:
             grown = decode_grown(data)
             grew = self._growing[grown.item_id]
-        except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
             return None
         if grew.decode is not DECODE[type(grown)] or grown.index != grew.part or grown.output_index != grew.place:
             return None
-        self._grew = grew
+        self._grew = tuple(grew)
         event: Event = grew.event(grew.message_id, grown.delta, position=grown.sequence_number, source=data)
         return event
 

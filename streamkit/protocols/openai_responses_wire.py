@@ -20,6 +20,7 @@ __all__ = [
     "GROWN",
     "STREAMS",
     "Grown",
+    "GrownText",
     "Stream",
     "annotation_of",
     "decode_grown",
