@@ -69,7 +69,7 @@ class SseFramer(Framer):
         self._plain = False  # begun, and no carriage return was seen; after one, lines may end in three ways
         self._returns = False
         self._after_cr = False
-        self._within = False  # what is pending begins as expected, and goes on within its data
+        self._within = False  # what is pending is the data of a block that began as expected
         self._minded: Container[bytes] | None = None
         self._expect(b"", b"data: ")
 
@@ -95,42 +95,36 @@ class SseFramer(Framer):
                 pieces = data.split(self._separator)
                 if _LF not in b"".join(pieces):
                     return self._framed(pieces)
+        pieces = []
         if self._within and _CR not in chunk:
             if _LF not in chunk:
                 pending.append(chunk)
                 return []
             pieces = chunk.split(self._separator)
-            pending.append(pieces[0])
-            pieces[0] = b"".join(pending)[begin:]
-            if self._take_rest(pieces):
-                return pieces if self._bare else self._framed(pieces)
-            pending.pop()
+            pieces[0] = b"".join((*pending, pieces[0]))
         elif self._plain and _CR not in chunk and len(pending) < 2 and (not pending or len(pending[0]) < begin):
             text = pending[0] + chunk if pending else chunk
             if text[:begin] == head:
                 pieces = text[begin:].split(self._separator)
-                if self._take_rest(pieces):
+        if pieces:
+            rest = pieces.pop()
+            if _LF not in b"".join(pieces):
+                if _LF not in rest:
+                    self._within = True
+                    self._pending = [rest]
+                    return pieces if self._bare else self._framed(pieces)
+                if self._is_followed(rest, pieces):
                     return self._framed(pieces)
-        frames = self._feed(chunk)
-        pending, head, begin = self._pending, self._head, self._begin
-        begun = self._plain and len(pending) == 1 and pending[0][:begin] == head
-        self._within = begun and _LF not in pending[0][begin:]
-        return frames
+        return self._feed(chunk)
 
-    def _take_rest(self, pieces: list[bytes]) -> bool:
-        """Whether these are the data of blocks as they are expected, but for the last: that goes on, or is followed by
-        the beginning of the next block. What is unfinished is pending from here on."""
-        rest = pieces.pop()
-        if _LF in b"".join(pieces):
-            return False
-        self._within = _LF not in rest
-        if self._within:
-            self._pending = [self._head, rest]
-            return True
+    def _is_followed(self, rest: bytes, pieces: list[bytes]) -> bool:
+        """Whether the data of a block is followed by the beginning of one like it, if by anything. If so, the data
+        joins the pieces before it as far as it is over, and what is unfinished is pending."""
         end = rest.find(b"\n")
         after = rest[end:]
         if not self._separator.startswith(after):
             return False
+        self._within = False
         if len(after) == 1:
             self._pending = [self._head, rest]
         else:
@@ -143,21 +137,33 @@ class SseFramer(Framer):
 
     def _feed(self, chunk: bytes) -> Frames:
         """The same for any chunk."""
-        pending = self._pending
+        pending = self._raw()
         if not self._plain or _CR in chunk:
             chunk = self._prepare(chunk)
-        end = chunk.rfind(b"\n\n")
+        end = chunk.rfind(b"\n\n") if _LF in chunk else -1
         if end < 0 and not (chunk.startswith(b"\n") and pending and pending[-1].endswith(b"\n")):
             if chunk:
                 pending.append(chunk)
-            return []
-        text = b"".join((*pending, chunk[: max(end, 0)]))
-        pending.clear()
-        if rest := chunk[end + 2 :]:
-            pending.append(rest)
-        lines = text.split(b"\n")
-        lines.append(b"")
-        return self._regular(lines) or self._by_lines(lines)
+            frames: Frames = []
+        else:
+            text = b"".join((*pending, chunk[: max(end, 0)]))
+            rest = chunk[end + 2 :]
+            pending[:] = (rest,) if rest else ()
+            lines = text.split(b"\n")
+            lines.append(b"")
+            frames = self._regular(lines) or self._by_lines(lines)
+        if self._plain and len(pending) == 1 and pending[0].startswith(self._head):
+            data = pending[0][self._begin :]
+            if _LF not in data:
+                pending[0], self._within = data, True
+        return frames
+
+    def _raw(self) -> list[bytes]:
+        """What is pending, with the beginning of its block."""
+        if self._within:
+            self._pending.insert(0, self._head)
+            self._within = False
+        return self._pending
 
     def _regular(self, lines: list[bytes]) -> Frames:
         """The frames of blocks that all have the same fields in the same order, one line each; none if they have not.
@@ -186,7 +192,7 @@ class SseFramer(Framer):
         return data
 
     def finish(self) -> list[tuple[bytes, bytes, bytes]]:
-        lines = b"".join(self._pending).split(b"\n")
+        lines = b"".join(self._raw()).split(b"\n")
         self._pending.clear()
         return self._by_lines([*lines, b""])
 

@@ -50,9 +50,7 @@ class AsyncStreamManager(Manager):
         self._task: int | None = None
         self._run_over: anyio.Event | None = None  # while another task waits for it
         super().__init__(source, handlers, awaitables=True, **options)
-        self._deltas = {
-            kind: tuple((of_delta(c), c.awaited) for c in calls) if calls else () for kind, calls in self._delta_plan()
-        }
+        self._deltas = {kind: self._tells(calls) for kind, calls in self._delta_plan() if calls}
         self._events = self._run()
 
     async def __aenter__(self) -> Self:
@@ -324,7 +322,7 @@ class AsyncStreamManager(Manager):
             answer.resolve(None, error)
 
     async def _run(self) -> AsyncGenerator[Event, None]:
-        calls = self._deltas
+        tells = self._deltas.get
         engine = self._engine
         find, pending = engine.find_open, engine.pending
         step: Any
@@ -339,7 +337,8 @@ class AsyncStreamManager(Manager):
         known: str | None = None
         kind: Any = None
         grow: Any = None
-        hooks: Any = ()
+        tell: Any = None
+        awaited = False
         pulling = False
         unseen = self._unseen
         try:
@@ -399,14 +398,14 @@ class AsyncStreamManager(Manager):
                             if len(tail) >= FOLD and message is not None:
                                 message._fold()
                             known, kind, message, tail = seen.message_id, type(seen), found, found._tail
-                            grow, hooks = tail.append, calls[kind]
+                            grow, (tell, awaited) = tail.append, tells(kind, _NOBODY)
                         # `Engine.grow`, in place: the call would be a tenth of what a delta costs. The pieces of one
                         # message that follow each other share the look-up.
                         grow(seen.value)
                         seen.snapshot = message
                         self._current = seen
-                        for call, awaited in hooks:
-                            result = call(seen, message)
+                        if tell is not None:
+                            result = tell(seen, message)
                             if result is not None and (awaited or inspect.isawaitable(result)):
                                 await result
                             if self._closing:
@@ -472,6 +471,22 @@ class AsyncStreamManager(Manager):
             if self._run_over is not None:
                 self._run_over.set()
 
+    def _tells(self, calls: Sequence[Call]) -> tuple[Callable[[Any, Any], Any], bool]:
+        """What makes these calls of a delta, in order, and whether it is known to give an awaitable."""
+        if len(calls) == 1:
+            return of_delta(calls[0]), calls[0].awaited
+        hooks = [(of_delta(call), call.awaited) for call in calls]
+
+        async def tell(event: Event, snapshot: Message) -> None:
+            for hook, awaited in hooks:
+                result = hook(event, snapshot)
+                if result is not None and (awaited or inspect.isawaitable(result)):
+                    await result
+                if self._closing:
+                    raise Stopped
+
+        return tell, True
+
     async def _tell(self, event: Event) -> None:
         """As `StreamManager._tell`."""
         self._note(event)
@@ -522,6 +537,9 @@ class AsyncStreamManager(Manager):
             self._error = first if isinstance(first, Exception) else self._error
             raise first
         return told
+
+
+_NOBODY = (None, False)  # is told of a kind of delta
 
 
 class AsyncIteration(AsyncIterator[_T]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
@@ -46,7 +46,7 @@ class StreamManager(Manager):
         self._calls = Interruptible()  # that open a source
         self._thread: int | None = None
         super().__init__(source, handlers, awaitables=False, **options)
-        self._deltas = {kind: tuple(map(of_delta, calls)) if calls else () for kind, calls in self._delta_plan()}
+        self._deltas = {kind: self._tells([*map(of_delta, calls)]) for kind, calls in self._delta_plan() if calls}
         self._events = self._run()
 
     def __enter__(self) -> Self:
@@ -225,7 +225,7 @@ class StreamManager(Manager):
         return self._deadlines.over(answers)
 
     def _run(self) -> Generator[Event, None, None]:
-        calls = self._deltas
+        tells = self._deltas.get
         engine = self._engine
         find, pending = engine.find_open, engine.pending
         step: Any
@@ -239,7 +239,7 @@ class StreamManager(Manager):
         known: str | None = None
         kind: Any = None
         grow: Any = None
-        hooks: Any = ()
+        tell: Any = None
         pulling = False
         unseen = self._unseen
         try:
@@ -286,15 +286,15 @@ class StreamManager(Manager):
                             if len(tail) >= FOLD and message is not None:
                                 message._fold()
                             known, kind, message, tail = seen.message_id, type(seen), found, found._tail
-                            grow, hooks = tail.append, calls[kind]
+                            grow, tell = tail.append, tells(kind)
                         # `Engine.grow`, in place: the call would be a tenth of what a delta costs. The pieces of one
                         # message that follow each other share the look-up.
                         grow(seen.value)
                         seen.snapshot = message
                         self._current = seen
-                        for call in hooks:
-                            if (result := call(seen, message)) is not None:
-                                self._refuse_awaitable(call, result)
+                        if tell is not None:
+                            if (result := tell(seen, message)) is not None:
+                                self._refuse_awaitable(tell, result)
                             if self._closing:
                                 raise Stopped
                         if not unseen:
@@ -348,12 +348,27 @@ class StreamManager(Manager):
             self._mark("end")
             self._let_go()
 
+    def _tells(self, hooks: list[Callable[[Any, Any], Any]]) -> Callable[[Any, Any], Any]:
+        """What calls these hooks of a delta, in order."""
+        if len(hooks) == 1:
+            return hooks[0]
+
+        def tell(event: Event, snapshot: Message) -> None:
+            for hook in hooks:
+                if (result := hook(event, snapshot)) is not None:
+                    self._refuse_awaitable(hook, result)
+                if self._closing:
+                    raise Stopped
+
+        return tell
+
     def _tell(self, event: Event) -> None:
         """Tell all handlers of an event. One that raises does not keep it from the others."""
         self._note(event)
         if isinstance(event, Created):
             self._mark("first")
-        calls = self._plan[type(event)]
+        if not (calls := self._plan[type(event)]):
+            return
         for position, call in enumerate(calls):
             if self._closing and isinstance(event, Delta):
                 return

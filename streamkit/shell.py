@@ -57,7 +57,7 @@ class Manager(StreamState):
         self._source_given = source
         self._closing = False
         self._deadlines = Deadlines()
-        self._deltas: dict[type[Event], Any] = {}  # the calls of deltas, as the hot loop makes them
+        self._deltas: dict[type[Event], Any] = {}  # what tells all of a kind of delta, as the hot loop calls it
         self._unseen = False  # nobody iterates: events need not be handed out
 
     def _woken(self) -> None:

@@ -23,7 +23,7 @@ import msgspec
 
 from .. import protocols
 from ..events import AnnotationAdded, Event, MessageDone, RawEvent, Run, RunCreated, RunDone, RunStatus, Usage
-from ..framing import Frames, whole
+from ..framing import Frames
 from ..messages import AudioMessage, ImageMessage, Message, Status, TextMessage
 from .openai_responses_encoder import Encoder
 from .openai_responses_input import to_input
@@ -138,7 +138,7 @@ class Decoder(protocols.Decoder):
                 events.append(event)
             else:
                 self.index = start + len(events) - beyond
-                told = self.feed_frame(*whole(data))
+                told = self.feed_frame(b"", b"", data) if isinstance(data, bytes) else self.feed_frame(*data)
                 events += told
                 beyond += len(told) - 1
                 self._grew = _NOTHING
