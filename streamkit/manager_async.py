@@ -467,7 +467,8 @@ class AsyncStreamManager(Manager):
             self._running = False
             self._drop_work()
             self._mark("end")
-            self._let_go()
+            if self._ended:  # else something stopped its end, and it is ended again
+                self._let_go()
             if self._run_over is not None:
                 self._run_over.set()
 

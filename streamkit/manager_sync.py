@@ -346,7 +346,8 @@ class StreamManager(Manager):
             raise
         finally:
             self._mark("end")
-            self._let_go()
+            if self._ended:  # else something stopped its end, and it is ended again
+                self._let_go()
 
     def _tells(self, hooks: list[Callable[[Any, Any], Any]]) -> Callable[[Any, Any], Any]:
         """What calls these hooks of a delta, in order."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
@@ -871,3 +873,76 @@ async def test_close_from_another_task_returns_when_the_stream_has_ended(face: F
 
 async def _set(event: anyio.Event) -> None:
     event.set()
+
+
+class ClosedTwice:
+    """A source whose first closing is stopped, by Ctrl-C or by a cancelled task; the second one ends."""
+
+    def __init__(self) -> None:
+        self.items = iter(chat("a", "b"))
+        self.closing = asyncio.Event()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.items
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self  # type: ignore[return-value]
+
+    async def __anext__(self) -> Any:
+        for item in self.items:
+            return item
+        raise StopAsyncIteration
+
+    def close(self) -> None:
+        if not self.closing.is_set():
+            self.closing.set()
+            raise KeyboardInterrupt
+
+    async def aclose(self) -> None:
+        if not self.closing.is_set():
+            self.closing.set()
+            await anyio.sleep_forever()
+
+
+def test_a_stream_whose_closing_was_interrupted_ends_when_it_is_closed_again() -> None:
+    """With all that its handlers are still to be told."""
+    told = SyncTold()
+    stream = sk.stream(ClosedTwice(), told)
+    with pytest.raises(KeyboardInterrupt), stream:
+        for event in stream:
+            if event.type == "text_delta":
+                break
+    stream.close()
+    told.check_brackets()
+    assert stream.status == "cancelled"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_stream_whose_closing_was_cancelled_ends_when_it_is_closed_again(fails: bool) -> None:
+    """By asyncio itself, which knows no shield; whether a hook failed before or not."""
+
+    def fail(*_: Any) -> None:
+        raise ValueError("a hook's")
+
+    told = AsyncTold(**({"on_text_delta": fail} if fails else {}))
+    source = ClosedTwice()
+
+    async def read() -> None:
+        stream = sk.astream(source, told)
+        try:
+            async with stream:
+                async for event in stream:
+                    if event.type == "text_delta":
+                        break
+        finally:
+            await stream.close()
+
+    async def main() -> None:
+        task = asyncio.ensure_future(read())
+        await source.closing.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    anyio.run(main)
+    told.check_brackets()

@@ -125,11 +125,14 @@ function main() {
     };
   }
 
-  // Child processes that inherit stdout or stderr inherit the run's.
+  // Child processes that inherit stdout or stderr inherit the run's. What was written before comes before what they
+  // write, and that before what is written next, whichever of the two it is written to.
   const inherited = (stdio) => {
     const run = runOf();
     if (run === null || stdio === undefined || stdio === null) return stdio;
     const all = Array.isArray(stdio) ? stdio : [stdio, stdio, stdio];
+    if (run === current && !run.ended) sync(run);
+    run.newest = null;
     return all.map((one, place) => {
       const number = one === 'inherit' ? place : one === process.stdout ? 1 : one === process.stderr ? 2 : one;
       return number === 1 ? run.out : number === 2 ? run.err : number === 0 ? 'ignore' : number;

@@ -52,6 +52,10 @@ JAVASCRIPT = [
     ("process.stdout.write('no newline')", "no newlinetrue\n"),
     ("require('child_process').execSync('echo child', { stdio: 'inherit' }); 0", "child\n0\n"),
     ("require('child_process').spawnSync('sh', ['-c', 'echo to err >&2'], { stdio: 'inherit' }).status", "to err\n0\n"),
+    (
+        "console.error('err'); require('child_process').spawnSync('echo', ['to out'], { stdio: 'inherit' }); console.log(1)",
+        "err\nto out\n1\n",
+    ),
     ("typeof require('fs').readFileSync", "'function'\n"),
     (f"'{'y' * 1_000_000}'.length", "1000000\n"),
     ("require('child_process').execSync('ls /proc/self/fd').toString()", "'0\\n1\\n2\\n3\\n'\n"),
