@@ -169,3 +169,13 @@ def test_the_code_waits_where_nobody_reads() -> None:
         assert execution.status == "interrupted"
         held = sum(len(getattr(event, "value", "") or "") for event in execution)
         assert held < 8_000_000
+
+
+def test_an_interrupt_that_comes_as_a_call_begins_to_wait_is_not_lost() -> None:
+    """The signal alone would not end that call: no state is lost for it, however often it happens."""
+    fault = next(one for one in FAULTS if (one.name, one.language) == ("hang", "python"))
+    with marked() as given:
+        for _ in range(60):
+            ran, seconds = stop_at(given.computer, "python", fault.code)
+            assert (ran.status, ran.execution.state_lost) == ("interrupted", False)
+            assert seconds < fault.seconds

@@ -19,6 +19,7 @@ from json import dumps, loads
 from os import killpg, write
 from queue import Empty, SimpleQueue
 from shutil import rmtree
+from signal import getsignal, pthread_kill
 from sys import _current_frames  # pyright: ignore[reportPrivateUsage]
 from threading import Thread, get_ident
 from types import FrameType
@@ -63,6 +64,7 @@ class Channel:
         self.run: Run | None = None
         self.interruptible = False
         self.asked_to_stop = self.interrupted = False
+        self.handles: Callable[[Any], bool] = lambda handler: False  # whether a handler is the kernel's own
         self.cancel: Callable[[], object] | None = None  # where an interrupt has to end what is awaited
         self.forked = False
         self._directory = ""
@@ -125,6 +127,7 @@ class Channel:
                 data = self._queue.get(timeout=SAMPLING if self.run is not None and self.interruptible else None)
             except Empty:
                 self._sample()
+                self._interrupt_again()
                 continue
             write_all(self._frames, data)
 
@@ -160,6 +163,17 @@ class Channel:
         if self.run is not None and self.run.id == id and self.interruptible:
             self.asked_to_stop = True
             interrupt_main()
+
+    def _interrupt_again(self) -> None:
+        """A signal that came just before a call began to wait did not end it. Code with a handler of its own has had
+        its signals."""
+        if (
+            self.asked_to_stop
+            and self.interruptible
+            and not self.interrupted
+            and self.handles(getsignal(signal.SIGINT))
+        ):
+            pthread_kill(self._main, signal.SIGINT)
 
 
 def _line(frame: dict[str, Any]) -> bytes:
