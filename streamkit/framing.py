@@ -8,24 +8,19 @@ result. Nothing is parsed here: a frame's data stays bytes.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 __all__ = ["Frame", "Framer", "Frames", "NdjsonFramer", "SseFramer", "bare", "framer_for", "sse_frame", "whole"]
 
 
-class Frame(NamedTuple):
-    """One item on the wire: the SSE `id` and `event` fields (b"" where absent) and its data."""
+Frame: TypeAlias = tuple[bytes, bytes, bytes]
+"""One item on the wire: the SSE `id` and `event` fields (b"" where absent) and its data."""
 
-    id: bytes
-    name: bytes
-    data: bytes
-
-
-Frames: TypeAlias = Sequence["tuple[bytes, bytes, bytes] | bytes"]
+Frames: TypeAlias = Sequence[Frame | bytes]
 """Frames, some of which are their data alone: those without an id, whose name means nothing to who reads them."""
 
 
-def whole(frame: tuple[bytes, bytes, bytes] | bytes) -> tuple[bytes, bytes, bytes]:
+def whole(frame: Frame | bytes) -> Frame:
     """A frame with its id and its name, which are empty where it is its data alone."""
     return (b"", b"", frame) if isinstance(frame, bytes) else frame
 
@@ -88,13 +83,9 @@ class SseFramer(Framer):
     def feed(self, chunk: bytes) -> Frames:
         pending, head, begin = self._pending, self._head, self._begin
         if not pending and self._plain and chunk[:begin] == head and chunk[-1] == _LF and chunk[-2] == _LF:
-            data = chunk[begin:-2]  # one block alone, or few: what a server sends that flushes each event
-            if _CR not in data:
-                if _LF not in data:
-                    return [data if self._bare else (b"", self._name, data)]
-                pieces = data.split(self._separator)
-                if _LF not in b"".join(pieces):
-                    return self._framed(pieces)
+            data = chunk[begin:-2]  # one block alone: what a server sends that flushes each event
+            if _LF not in data and _CR not in data:
+                return [data if self._bare else (b"", self._name, data)]
         pieces = []
         if self._within and _CR not in chunk:
             if _LF not in chunk:
@@ -191,7 +182,7 @@ class SseFramer(Framer):
             return [(b"", name, piece) for name, piece in zip(names, data, strict=True)]
         return data
 
-    def finish(self) -> list[tuple[bytes, bytes, bytes]]:
+    def finish(self) -> list[Frame]:
         lines = b"".join(self._raw()).split(b"\n")
         self._pending.clear()
         return self._by_lines([*lines, b""])
@@ -218,9 +209,9 @@ class SseFramer(Framer):
             self._after_cr = chunk[-1] == _CR
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _by_lines(self, lines: list[bytes]) -> list[tuple[bytes, bytes, bytes]]:
+    def _by_lines(self, lines: list[bytes]) -> list[Frame]:
         """The frames of whole blocks, by the letter."""
-        frames: list[tuple[bytes, bytes, bytes]] = []
+        frames: list[Frame] = []
         id = name = b""
         data: list[bytes] = []
         for line in lines:
@@ -264,7 +255,7 @@ class NdjsonFramer(Framer):
             self._pending.append(rest)
         return [(b"", b"", line) for line in head.split(b"\n") if line.strip()]
 
-    def finish(self) -> list[tuple[bytes, bytes, bytes]]:
+    def finish(self) -> list[Frame]:
         line = self._take(b"").strip()
         return [(b"", b"", line)] if line else []
 

@@ -129,7 +129,7 @@ class Decoder(protocols.Decoder):
                 if grown.item_id == item_id and grown.index == part and grown.output_index == place:
                     events.append(make(message_id, grown.delta, position=grown.sequence_number, source=data))
                     continue
-            except (KeyError, TypeError, msgspec.DecodeError, UnicodeDecodeError):
+            except (TypeError, msgspec.DecodeError, UnicodeDecodeError):
                 pass  # also of a frame that is not its data alone
             if self.over:
                 return events

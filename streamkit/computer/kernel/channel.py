@@ -64,7 +64,7 @@ class Channel:
         self.run: Run | None = None
         self.interruptible = False
         self.asked_to_stop = self.interrupted = False
-        self.handles: Callable[[Any], bool] = lambda handler: False  # whether a handler is the kernel's own
+        self.handler: Callable[..., None] | None = None  # of interrupts: the kernel's own
         self.cancel: Callable[[], object] | None = None  # where an interrupt has to end what is awaited
         self.forked = False
         self._directory = ""
@@ -171,7 +171,7 @@ class Channel:
             self.asked_to_stop
             and self.interruptible
             and not self.interrupted
-            and self.handles(getsignal(signal.SIGINT))
+            and getsignal(signal.SIGINT) is self.handler
         ):
             pthread_kill(self._main, signal.SIGINT)
 

@@ -250,7 +250,7 @@ class App(IPKernelApp):
 
     def init_signal(self) -> None:
         signal.signal(signal.SIGINT, on_interrupt)
-        channel.handles = lambda handler: handler is on_interrupt
+        channel.handler = on_interrupt
 
 
 def serve(directory: str) -> None:
