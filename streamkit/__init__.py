@@ -26,7 +26,6 @@ from .errors import (
 )
 from .events import *  # noqa: F403  # every event there is
 from .handlers import AsyncEventHandler, EventHandler, Handler, Hooks
-from .manager import AsyncStreamManager, StreamManager, astream, stream
 from .messages import (
     Annotation,
     AudioMessage,
@@ -42,14 +41,16 @@ from .messages import (
     ToolOutputMessage,
 )
 from .protocols import to_input
-from .recording import Recorder, replay
-from .state import StreamState, Timing
+from .recorder import Recorder
+from .sources.recording import replay
+from .streams.api import AsyncStreamManager, StreamManager, astream, stream
+from .streams.state import StreamState, Timing
 from .throttled import Throttled
 
 if TYPE_CHECKING:
     from .agent import Agent, AsyncAgent, tool
-    from .emitter import Emitter
     from .relay import MemoryRelay
+    from .relay.emitter import Emitter
 
 __all__ = [
     "Agent",
@@ -97,7 +98,7 @@ __all__ += events.__all__
 _LATER = {
     "Agent": "agent",
     "AsyncAgent": "agent",
-    "Emitter": "emitter",
+    "Emitter": "relay.emitter",
     "MemoryRelay": "relay",
     "tool": "agent",
 }  # imported when they are asked for

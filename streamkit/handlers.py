@@ -50,7 +50,7 @@ from .messages import (
 )
 
 if TYPE_CHECKING:
-    from .state import StreamState
+    from .streams.state import StreamState
 
 __all__ = ["AsyncEventHandler", "Call", "EventHandler", "Handler", "Hooks", "plan"]
 

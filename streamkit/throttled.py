@@ -17,7 +17,7 @@ from .events import Delta, Event
 from .handlers import Handler
 
 if TYPE_CHECKING:
-    from .state import StreamState
+    from .streams.state import StreamState
 
 __all__ = ["Throttled"]
 

@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
-from streamkit.compat.openai.bound import HOOKS
+from streamkit.compat.openai.binding import HOOKS
 from streamkit.testing import ModelServer, Reply
 
 from .faces import Face

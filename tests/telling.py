@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from streamkit import codec
-from streamkit.engine import Engine
+from streamkit.core.engine import Engine
 from streamkit.events import Event
-from streamkit.framing import NdjsonFramer, SseFramer, framer_for
-from streamkit.protocols import Decoder
+from streamkit.protocols import Decoder, codec
+from streamkit.protocols.framing import NdjsonFramer, SseFramer, framer_for
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "shared" / "recordings"
 

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 import streamkit as sk
-from streamkit.framing import SseFramer
+from streamkit.protocols.framing import SseFramer
 from streamkit.testing import ModelServer, Reply, ToolCall
 
 from .faces import chat, interpreter

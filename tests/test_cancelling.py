@@ -20,7 +20,7 @@ import openai
 import pytest
 
 import streamkit as sk
-from streamkit.interrupts import Interruptible, Stopped
+from streamkit.sources.interrupt import Interruptible, Stopped
 from streamkit.testing import ModelServer, Reply
 
 from .faces import Face, SyncTold, async_faces, body, calls, chat, every_face, sync_face

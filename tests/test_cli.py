@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 import streamkit as sk
 from streamkit import cli, protocols
-from streamkit.demo import CODE, Demo
-from streamkit.terminal import printable
+from streamkit.cli.demo import CODE, Demo
+from streamkit.cli.report import printable
 from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
 
 from .terminals import ROOT, TMUX, Terminal

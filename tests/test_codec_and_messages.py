@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamkit import codec, events
+from streamkit import events
 from streamkit import messages as m
 from streamkit.answers import Confirmation
-from streamkit.engine import Engine
+from streamkit.core.engine import Engine
 from streamkit.errors import UsageError
 from streamkit.events import EVENTS, Event
 from streamkit.messages import kinds as kinds_module
+from streamkit.protocols import codec
 
 law = settings(deadline=None, derandomize=True, database=None, max_examples=300)
 

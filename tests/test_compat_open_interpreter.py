@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import streamkit as sk
 from streamkit.compat.open_interpreter import Llm, OpenInterpreter, interpreter
-from streamkit.compat.open_interpreter.flat import Flat
-from streamkit.compat.open_interpreter.kept import Kept, chunks_of
+from streamkit.compat.open_interpreter.flat_chunks import Flat
+from streamkit.compat.open_interpreter.history import Kept, chunks_of
 from streamkit.protocols.open_interpreter import Encoder
 from streamkit.testing import ModelServer, Reasoning, Reply, Text, ToolCall
 

@@ -20,8 +20,9 @@ from openai.types.beta.threads.runs import RunStep
 from typing_extensions import override
 
 import streamkit as sk
-from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler, telling
-from streamkit.compat.openai.telling import _named
+from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
+from streamkit.compat.openai import dispatch as telling
+from streamkit.compat.openai.dispatch import _named
 from streamkit.testing import CodeInterpreter, ModelServer, Refusal, Reply, ToolCall
 
 from . import assistants as a

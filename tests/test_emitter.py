@@ -17,9 +17,10 @@ import pytest
 from hypothesis import given
 
 import streamkit as sk
-from streamkit import codec, protocols
 from streamkit import events as e
 from streamkit import messages as m
+from streamkit import protocols
+from streamkit.protocols import codec
 from streamkit.relay import MemoryRelay, Relay
 
 from .faces import LIMIT, Face, async_faces, body, chat, every_face, interpreter
@@ -540,7 +541,7 @@ async def test_a_producer_that_is_silent_is_told_as_a_timeout(face: Face) -> Non
 async def test_a_producer_whose_thread_ended_is_missed(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though nobody said for how long it may be silent."""
     monkeypatch.setattr("streamkit.relay.run.GRACE", 0.2)
-    monkeypatch.setattr("streamkit.relay.reading.GRACE", 0.2)
+    monkeypatch.setattr("streamkit.relay.reader.GRACE", 0.2)
     emitter = sk.Emitter(timeout=math.inf)
     await face.in_thread(in_thread(lambda: emitter.text("a")).join)
     stream = face.stream(emitter)
@@ -552,7 +553,7 @@ async def test_a_producer_whose_thread_ended_is_missed(face: Face, monkeypatch: 
 def test_a_producer_whose_task_lives_is_not_missed_for_its_worker_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """`with` in a thread that lives keeps the emitter alive, whoever else says something for it."""
     monkeypatch.setattr("streamkit.relay.run.GRACE", 0.1)
-    monkeypatch.setattr("streamkit.relay.reading.GRACE", 0.1)
+    monkeypatch.setattr("streamkit.relay.reader.GRACE", 0.1)
     emitter = sk.Emitter()
     texts: list[str] = []
     reading = in_thread(lambda: texts.append(sk.stream(emitter).get_final_text()))

@@ -16,10 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit import codec, protocols
 from streamkit import events as e
 from streamkit import messages as m
-from streamkit.fields import Fields
+from streamkit import protocols
+from streamkit.core.argument_fields import Fields
+from streamkit.protocols import codec
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
 from .faces import Face, ask, ask_responses, body, every_face

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamkit.framing import Framer, NdjsonFramer, SseFramer, framer_for, sse_frame, whole
+from streamkit.protocols.framing import Framer, NdjsonFramer, SseFramer, framer_for, sse_frame, whole
 
 law = settings(deadline=None, derandomize=True, database=None, max_examples=300)
 

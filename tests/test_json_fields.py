@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit.json_fields import FieldText, JsonFields, join_path, split_path
+from streamkit.core.json_fields import FieldText, JsonFields, join_path, split_path
 
 
 def examples(count: int) -> settings:

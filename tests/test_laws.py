@@ -16,11 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit import codec, protocols
 from streamkit import events as e
 from streamkit import messages as m
-from streamkit.engine import Engine
+from streamkit import protocols
+from streamkit.core.engine import Engine
 from streamkit.handlers import HOOKS
+from streamkit.protocols import codec
 
 from .telling import Story, tell_bytes, tell_items
 

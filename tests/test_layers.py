@@ -18,40 +18,25 @@ PACKAGE = Path(streamkit.__file__).parent
 # From the bottom up: a module may import those of its own layer and of the layers before it. `(…)` names a package.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version",),
-    ("errors", "ids"),
+    ("errors",),
     ("messages", "answers", "events"),  # one layer: a message knows the events that tell of it
-    ("codec", "framing", "json_fields"),
-    ("fields",),
+    ("core",),
+    ("json_fields",),
     ("protocols",),
-    ("runs",),
-    ("engine",),
-    # the faces; a path to a recording is a source
-    (
-        *(
-            "handlers",
-            "throttled",
-            "state",
-            "recording",
-            "interrupts",
-            "pieces",
-            "workers",
-            "sources",
-            "inner",
-            "shell",
-            "opening",
-        ),
-        *("resuming", "intake"),
-        *("manager_sync", "manager_async", "manager"),
-    ),
-    ("renderers", "computer", "relay", "emitter", "agent", "server", "testing"),
+    ("handlers", "throttled"),
+    ("sources", "streams"),
+    ("recorder",),
+    ("renderers",),
+    ("computer",),
+    ("relay",),
+    ("agent",),
+    ("testing",),
     ("compat",),
     ("",),  # the package itself
-    ("terminal", "asking", "chat", "cli", "demo", "__main__"),
+    ("cli", "__main__"),
+    ("asking",),
 )
-CORE = (
-    *("errors", "ids", "messages", "answers", "events", "runs", "engine"),
-    *("codec", "framing", "json_fields", "fields", "protocols"),
-)
+CORE = ("errors", "messages", "answers", "events", "core", "protocols")
 
 # What the core may import besides itself. `threading` is there for the lock of `Answer`, whose calls are thread-safe.
 ALLOWED = {

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 import streamkit as sk
-from streamkit import codec
-from streamkit.framing import sse_frame
+from streamkit.protocols import codec
+from streamkit.protocols.framing import sse_frame
 from streamkit.testing import CodeInterpreter, ModelServer, Reasoning, Refusal, Reply, Tokens, ToolCall
 
 from .faces import (

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit.pieces import Pieces
+from streamkit.sources.body import Pieces
 from streamkit.testing import ModelServer, Reply
 
 from .faces import FACES, Face, body, chat

@@ -16,7 +16,7 @@ import pytest
 import streamkit as sk
 from streamkit import protocols
 from streamkit.events import Event
-from streamkit.framing import Framer, NdjsonFramer, SseFramer
+from streamkit.protocols.framing import Framer, NdjsonFramer, SseFramer
 
 from .telling import Story, recordings, tell_bytes, tell_items
 

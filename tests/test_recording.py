@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import streamkit as sk
-from streamkit import codec
+from streamkit.protocols import codec
 from streamkit.testing import ModelServer, Reply, ServiceError, ToolCall
 
 from .faces import ASKED, Face, Source, SyncTold, ask, ask_responses, body, calls, chat, every_face, interpreter

@@ -22,10 +22,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit import codec, protocols
 from streamkit import events as e
 from streamkit import messages as m
-from streamkit.engine import Engine
+from streamkit import protocols
+from streamkit.core.engine import Engine
+from streamkit.protocols import codec
 from streamkit.relay import MemoryRelay, Relay
 from streamkit.relay.log import Log, cursor_of
 

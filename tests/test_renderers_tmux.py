@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from streamkit.demo import CODE
+from streamkit.cli.demo import CODE
 
 from .terminals import TMUX, Terminal, lines_of
 

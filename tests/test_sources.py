@@ -20,8 +20,8 @@ import pytest
 import trio
 
 import streamkit as sk
-from streamkit import codec
 from streamkit.events import StreamEnd, TextCreated, TextDone
+from streamkit.protocols import codec
 from streamkit.testing import ModelServer, Reply
 
 from .faces import FACES, Face, Source, SyncTold, ask, ask_responses, async_faces, body, chat, every_face, sync_face
@@ -181,7 +181,7 @@ async def test_a_path_to_nothing_is_a_source_error(face: Face, tmp_path: Path) -
 
 
 @every_face
-@pytest.mark.parametrize("nothing", [[], b"", iter(()), [b""], [b": ping\n\n"]], ids=repr)
+@pytest.mark.parametrize("nothing", [[], b"", iter(()), [b""], [b": ping\n\n"]])
 @body
 async def test_an_empty_source_is_incomplete(face: Face, nothing: Any) -> None:
     """Nothing is no answer."""

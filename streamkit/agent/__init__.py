@@ -1,7 +1,7 @@
 """Agents: a model that calls tools and runs code, as one stream. See `agent.py`."""
 
 from .agent import Agent, AsyncAgent
-from .computing import Computing, Running
+from .computer_protocol import Computing, Running
 from .progress import progress
 from .tools import Tool, tool
 

@@ -23,14 +23,14 @@ from typing import Any, TypeAlias, TypeVar, cast
 from ..answers import Confirmation
 from ..errors import UsageError
 from ..handlers import EventHandler, Handler
-from ..manager_async import AsyncStreamManager
-from ..manager_sync import StreamManager
 from ..messages import CodeMessage, Message, TextMessage
 from ..protocols import is_object
-from ..shell import Manager
+from ..streams.aio import AsyncStreamManager
+from ..streams.manager import Manager
+from ..streams.sync import StreamManager
 from .async_steps import first_async_source
 from .code import CODE_TOOL, FIELDS, code_schema
-from .computing import Computing, runs
+from .computer_protocol import Computing, runs
 from .history import told
 from .requests import Provider, tool_name
 from .sync_steps import first_source

@@ -19,12 +19,12 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from ..events import Event
-from ..interrupts import Interruptible
 from ..messages import ToolCallMessage
-from ..opening import open_async
-from ..sources import AsyncSource, Batch
+from ..sources.interrupt import Interruptible
+from ..sources.open import open_async
+from ..sources.source import AsyncSource, Batch
 from .calls import Called, Mailbox
-from .computing import Running
+from .computer_protocol import Running
 from .progress import telling
 from .sync_steps import close_run, events_of_run
 from .tools import Tool

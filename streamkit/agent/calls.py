@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 from ..errors import UsageError
 from ..events import Event, StreamWarning, ToolOutputCreated, ToolOutputDelta, ToolOutputDone
-from ..interrupts import Stopped
 from ..messages import ToolCallMessage, ToolOutputMessage, output_text
+from ..sources.interrupt import Stopped
 from .tools import ArgumentsError
 
 __all__ = ["Called", "Mailbox", "refused"]

@@ -20,7 +20,7 @@ from ..messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
-from ..protocols.open_interpreter import truncate
+from ..protocols.open_interpreter.input import truncate
 from .code import CODE_TOOL, FIELDS, arguments_of
 
 __all__ = ["NOT_RUN", "told"]

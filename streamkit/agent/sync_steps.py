@@ -15,12 +15,12 @@ from functools import partial
 from typing import Any
 
 from ..events import Event
-from ..interrupts import Interruptible, Stopped
 from ..messages import ToolCallMessage
-from ..opening import open_sync
-from ..sources import Source
+from ..sources.interrupt import Interruptible, Stopped
+from ..sources.open import open_sync
+from ..sources.source import Source
 from .calls import Called, Mailbox
-from .computing import Running
+from .computer_protocol import Running
 from .progress import telling
 from .tools import Tool
 from .turn import CallModel, CallTools, RunCode, Step, Tell, Turn

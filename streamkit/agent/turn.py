@@ -14,21 +14,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from ..answers import Confirmation
-from ..events import (
-    ConfirmationCreated,
-    ConsoleCreated,
-    ConsoleDelta,
-    ConsoleDone,
-    Event,
-    Run,
-    RunDone,
-    ToolOutputDone,
-)
+from ..events import ConfirmationCreated, ConsoleCreated, ConsoleDelta, ConsoleDone, Event, Run, RunDone, ToolOutputDone
 from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
-from ..state import StreamState
+from ..streams.state import StreamState
 from .calls import refused
 from .code import CODE_TOOL, Code, Refused, read_code
-from .computing import Computing, runs
+from .computer_protocol import Computing, runs
 from .tools import Tool
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import anyio.to_thread
 
 from ..errors import UsageError
 from .execution import Execution
-from .feed import Feed
 from .javascript import JavaScriptRunner
+from .output_queue import Feed
 from .python import PythonRunner
 from .request import Limits, RunRequest, Settings
 from .runner import Runner

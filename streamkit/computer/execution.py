@@ -17,11 +17,11 @@ import anyio.to_thread
 from ..errors import SourceError
 from ..events import Event, StreamEnd
 from ..messages import Status
-from ..sources import AsyncSource, Readable, Source
-from .notes import notes_of
+from ..sources.source import AsyncSource, Readable, Source
+from .end_notes import notes_of
+from .events import Telling
 from .request import Outcome, Reason, RunRequest
 from .runner import Runner
-from .telling import Telling
 
 __all__ = ["CodeError", "Execution", "ExecutionStatus"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .feed import Feed
+from .output_queue import Feed
 
 __all__ = ["Limits", "NotStartedError", "Outcome", "Reason", "RunRequest", "Settings"]
 

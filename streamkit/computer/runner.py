@@ -26,11 +26,11 @@ from typing import Any
 
 import msgspec
 
-from .notes import death
+from .end_notes import death
 from .pipes import Pipes
 from .processes import MARK, Family, Identity
 from .request import NotStartedError, Outcome, RunRequest, Settings
-from .serving import Serving
+from .supervisor import Serving
 
 __all__ = ["Runner"]
 

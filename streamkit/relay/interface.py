@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 from ..events import Event
-from ..sources import AsyncSource, Readable, Source
+from ..sources.source import AsyncSource, Readable, Source
 
 __all__ = ["Reader", "Reading", "Relay"]
 

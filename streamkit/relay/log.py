@@ -17,8 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from ..events import Delta, Event, MessageDelta
-from .beginning import Beginning
-from .kept import asks, for_reader
+from .stored import asks, for_reader
+from .truncation import Beginning
 
 __all__ = ["Log", "cursor_of", "number_of"]
 

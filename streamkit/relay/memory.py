@@ -20,11 +20,11 @@ from typing import get_args
 from ..errors import SourceError, UsageError
 from ..events import Event
 from .interface import Relay
-from .kept import kept
 from .log import number_of
-from .reading import MemoryReading
+from .reader import MemoryReading
 from .run import Overflow, Run, failure
-from .waking import ThreadWaker, in_event_loop, task_waker
+from .stored import kept
+from .wakers import ThreadWaker, in_event_loop, task_waker
 
 __all__ = ["MemoryRelay", "Overflow"]
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 from ..errors import SourceError
 from ..events import Delta, Event, StreamEnd, StreamException, StreamTimeout
 from .log import Log
-from .waking import TaskWaker, ThreadWaker
+from .wakers import TaskWaker, ThreadWaker
 
 if TYPE_CHECKING:
-    from .reading import MemoryReading
+    from .reader import MemoryReading
 
 __all__ = ["Overflow", "Run", "failure"]
 

@@ -18,11 +18,11 @@ from ..handlers import EventHandler
 from ..messages import AudioMessage, ConsoleMessage, ImageMessage, Message, TextMessage, ToolCallMessage
 from .characters import ConsoleText, PrintableText, one_line, printable
 from .labels import STYLES, Label, Style, plain
-from .telling import has_told, outcome, sources, summary, told_in_fields
 from .turns import Said, Turns
+from .wording import has_told, outcome, sources, summary, told_in_fields
 
 if TYPE_CHECKING:
-    from ..state import StreamState
+    from ..streams.state import StreamState
 
 __all__ = ["ConsolePrinter"]
 

@@ -29,12 +29,12 @@ from ..messages import (
 )
 from .characters import one_line
 from .console import size_of
-from .telling import has_told, outcome, sources, summary, told_in_fields
+from .wording import has_told, outcome, sources, summary, told_in_fields
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..state import StreamState
+    from ..streams.state import StreamState
     from .screen import Screen
 
 __all__ = ["LiveDisplay"]

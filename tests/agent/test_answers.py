@@ -131,7 +131,7 @@ async def _rule(code: sk.CodeMessage) -> bool:
     return True
 
 
-@pytest.mark.parametrize("rule", [1, "no", None, _rule], ids=str)
+@pytest.mark.parametrize("rule", [1, "no", None, _rule])
 def test_a_rule_is_a_bool_or_a_plain_function(rule: Any) -> None:
     """Anything else is refused when the agent is made, and when it was set since."""
     computer = ToyComputer()

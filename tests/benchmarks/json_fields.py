@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from streamkit.json_fields import JsonFields
+from streamkit.core.json_fields import JsonFields
 
 PIECE = 4
 WORDS = ("The ", "quick ", "brown ", "fox\n", 'said "no" ', "na\u00efve ", "caf\u00e9 ", "and so on. ")

@@ -23,12 +23,12 @@ from pydantic import TypeAdapter
 from streamkit import events as e
 from streamkit import messages as m
 from streamkit import protocols
-from streamkit.engine import Engine
+from streamkit.core.engine import Engine
 from streamkit.errors import UsageError
-from streamkit.framing import SseFramer, framer_for, sse_frame
 from streamkit.messages.message import CLASSES
 from streamkit.protocols import Decoder as AnyDecoder
 from streamkit.protocols.anthropic import Decoder, Encoder, to_input
+from streamkit.protocols.framing import SseFramer, framer_for, sse_frame
 
 from ..telling import Story, recordings, tell_bytes, tell_items
 

@@ -18,10 +18,10 @@ import streamkit as sk
 from streamkit import events as e
 from streamkit import messages as m
 from streamkit import protocols
-from streamkit.engine import Engine
-from streamkit.framing import SseFramer, sse_frame
+from streamkit.core.engine import Engine
+from streamkit.protocols.framing import SseFramer, sse_frame
 from streamkit.protocols.letta import Decoder, Encoder, to_input
-from streamkit.protocols.letta_dates import date_of, time_of
+from streamkit.protocols.letta.dates import date_of, time_of
 
 from ..faces import Face, body, every_face
 from ..telling import RECORDINGS, Story, recordings, tell_bytes, tell_items

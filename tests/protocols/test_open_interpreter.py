@@ -18,7 +18,7 @@ import streamkit as sk
 from streamkit import messages as m
 from streamkit import protocols
 from streamkit.answers import Confirmation
-from streamkit.engine import Engine
+from streamkit.core.engine import Engine
 from streamkit.errors import ProtocolError
 from streamkit.events import (
     ActiveLine,
@@ -31,7 +31,7 @@ from streamkit.events import (
     StreamException,
 )
 from streamkit.protocols.open_interpreter import Decoder, Encoder, WebsocketDecoder, explode, to_input, truncate
-from streamkit.protocols.open_interpreter_legacy import Decoder as LegacyDecoder
+from streamkit.protocols.open_interpreter.legacy import Decoder as LegacyDecoder
 
 from ..telling import Story, recordings, tell_bytes, tell_items
 

@@ -20,11 +20,9 @@ from pydantic import TypeAdapter
 import streamkit as sk
 from streamkit import events as ev
 from streamkit import protocols
-from streamkit.codec import event_to_dict
-from streamkit.engine import Engine
+from streamkit.core.engine import Engine
 from streamkit.errors import UsageError
 from streamkit.events import Event, RawEvent
-from streamkit.framing import NdjsonFramer, SseFramer, sse_frame
 from streamkit.messages import (
     Annotation,
     AudioMessage,
@@ -39,6 +37,8 @@ from streamkit.messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
+from streamkit.protocols.codec import event_to_dict
+from streamkit.protocols.framing import NdjsonFramer, SseFramer, sse_frame
 from streamkit.protocols.openai_assistants import Decoder, Encoder, to_input
 from streamkit.testing import CodeInterpreter, ModelServer, Reasoning, Refusal, Reply, Text, ToolCall
 

@@ -15,11 +15,11 @@ from openai.types.chat import ChatCompletionChunk
 
 from streamkit import events as e
 from streamkit import messages as m
-from streamkit.engine import Engine
+from streamkit.core.engine import Engine
 from streamkit.errors import UsageError
-from streamkit.framing import SseFramer, framer_for, sse_frame
 from streamkit.protocols import Decoder as AnyDecoder
 from streamkit.protocols import openai_responses
+from streamkit.protocols.framing import SseFramer, framer_for, sse_frame
 from streamkit.protocols.openai_chat import Decoder, Encoder, to_input
 
 from ..telling import Story, recordings, tell_bytes, tell_items

@@ -18,10 +18,8 @@ from pydantic import TypeAdapter
 
 from streamkit import protocols
 from streamkit.answers import Confirmation
-from streamkit.codec import event_to_dict
 from streamkit.errors import UsageError
 from streamkit.events import ConfirmationCreated, Event, RawEvent
-from streamkit.framing import NdjsonFramer, SseFramer, sse_frame
 from streamkit.messages import (
     AudioMessage,
     CodeMessage,
@@ -35,6 +33,8 @@ from streamkit.messages import (
     ToolOutputMessage,
 )
 from streamkit.protocols import openai_chat
+from streamkit.protocols.codec import event_to_dict
+from streamkit.protocols.framing import NdjsonFramer, SseFramer, sse_frame
 from streamkit.protocols.openai_responses import Decoder, Encoder, to_input
 
 from ..telling import Story, recordings, tell_bytes, tell_items

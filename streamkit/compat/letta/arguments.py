@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...json_fields import JsonFields, join_path
+from ...core.json_fields import JsonFields, join_path
 
 __all__ = ["FunctionArgumentsStreamHandler"]
 

@@ -12,11 +12,11 @@ from collections.abc import AsyncGenerator
 from typing import Any, Literal, NamedTuple, get_args
 
 from ...errors import RunFailedError, SourceTimeoutError, UsageError
-from ...relay.waking import TaskWaker, task_waker
+from ...relay.wakers import TaskWaker, task_waker
 from ...renderers.characters import printable
 from .interfaces import AgentInterface
-from .lines import Line
-from .reading import as_given, date_of, get
+from .memgpt_format import Line
+from .normalise import as_given, date_of, get
 from .terminal import put
 
 __all__ = ["QueuingInterface", "Style"]

@@ -14,15 +14,15 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self
 
-from ...emitter import Emitter
 from ...errors import SourceError, UsageError
 from ...events import RawEvent, StreamWarning
-from ...manager import astream
 from ...protocols import is_object
 from ...relay import MemoryRelay, Reader
+from ...relay.emitter import Emitter
+from ...streams.api import astream
 from .interfaces import AgentChunkStreamingInterface
-from .reading import Call, call_id_of, calls_of, date_of, get, items_of, json_object, text_of
-from .said import Said
+from .normalise import Call, call_id_of, calls_of, date_of, get, items_of, json_object, text_of
+from .sent_text import Said
 
 __all__ = ["MessageStreamStatus", "StreamingServerInterface"]
 

@@ -14,9 +14,9 @@ from ...renderers.console import ConsolePrinter
 from ...renderers.labels import Label, Style, memgpt, memgpt_fancy
 from .arguments import FunctionArgumentsStreamHandler
 from .interfaces import AgentChunkStreamingInterface, AgentRefreshStreamingInterface
-from .lines import Line
-from .reading import Call, calls_of, get, items_of, text_of
-from .telling import Part, Telling, told_here
+from .memgpt_format import Line
+from .normalise import Call, calls_of, get, items_of, text_of
+from .push_stream import Part, Telling, told_here
 from .terminal import TerminalLines, put
 
 __all__ = ["StreamingCLIInterface", "StreamingRefreshCLIInterface"]

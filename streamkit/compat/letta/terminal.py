@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from ...renderers.characters import printable
 from ...renderers.console import Paper
 from .interfaces import AgentInterface
-from .lines import Line, function_lines, kind_lines, message_lines, simple_lines, user_lines
-from .reading import as_given
+from .memgpt_format import Line, function_lines, kind_lines, message_lines, simple_lines, user_lines
+from .normalise import as_given
 
 __all__ = ["CLIInterface", "TerminalLines"]
 

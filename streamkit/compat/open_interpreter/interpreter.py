@@ -8,15 +8,15 @@ from typing import Any, Literal, cast, overload
 
 from ...agent.agent import Agent
 from ...agent.code import CODE_TOOL
-from ...agent.computing import Computing
+from ...agent.computer_protocol import Computing
 from ...errors import UsageError
 from ...events import ConfirmationCreated
-from ...manager_sync import StreamManager
 from ...protocols.open_interpreter import Encoder
-from .flat import Flat
-from .given import readable
-from .kept import Kept, chunks_of
+from ...streams.sync import StreamManager
+from .flat_chunks import Flat
+from .history import Kept, chunks_of
 from .llm import Llm
+from .model_input import readable
 from .terminal import displays
 
 __all__ = ["OpenInterpreter"]

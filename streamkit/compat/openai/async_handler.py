@@ -19,11 +19,11 @@ from openai.types.beta.threads.runs import RunStep
 from ...answers import Confirmation
 from ...errors import UsageError
 from ...events import Event
-from ...manager_async import AsyncStreamManager
-from ...shell import is_answer_text
-from .bound import HOOKS, Bound, ClientStream
+from ...streams.aio import AsyncStreamManager
+from ...streams.manager import is_answer_text
+from .binding import HOOKS, Bound, ClientStream
+from .dispatch import PROTOCOL, Telling
 from .messages import HookCall
-from .telling import PROTOCOL, Telling
 
 __all__ = ["AsyncAssistantEventHandler"]
 

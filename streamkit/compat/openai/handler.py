@@ -19,11 +19,11 @@ from openai.types.beta.threads.runs import RunStep
 from ...answers import Confirmation
 from ...errors import UsageError
 from ...events import Event
-from ...manager_sync import StreamManager
-from ...shell import is_answer_text
-from .bound import Bound, ClientStream, refuse_awaitable
+from ...streams.manager import is_answer_text
+from ...streams.sync import StreamManager
+from .binding import Bound, ClientStream, refuse_awaitable
+from .dispatch import PROTOCOL, Telling
 from .messages import HookCall
-from .telling import PROTOCOL, Telling
 
 __all__ = ["AssistantEventHandler"]
 

@@ -1,0 +1,140 @@
+"""The handler that writes a recording: the stream's own items with their times (`sources.recording` tells the format)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from os import SEEK_END, PathLike
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import msgspec
+
+from .errors import UsageError
+from .events import Event, StreamEnd, StreamException, ToolOutputDone
+from .handlers import Handler
+from .protocols import codec, is_list, is_object
+from .sources.recording import MARK_LENGTH, is_marked
+from .streams.state import StreamState
+
+__all__ = ["Recorder"]
+
+_CHUNK = 1 << 16
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+class Recorder(Handler):
+    """Writes a stream's own items, as they come, to a file that `stream(path)` and `streamkit replay` read again.
+
+    It appends: a path that holds a recording already gets another one's items after it, as the next source of one
+    run; take a new path for each run that is to stand alone. Each batch is written out before the handlers are told
+    of it.
+
+    Raises:
+        UsageError: the file exists and is no recording.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self._path = Path(path)
+        self._file: BinaryIO | None = None
+        self._began = 0.0
+        self._source = 0  # the number of the stream's source that was written last
+        self._answers = False  # whether events among its items are an agent's own
+        self._written: set[str] = set()  # the ids of the outputs among them
+
+    def bind(self, stream: StreamState) -> None:
+        self._made_with("_path", "path")
+        super().bind(stream)
+        self._source = 0
+        self._written.clear()
+        if self._path.exists() and self._path.stat().st_size:
+            with self._path.open("rb") as file:
+                if not is_marked(file.read(MARK_LENGTH)):
+                    self.unbind(stream)
+                    raise UsageError(f"{self._path} exists and is no recording; it was left as it is")
+
+    def receive(self, items: Sequence[Any], /) -> None:
+        if self._file is None:
+            self._begin()
+        if self._source != self.stream.source_number:
+            self._source = self.stream.source_number
+            fields = self.stream.fields
+            self._write([{"source": self._source, **({"fields": dict(fields)} if fields else {})}])
+            self._answers = bool(items) and not isinstance(items[0], Event)
+        self._written |= {item.message.id for item in items if isinstance(item, ToolOutputDone)}
+        self._write([_line(item, self._now(), answers=self._answers) for item in items])
+
+    def handle(self, event: Event, /) -> None:
+        match event:
+            case StreamException(error=error, message=message, details=details):
+                self._write([{"time": self._now(), "error": error, "message": message, "details": details}])
+            case ToolOutputDone(source=None) if event.message.id not in self._written:
+                self._write([{"time": self._now(), "event": codec.event_to_dict(event)}])
+            case StreamEnd(status=status):
+                self._write([{"time": self._now(), "end": status}])
+                if self._file is not None:
+                    self._file.close()
+                    self._file = None
+            case _:
+                pass
+
+    def _now(self) -> float:
+        return round(time.monotonic() - self._began, 6)
+
+    def _begin(self) -> None:
+        self._file = self._path.open("ab")
+        self._began = time.monotonic()
+        if self._file.tell() and not _ends_its_line(self._path):
+            self._file.write(b"\n")  # after the line that a crash cut off
+        if self._file.tell() == 0:
+            self._write([{"streamkit": "recording", "version": 1, "created_at": time.time()}])
+
+    def _write(self, lines: list[dict[str, Any]]) -> None:
+        if self._file is None:
+            self._begin()
+        assert self._file is not None
+        self._file.write(b"".join(_encoded(line) + b"\n" for line in lines))
+        self._file.flush()
+
+
+def _encoded(line: dict[str, Any]) -> bytes:
+    """A line, whatever an item is made of: no item may end the stream because it cannot be written."""
+    try:
+        return _encode(line)
+    except (TypeError, ValueError, RecursionError):
+        shown = ascii(line.get("data"))[:_CHUNK] if not _is_deep(line) else "an item that is nested too deep"
+        return _encode({"time": line.get("time", 0.0), "text": shown})
+
+
+def _is_deep(value: Any, left: int = 100) -> bool:
+    if left == 0:
+        return True
+    inner: Iterable[Any] = ()
+    if is_object(value):
+        inner = value.values()
+    elif is_list(value):
+        inner = value
+    return any(_is_deep(one, left - 1) for one in inner)
+
+
+def _ends_its_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def _line(item: Any, now: float, *, answers: bool = False) -> dict[str, Any]:
+    if isinstance(item, Event):
+        return {"time": now, "event" if answers else "data": codec.event_to_dict(item)}
+    if not isinstance(item, tuple):
+        return {"time": now, "data": item}
+    id, name, data = cast("tuple[bytes, bytes, bytes]", item)  # a frame: no other item is a tuple
+    line: dict[str, Any] = {"time": now}
+    for key, value in (("name", name), ("id", id)):
+        if value:
+            line[key] = value.decode("utf-8", "replace")
+    try:
+        line["data"] = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        line["text"] = data.decode("utf-8", "replace")
+    return line
