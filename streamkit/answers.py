@@ -144,7 +144,7 @@ class Confirmation:
     says whether the source can take edited code; a `malformed` question cannot be answered and is declined.
     """
 
-    __slots__ = ("_answer", "editable", "edited", "id", "malformed", "reason", "status", "subject")
+    __slots__ = ("answer_slot", "editable", "edited", "id", "malformed", "reason", "status", "subject")
 
     def __init__(
         self,
@@ -163,12 +163,12 @@ class Confirmation:
         self.reason = reason
         self.malformed = malformed
         self.editable = False
-        self._answer: Answer | None = None
+        self.answer_slot: Answer | None = None
 
     @property
     def waiting(self) -> bool:
         """Whether an answer would be heard."""
-        return self._answer is not None and self._answer.open
+        return self.answer_slot is not None and self.answer_slot.open
 
     def approve(self, edited: str | None = None) -> None:
         """Let it run, or `edited` in its place.
@@ -178,7 +178,7 @@ class Confirmation:
         """
         if not isinstance(cast("object", edited), (str, NoneType)):
             raise UsageError(f"confirmation {self.id!r}: edited code is a str, not {edited!r}")
-        if edited is not None and not self.editable and self._answer is not None:
+        if edited is not None and not self.editable and self.answer_slot is not None:
             raise UsageError(f"confirmation {self.id!r}: this source cannot take edited code, only yes or no")
         self._asked().give((True, edited))
 
@@ -196,14 +196,14 @@ class Confirmation:
         self.status = "approved" if approved else "declined"
         self.edited = edited
         self.reason = reason
-        if self._answer is not None:
-            self._answer.close()
+        if self.answer_slot is not None:
+            self.answer_slot.close()
 
     def _asked(self) -> Answer:
-        if self._answer is None:
+        if self.answer_slot is None:
             why = "it is malformed" if self.malformed else "its source is passive and cannot take an answer"
             raise UsageError(f"confirmation {self.id!r} cannot be answered: {why}")
-        return self._answer
+        return self.answer_slot
 
     def to_dict(self) -> dict[str, object]:
         """`subject` is the subject's static form."""

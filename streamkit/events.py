@@ -94,8 +94,8 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
     message_id: ClassVar[Any] = None
 
     position: int | str | None = msgspec.field(default=None, name="cursor")
-    source: Any = None
-    item: int | None = None  # which of its source's items, for warnings; not known of every delta
+    raw_item: Any = None
+    item_index: int | None = None  # which of its source's items, for warnings; not known of every delta
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -118,12 +118,12 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
     @property
     def raw(self) -> Any:
         """The source's own item. JSON text is parsed at each reading; what is no JSON is given as text."""
-        if not isinstance(self.source, bytes):
-            return self.source
+        if not isinstance(self.raw_item, bytes):
+            return self.raw_item
         try:
-            return msgspec.json.decode(self.source)
+            return msgspec.json.decode(self.raw_item)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self.source.decode("utf-8", "replace")
+            return self.raw_item.decode("utf-8", "replace")
 
     def arguments(self) -> tuple[Any, ...]:
         """What this event's hooks are called with."""

@@ -58,12 +58,12 @@ R = TypeVar("R")
 
 
 class Call(NamedTuple):
-    """One call that an event asks for. `whole`: it takes the event, not the hook's arguments. `awaited`: it is known to
+    """One call that an event asks for. `takes_event`: it takes the event, not the hook's arguments. `is_async`: it is known to
     give an awaitable; of others the result is looked at."""
 
     function: Callable[..., Any]
-    whole: bool
-    awaited: bool
+    takes_event: bool
+    is_async: bool
 
 
 _MAY_PAUSE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -165,7 +165,7 @@ class Hooks(Handler, Generic[R]):
         """Calls the hooks of this event, in order. Gives an awaitable where one of them has to be awaited."""
         calls = self._streamkit_hook_calls(type(event))
         for call in calls:
-            result = call.function(event) if call.whole else call.function(*event.arguments())
+            result = call.function(event) if call.takes_event else call.function(*event.arguments())
             if inspect.isawaitable(result):
                 return self._streamkit_await_hooks(result, calls, event)
         return None
@@ -173,7 +173,7 @@ class Hooks(Handler, Generic[R]):
     async def _streamkit_await_hooks(self, first: Awaitable[Any], calls: Iterable[Call], event: Event) -> None:
         await first
         for call in calls:
-            result = call.function(event) if call.whole else call.function(*event.arguments())
+            result = call.function(event) if call.takes_event else call.function(*event.arguments())
             if inspect.isawaitable(result):
                 await result
 

@@ -68,7 +68,7 @@ class Recorder(Handler):
         match event:
             case StreamException(error=error, message=message, details=details):
                 self._write([{"time": self._now(), "error": error, "message": message, "details": details}])
-            case ToolOutputDone(source=None) if event.message.id not in self._written:
+            case ToolOutputDone(raw_item=None) if event.message.id not in self._written:
                 self._write([{"time": self._now(), "event": codec.event_to_dict(event)}])
             case StreamEnd(status=status):
                 self._write([{"time": self._now(), "end": status}])

@@ -62,7 +62,7 @@ def tell_bytes(kind: type[Decoder], chunks: Iterable[bytes], *, strict: bool = F
     chunks = list(chunks)
     framer = framer_for(b"".join(chunks)) or SseFramer()
     framer = type(framer)() if isinstance(framer, NdjsonFramer) else SseFramer()
-    framer.mind(kind.names)
+    framer.expect_names(kind.sse_event_names)
     engine = Engine(strict=strict)
     decoder = kind(engine.new_id)
     engine.number_of = decoder.number_of

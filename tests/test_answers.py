@@ -1136,7 +1136,7 @@ def test_edited_code_is_text() -> None:
     """Anything else is refused at once, and the question stays open."""
     subject = sk.CodeMessage("c", format="python", content="1")
     asked = sk.Confirmation("one", subject)
-    asked._answer = Answer("confirmation 'one'", lambda: None)
+    asked.answer_slot = Answer("confirmation 'one'", lambda: None)
     asked.editable = True
     with pytest.raises(sk.UsageError, match="edited code is a str, not 5"):
         asked.approve(5)  # type: ignore[arg-type]

@@ -104,7 +104,7 @@ def test_the_static_form_keeps_all_of_a_message(message: m.Message) -> None:
     assert again == message
     assert type(again) is type(message)
     assert again.to_dict() == static
-    assert again.content_known == message.content_known
+    assert again.has_content == message.has_content
     assert m.Message.from_dict(json.loads(json.dumps(static))) == message
 
 
@@ -129,8 +129,8 @@ def test_the_static_form_leaves_out_what_is_unset() -> None:
 
 def test_an_empty_content_is_told_apart_from_none() -> None:
     """What is known to be empty stays known."""
-    assert m.Message.from_dict({"type": "message", "content": ""}).content_known
-    assert not m.Message.from_dict({"type": "message", "content": None}).content_known
+    assert m.Message.from_dict({"type": "message", "content": ""}).has_content
+    assert not m.Message.from_dict({"type": "message", "content": None}).has_content
 
 
 def test_unknown_keys_are_kept_in_metadata() -> None:
@@ -225,7 +225,7 @@ def test_a_copy_is_equal_and_of_the_same_class(message: m.Message) -> None:
     copy = message.copy()
     assert copy == message
     assert type(copy) is type(message)
-    assert copy.content_known == message.content_known
+    assert copy.has_content == message.has_content
 
 
 @law
@@ -235,7 +235,7 @@ def test_a_header_is_the_message_before_its_first_delta(message: m.Message) -> N
     header = message.header()
     assert header.content == ""
     assert header.status == "in_progress"
-    assert not header.content_known
+    assert not header.has_content
     kept = {key: value for key, value in message.to_dict().items() if key not in ("content", "annotations", "status")}
     assert header.to_dict() == {**kept, "status": "in_progress"}
 
@@ -385,7 +385,7 @@ def an_event(kind: type[Event]) -> Event:
 def test_every_event_goes_over_the_wire_and_comes_back(kind: type[Event]) -> None:
     """Its type is its class's, nothing of this process stays in it, and the same is read from it again."""
     event = an_event(kind)
-    event.source = b'{"raw": 1}'
+    event.raw_item = b'{"raw": 1}'
     plain = codec.event_to_dict(event)
     assert plain["type"] == kind.type
     assert not {"source", "snapshot", "exception", "raw"} & set(plain)
@@ -399,7 +399,7 @@ def test_every_event_goes_over_the_wire_and_comes_back(kind: type[Event]) -> Non
 
 def test_runs_travel_without_their_providers_own_object() -> None:
     """`raw` stays behind; `usage` goes along."""
-    run = events.Run(id="r", raw={"big": 1}, usage=events.Usage(1, 2, 3, source=b"{}"))
+    run = events.Run(id="r", raw={"big": 1}, usage=events.Usage(1, 2, 3, raw_item=b"{}"))
     assert codec.event_to_dict(events.RunDone(run)) == {
         "type": "run_done",
         "run": {"id": "r", "usage": {"type": "usage", "input_tokens": 1, "output_tokens": 2, "total_tokens": 3}},
@@ -504,9 +504,9 @@ def test_no_fields_make_decoding_raise_anything_but_a_value_error(type: str, fie
 
 def test_raw_is_what_the_event_came_from() -> None:
     """JSON bytes are parsed when they are read; what is no JSON is text; objects are given as they came."""
-    assert events.TextDelta("a", "b", source=b'{"k": 1}').raw == {"k": 1}
-    assert events.TextDelta("a", "b", source=b"\xffnope").raw == "\ufffdnope"
-    assert events.TextDelta("a", "b", source={"k": 1}).raw == {"k": 1}
+    assert events.TextDelta("a", "b", raw_item=b'{"k": 1}').raw == {"k": 1}
+    assert events.TextDelta("a", "b", raw_item=b"\xffnope").raw == "\ufffdnope"
+    assert events.TextDelta("a", "b", raw_item={"k": 1}).raw == {"k": 1}
     assert events.TextDelta("a", "b").raw is None
 
 

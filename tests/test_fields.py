@@ -19,7 +19,7 @@ import streamkit as sk
 from streamkit import events as e
 from streamkit import messages as m
 from streamkit import protocols
-from streamkit.core.argument_fields import Fields
+from streamkit.core.argument_fields import ArgumentFields
 from streamkit.protocols import codec
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
@@ -905,7 +905,7 @@ def test_a_piece_costs_the_same_in_long_arguments() -> None:
         text = json.dumps({"thoughts": "", "message": "Lorem ipsum " * (size // 12)})
         times = []
         for _ in range(rounds):
-            events, stage = streamed(text, size=4), Fields(FIELDS)
+            events, stage = streamed(text, size=4), ArgumentFields(FIELDS)
             start = time.process_time()
             out = stage.feed(events)
             times.append((time.process_time() - start) / len(events))

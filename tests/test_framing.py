@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamkit.protocols.framing import Framer, NdjsonFramer, SseFramer, framer_for, sse_frame, whole
+from streamkit.protocols.framing import Framer, NdjsonFramer, SseFramer, as_frame, framer_for, sse_frame
 
 law = settings(deadline=None, derandomize=True, database=None, max_examples=300)
 
@@ -91,8 +91,8 @@ LINES: dict[str, tuple[bytes, Frames]] = {
 def frames_of(framer: Framer, pieces: Iterable[bytes]) -> Frames:
     frames: Frames = []
     for piece in pieces:
-        frames += map(whole, framer.feed(piece))
-    return [*frames, *map(whole, framer.finish())]
+        frames += map(as_frame, framer.feed(piece))
+    return [*frames, *map(as_frame, framer.finish())]
 
 
 def minded(frames: Frames, names: frozenset[bytes]) -> Frames:
@@ -199,17 +199,17 @@ def test_event_names_that_mean_nothing_may_be_left_out(parts: list[tuple[bytes, 
     for size in range(1, len(body) + 1):
         pieces = [body[start : start + size] for start in range(0, len(body), size)]
         framer = SseFramer()
-        framer.mind(heeded)
-        given = [frame for piece in pieces for frame in map(whole, framer.feed(piece))]
+        framer.expect_names(heeded)
+        given = [frame for piece in pieces for frame in map(as_frame, framer.feed(piece))]
         assert minded(given, heeded) == expected
         unminded = SseFramer()
-        assert [frame for piece in pieces for frame in map(whole, unminded.feed(piece))] == by_the_letter(body)
+        assert [frame for piece in pieces for frame in map(as_frame, unminded.feed(piece))] == by_the_letter(body)
 
 
-def test_frames_without_what_is_minded_are_their_data_alone() -> None:
+def test_frames_without_what_is_expected_names_are_their_data_alone() -> None:
     """A run of blocks, alone or together; a name that is minded, and an id, stay."""
     framer = SseFramer()
-    framer.mind({b"error"})
+    framer.expect_names({b"error"})
     piece, error = sse_frame(b"{}", "piece"), sse_frame(b"{}", "error")
     assert framer.feed(piece) == [b"{}"]
     assert framer.feed(piece) == [b"{}"]

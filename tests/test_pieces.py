@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit.sources.body import Pieces
+from streamkit.sources.body import BodyJoiner
 from streamkit.testing import ModelServer, Reply
 
 from .faces import FACES, Face, body, chat
@@ -165,7 +165,7 @@ def test_a_long_first_line_is_joined_in_linear_time() -> None:
     import time
 
     def cost(size: int) -> float:
-        pieces = Pieces()
+        pieces = BodyJoiner()
         began = time.process_time()
         for _ in range(size):
             pieces.feed(b'{"}"}')

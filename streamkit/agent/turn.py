@@ -95,13 +95,15 @@ class Turn:
         for _ in range(agent.max_steps):
             seen, asked = len(engine.messages), len(engine.confirmations)
             yield CallModel(agent._request(self._options, answered))
-            intake = self.stream._intake
-            if intake is not None and not intake.complete:
-                raise intake.incomplete()
+            source_decoder = self.stream._source_decoder
+            if source_decoder is not None and not source_decoder.complete:
+                raise source_decoder.incomplete()
             told = engine.messages[seen:]
             calls = [message for message in told if _is_call(message)]
             answered = engine.confirmations[asked:]  # what the provider itself asked
-            if engine.cut_short or not (calls or answered or (intake is not None and intake.paused)):
+            if engine.cut_short or not (
+                calls or answered or (source_decoder is not None and source_decoder.continues_in_next_source)
+            ):
                 return
             try:
                 for confirmation in answered:

@@ -77,7 +77,7 @@ class _Writer(Handler):
     def __init__(self, protocol: str, *, framing: str, path: Path | None) -> None:
         module = protocols.find(protocol)
         self._encoder: protocols.Encoder = module.Encoder()
-        self._named: bool = module.Decoder.named
+        self._named: bool = module.Decoder.wraps_event_name
         self._sse = framing == "sse"
         self._path = path
         self._file: BinaryIO | None = None

@@ -18,10 +18,19 @@ from typing import NamedTuple, TypeVar, cast
 
 from ..errors import UsageError
 from ..events import Created, Delta, Done, Event, MessageDone, RunDone, RunStatus, ToolCallCreated, ToolCallDelta
-from ..messages import FOLD, CodeMessage, Message, ReasoningMessage, Status, TextMessage, ToolCallMessage, message_class
+from ..messages import (
+    COMPACT_AT,
+    CodeMessage,
+    Message,
+    ReasoningMessage,
+    Status,
+    TextMessage,
+    ToolCallMessage,
+    message_class,
+)
 from .json_fields import FieldText, JsonFields, join_path, split_path
 
-__all__ = ["Fields"]
+__all__ = ["ArgumentFields"]
 
 _KINDS: dict[str, type[Message]] = {"text": TextMessage, "reasoning": ReasoningMessage, "code": CodeMessage}
 _FIELDS = tuple(_KINDS.values())
@@ -65,7 +74,7 @@ class _Text:
     def add(self, piece: str) -> None:
         self.length += len(piece)
         self._pieces.append(piece)
-        if len(self._pieces) >= FOLD:
+        if len(self._pieces) >= COMPACT_AT:
             self._whole.append("".join(self._pieces))
             self._pieces.clear()
 
@@ -160,7 +169,7 @@ class _Call:
         if given.name and given.name != self.name:
             yield from self._rename(given.name, cause)
         self.call_id = given.call_id or self.call_id
-        if self.reader is not None and given.content_known:
+        if self.reader is not None and given.has_content:
             if given.content and not self._text.value:
                 yield _like(cause, ToolCallDelta(given.id, given.content))
                 yield from self._read(given.content, cause)
@@ -307,7 +316,7 @@ class _Tools:
         return any(choice.fits(keys) for choice in chosen for keys in paths if keys)
 
 
-class Fields:
+class ArgumentFields:
     """The stage of one stream.
 
     Args:
@@ -443,5 +452,5 @@ def _values(reader: JsonFields, text: str) -> dict[str, FieldText]:
 
 def _like(cause: Event, event: _E) -> _E:
     """This event, told of what another one came from."""
-    event.position, event.source, event.item = cause.position, cause.source, cause.item
+    event.position, event.raw_item, event.item_index = cause.position, cause.raw_item, cause.item_index
     return event

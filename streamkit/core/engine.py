@@ -21,18 +21,21 @@ from .. import events as e
 from ..answers import Answer, Confirmation
 from ..errors import ProtocolError
 from ..messages import (
-    FOLD,
     ConsoleMessage,
     Message,
     Status,
     TextMessage,
     ToolCallMessage,
     ToolOutputMessage,
+    append_piece,
+    compact,
+    mark_complete,
     message_class,
     output_text,
+    replace_content,
 )
-from .run_tracker import Runs, merge
-from .unique_ids import Ids
+from .run_tracker import RunTracker, merge
+from .unique_ids import UniqueIds
 
 __all__ = ["Engine"]
 
@@ -59,7 +62,7 @@ class Engine:
         self.strict = strict
         self.wake: Callable[[], None] = wake or _nobody
         self.messages: list[Message] = []
-        self.runs = Runs()
+        self.runs = RunTracker()
         self.warnings: list[e.StreamWarning] = []
         self.pending: dict[str, Confirmation | ToolCallMessage] = {}
         self.confirmations: list[Confirmation] = []
@@ -72,8 +75,8 @@ class Engine:
         self._open: dict[str, Message] = {}  # by the id that the decoder uses, which is the message's own …
         self._aliased: dict[str, Message] = {}  # … or is not, because that id was taken
         self.find_open: Callable[[Any], Message | None] = self._open.get
-        self._ids = Ids()
-        self._asked = Ids(self.pending)
+        self._ids = UniqueIds()
+        self._asked = UniqueIds(self.pending)
         self._lines: dict[str, int | None] = {}
         self._annotated: dict[str, set[bytes]] = {}
         self._run_over = False
@@ -88,34 +91,33 @@ class Engine:
 
     # -- the common step, and the others
 
-    def grow(self, event: e.Event) -> bool:
+    def append_delta(self, event: e.Event) -> bool:
         """The common step: a piece for an open message is taken in, and the event is told as it is. False for any
-        other event, which `step` is for."""
+        other event, which `complete_event` is for."""
         message = self.find_open(event.message_id)
         if message is None or type(event) is not message.delta_event or event.replace:
             return False
-        message._tail.append(event.value)
+        append_piece(message, event.value)
         event.snapshot = message
         return True
 
-    def fold(self) -> None:
+    def compact(self) -> None:
         """Join the loose pieces of messages that have many: what is held stays near the text's own size."""
         for message in self._open.values():
-            if len(message._tail) >= FOLD:
-                message._fold()
+            compact(message)
 
     def complete(self, events: Iterable[e.Event]) -> Iterator[e.Event]:
         """The story that these events tell, each told only when the one before was handled."""
         for event in events:
-            if self.grow(event):
+            if self.append_delta(event):
                 yield event
             else:
-                yield from self.step(event)
-        self.fold()
+                yield from self.complete_event(event)
+        self.compact()
 
-    def step(self, event: e.Event) -> Iterator[e.Event]:
+    def complete_event(self, event: e.Event) -> Iterator[e.Event]:
         """What any event tells, with all that it needs before and after it."""
-        self._cause, self._item, event.item = event, event.item, None
+        self._cause, self._item, event.item_index = event, event.item_index, None
         step = _STEPS.get(type(event)) or _step_of(type(event))
         yield from step(self, event)
         self._cause = None  # what it came from may be large
@@ -166,7 +168,7 @@ class Engine:
         self._ids.add(message.id)
         self.messages.append(message)
         (self._open if message.id == given.id else self._aliased)[given.id or message.id] = message
-        yield message.created_event(message, position=cause.position, source=cause.source)
+        yield message.created_event(message, position=cause.position, raw_item=cause.raw_item)
 
     def _find(self, id: str) -> Message | None:
         return self._open.get(id) or self._aliased.get(id)
@@ -185,9 +187,9 @@ class Engine:
             yield from self._begin(family(event.message_id), event)
             message = self.messages[-1]
         if event.replace:
-            message._replace(event.value)
+            replace_content(message, event.value)
         else:
-            message._tail.append(event.value)
+            append_piece(message, event.value)
         yield message.delta_event(
             message.id,
             event.value,
@@ -195,7 +197,7 @@ class Engine:
             event.metadata,
             message,
             position=event.position,
-            source=event.source,
+            raw_item=event.raw_item,
         )
 
     def _done(self, event: e.Done) -> Iterator[e.Event]:
@@ -207,14 +209,14 @@ class Engine:
             yield from self._begin(given, event)
             message = self.messages[-1]
             if given.content:
-                message._tail.append(given.content)
+                append_piece(message, given.content)
                 yield message.delta_event(
-                    message.id, given.content, snapshot=message, position=event.position, source=event.source
+                    message.id, given.content, snapshot=message, position=event.position, raw_item=event.raw_item
                 )
-        elif given.content_known:
+        elif given.has_content:
             yield from self._compare(message, given, event)
         if isinstance(message, ToolCallMessage) and isinstance(given, ToolCallMessage):
-            message._answer = given._answer  # another stream's: it is that stream which waits
+            message.answer_slot = given.answer_slot  # another stream's: it is that stream which waits
         for key in ("name", "call_id", "format", "recipient", "created_at", "group"):
             if getattr(given, key) is not None:
                 setattr(message, key, getattr(given, key))
@@ -235,20 +237,20 @@ class Engine:
             how = "the rest was added" if missing else "it was replaced"
             fault = f"the final content of message {message.id!r} is not the sum of its deltas; {how}"
             yield self._warn("content-differs", fault, event)
-        message._replace(final)
+        replace_content(message, final)
         value = final[len(told) :] if missing else final
         yield message.delta_event(
-            message.id, value, not missing, snapshot=message, position=event.position, source=event.source
+            message.id, value, not missing, snapshot=message, position=event.position, raw_item=event.raw_item
         )
 
     def _close(self, key: str, message: Message, status: Status, cause: e.Event) -> Iterator[e.Event]:
         self._open.pop(key, None)
         self._aliased.pop(key, None)
         message.status = "completed" if status == "in_progress" else status
-        message._known = True
+        mark_complete(message)
         if isinstance(message, ToolCallMessage) and not message.provider_executed and message.status == "completed":
             yield from self._expect_output(message, cause)
-        yield message.done_event(message, position=cause.position, source=cause.source)
+        yield message.done_event(message, position=cause.position, raw_item=cause.raw_item)
 
     def _about(self, event: e.ActiveLine | e.AnnotationAdded) -> Iterator[e.Event]:
         message = self._find(event.message_id)
@@ -272,7 +274,7 @@ class Engine:
             event.line,
             snapshot,
             position=event.position,
-            source=event.source,
+            raw_item=event.raw_item,
         )
 
     def _annotate(self, message: TextMessage, annotation: Any, cause: e.Event) -> Iterator[e.Event]:
@@ -282,7 +284,7 @@ class Engine:
             return  # told with the delta, and again with the whole item
         told.add(key)
         message.annotations.append(annotation)
-        yield e.AnnotationAdded(message.id, annotation, message, position=cause.position, source=cause.source)
+        yield e.AnnotationAdded(message.id, annotation, message, position=cause.position, raw_item=cause.raw_item)
 
     # -- runs and steps
 
@@ -306,7 +308,7 @@ class Engine:
                 merge(self.runs.run, given, keep=("usage",))
                 self.runs.run.status = "requires_action"
                 self.runs.asked_for_action = True
-                yield e.RunRequiresAction(self.runs.run, position=event.position, source=event.source)
+                yield e.RunRequiresAction(self.runs.run, position=event.position, raw_item=event.raw_item)
             case e.RunStepCreated(run_step=given):
                 yield from self.runs.begin_step(given, event)
             case e.RunStepDone(run_step=given):
@@ -314,7 +316,7 @@ class Engine:
             case e.Usage():
                 yield from self.runs.open_step(event)
                 self.runs.count(
-                    msgspec.structs.replace(event, source=None, position=None)
+                    msgspec.structs.replace(event, raw_item=None, position=None)
                 )  # its source may be the whole response
                 yield event
             case _:
@@ -335,15 +337,15 @@ class Engine:
         yield from self.runs.open_step(event)
         subject = self._subject(given.subject)
         asked = Confirmation(self._asked.free(given.id), subject, malformed=given.malformed)
-        if given._answer is not None:  # another stream's: it is that stream which waits
-            asked._answer = given._answer
+        if given.answer_slot is not None:  # another stream's: it is that stream which waits
+            asked.answer_slot = given.answer_slot
             asked.editable = given.editable
         elif self.takes_approvals and not given.malformed:
-            asked._answer = Answer(f"confirmation {given.id!r}", self.wake)
+            asked.answer_slot = Answer(f"confirmation {given.id!r}", self.wake)
             asked.editable = self.takes_edits
         self.pending[asked.id] = asked
         self.confirmations.append(asked)
-        yield e.ConfirmationCreated(asked, position=event.position, source=event.source)
+        yield e.ConfirmationCreated(asked, position=event.position, raw_item=event.raw_item)
         if given.malformed:
             yield from self.settle(asked, False, reason="malformed")
 
@@ -367,13 +369,13 @@ class Engine:
 
     def _ran(self) -> Iterator[e.Event]:
         """What runs was approved, by whoever answers where we cannot."""
-        for asked in [p for p in self.pending.values() if isinstance(p, Confirmation) and p._answer is None]:
+        for asked in [p for p in self.pending.values() if isinstance(p, Confirmation) and p.answer_slot is None]:
             yield from self.settle(asked, True)
 
     def _expect_output(self, call: ToolCallMessage, cause: e.Event) -> Iterator[e.Event]:
         key = self._asked.free(call.call_id or call.id)
-        if call._answer is None and self.takes_outputs and not self.executes(call):
-            call._answer = Answer(f"tool call {key!r}", self.wake, awaitables=self.takes_awaitables)
+        if call.answer_slot is None and self.takes_outputs and not self.executes(call):
+            call.answer_slot = Answer(f"tool call {key!r}", self.wake, awaitables=self.takes_awaitables)
         if call.metadata.get("custom") is not True and not isinstance(_json(call.content or "{}"), dict):
             fault = f"the arguments of tool call {key!r} are no JSON object; `arguments` is empty"
             if all(known.fault != fault for known in self.warnings):  # another engine may have told it
@@ -409,14 +411,14 @@ class Engine:
         )
         nothing = e.Event()
         yield from self._close_open(end, nothing)
-        for asked in [p for p in self.pending.values() if isinstance(p, Confirmation) and p._answer is None]:
+        for asked in [p for p in self.pending.values() if isinstance(p, Confirmation) and p.answer_slot is None]:
             yield from self.settle(asked, False, reason="not answered")
         failed = self.runs.outcome is not None and self.runs.outcome.status not in (
             "completed",
             "requires_action",
             "in_progress",
         )
-        open_calls = [call for call in self.unanswered if call._answer is None or not call._answer.given]
+        open_calls = [call for call in self.unanswered if call.answer_slot is None or not call.answer_slot.given]
         if open_calls and complete and not failed and not self.runs.asked_for_action:
             yield from self._run_event(e.RunRequiresAction(e.Run()))
 
@@ -448,8 +450,8 @@ class Engine:
         for asked in [p for p in self.pending.values() if isinstance(p, Confirmation)]:
             yield from self.settle(asked, False, reason="not answered")
         for call in self.unanswered:
-            if call._answer is not None:
-                call._answer.close()
+            if call.answer_slot is not None:
+                call.answer_slot.close()
         if self.runs.run is not None and not self.runs.steps:
             yield from self.runs.open_step(nothing)
         if self.runs.step is not None:
@@ -477,9 +479,9 @@ class Engine:
     def _warn(self, code: str, fault: str, cause: e.Event) -> e.Event:
         where = self._item if cause is self._cause else None
         if where is None:
-            where = self.number_of(cause.source)
+            where = self.number_of(cause.raw_item)
         return self._warned(
-            e.StreamWarning(code, fault, where, cause.type, position=cause.position, source=cause.source)
+            e.StreamWarning(code, fault, where, cause.type, position=cause.position, raw_item=cause.raw_item)
         )
 
     def _warned(self, warning: e.StreamWarning) -> e.Event:
@@ -517,7 +519,7 @@ def _unknown(source: object) -> None:
     """The number of an item where nothing knows it."""
 
 
-def _ids_from(ids: Ids) -> Callable[[], str]:
+def _ids_from(ids: UniqueIds) -> Callable[[], str]:
     """Gives ids that are free."""
     numbers = count(1)
     return lambda: ids.free(f"message-{next(numbers)}")

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from ..answers import Confirmation
 from ..errors import UsageError
 from ..events import ActiveLine, AnnotationAdded, ConfirmationCreated, Event, RunCreated, RunStepCreated
-from ..messages import Annotation, ConsoleMessage, Message, TextMessage
+from ..messages import Annotation, ConsoleMessage, Message, TextMessage, append_piece, replace_content
 from .engine import Engine
 
 __all__ = ["ResumableEngine", "Resumption"]
@@ -23,8 +23,8 @@ __all__ = ["ResumableEngine", "Resumption"]
 class ResumableEngine(Engine):
     """An engine that can tell again what is open. A bare `Event` asks for it."""
 
-    def step(self, event: Event) -> Iterator[Event]:
-        return self._retold(event.position) if type(event) is Event else super().step(event)
+    def complete_event(self, event: Event) -> Iterator[Event]:
+        return self._retold(event.position) if type(event) is Event else super().complete_event(event)
 
     def _retold(self, position: int | str | None) -> Iterator[Event]:
         if self.runs.run is not None:
@@ -39,8 +39,7 @@ class ResumableEngine(Engine):
 
 def _so_far(message: Message, position: int | str | None) -> Iterator[Event]:
     content = message.content
-    message._replace("")
-    message._chunks.clear()
+    replace_content(message, "")
     annotations: list[Annotation] = []
     line = message.active_line if isinstance(message, ConsoleMessage) else None
     if isinstance(message, TextMessage):
@@ -49,7 +48,7 @@ def _so_far(message: Message, position: int | str | None) -> Iterator[Event]:
         message.active_line = None
     yield message.created_event(message, position=position)
     if content:
-        message._tail.append(content)
+        append_piece(message, content)
         yield message.delta_event(message.id, content, snapshot=message, position=position)
     if isinstance(message, TextMessage):
         for annotation in annotations:

@@ -8,10 +8,10 @@ import msgspec
 
 from .. import events as e
 
-__all__ = ["Runs", "merge"]
+__all__ = ["RunTracker", "merge"]
 
 
-class Runs:
+class RunTracker:
     """The run of one stream, and its steps.
 
     Attributes:
@@ -52,7 +52,7 @@ class Runs:
         if self.run is None:
             self.run = msgspec.structs.replace(given, status="in_progress", usage=None, error=None, finish_reason=None)
             self.run.id = given.id or "run-1"
-            yield e.RunCreated(self.run, position=cause.position, source=cause.source)
+            yield e.RunCreated(self.run, position=cause.position, raw_item=cause.raw_item)
         elif isinstance(cause, e.RunCreated):
             merge(self.run, given, keep=("status", "usage", "error"))
             self.outcome = None
@@ -76,7 +76,7 @@ class Runs:
         self.steps.append(self.step)
         self._by_id[self.step.id] = self.step
         self.asked_for_action = False
-        yield e.RunStepCreated(self.step, position=cause.position, source=cause.source)
+        yield e.RunStepCreated(self.step, position=cause.position, raw_item=cause.raw_item)
 
     def end_step(self, given: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
         step = self.step
@@ -91,7 +91,7 @@ class Runs:
             step.status = "completed"
         self.step = None
         self._counted = self.usage
-        yield e.RunStepDone(step, position=cause.position, source=cause.source)
+        yield e.RunStepDone(step, position=cause.position, raw_item=cause.raw_item)
 
 
 def merge(live: e.Run | e.RunStep, given: e.Run | e.RunStep, keep: tuple[str, ...] = ()) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-__all__ = ["Ids"]
+__all__ = ["UniqueIds"]
 
 
-class Ids:
+class UniqueIds:
     """Ids that are in use. Making another one of an id that came often costs one look-up.
 
     Args:

@@ -13,10 +13,21 @@ from .kinds import (
     ToolOutputMessage,
     output_text,
 )
-from .message import FOLD, Annotation, Message, Status, message_class
+from .message import (
+    COMPACT_AT,
+    Annotation,
+    Message,
+    Status,
+    append_piece,
+    compact,
+    mark_complete,
+    message_class,
+    pieces_of,
+    replace_content,
+)
 
 __all__ = [
-    "FOLD",
+    "COMPACT_AT",
     "Annotation",
     "AudioMessage",
     "CodeMessage",
@@ -30,6 +41,11 @@ __all__ = [
     "TextMessage",
     "ToolCallMessage",
     "ToolOutputMessage",
+    "append_piece",
+    "compact",
+    "mark_complete",
     "message_class",
     "output_text",
+    "pieces_of",
+    "replace_content",
 ]

@@ -169,13 +169,13 @@ class ToolCallMessage(Message):
     stream can take it now.
     """
 
-    __slots__ = ("_answer", "_parsed", "provider_executed")
+    __slots__ = ("_parsed", "answer_slot", "provider_executed")
     default_type = "tool_call"
 
     def __init__(self, id: str = "", *, provider_executed: bool = False, **fields: Any) -> None:
         super().__init__(id, **fields)
         self.provider_executed = provider_executed
-        self._answer: Answer | None = None
+        self.answer_slot: Answer | None = None
         self._parsed: tuple[int, dict[str, Any]] = (-1, {})
 
     @property
@@ -195,7 +195,7 @@ class ToolCallMessage(Message):
     @property
     def waiting(self) -> bool:
         """Whether `respond` would be heard."""
-        return self._answer is not None and self._answer.open
+        return self.answer_slot is not None and self.answer_slot.open
 
     def respond(self, output: object) -> None:
         """Give the call's output: a str, any value that JSON can hold, or (async streams) an awaitable of one, which
@@ -215,12 +215,12 @@ class ToolCallMessage(Message):
         self._asked().defer(timeout)
 
     def _asked(self) -> Answer:
-        if self._answer is None:
+        if self.answer_slot is None:
             raise UsageError(
                 f"tool call {self.call_id or self.id!r} wants no answer here: "
                 + ("its provider runs it" if self.provider_executed else "the stream has no `then=` to take it on")
             )
-        return self._answer
+        return self.answer_slot
 
     def to_dict(self) -> dict[str, Any]:
         out = super().to_dict()
@@ -235,7 +235,7 @@ class ToolCallMessage(Message):
     def header(self) -> Self:
         other = super().header()
         other.provider_executed = self.provider_executed
-        other._answer = None
+        other.answer_slot = None
         other._parsed = (-1, {})
         return other
 

@@ -17,11 +17,24 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from ..events import Created, Delta, Done
 
-__all__ = ["CLASSES", "FIELDS", "FOLD", "Annotation", "Message", "Status", "message_class"]
+__all__ = [
+    "CLASSES",
+    "COMPACT_AT",
+    "FIELDS",
+    "Annotation",
+    "Message",
+    "Status",
+    "append_piece",
+    "compact",
+    "mark_complete",
+    "message_class",
+    "pieces_of",
+    "replace_content",
+]
 
 Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
 
-FOLD = 512  # loose pieces kept before they are joined: bounds what a piece costs over its own characters
+COMPACT_AT = 512  # loose pieces kept before they are joined: bounds what a piece costs over its own characters
 
 # The classes of messages that have one of their own, by type or by type and format. `kinds.py` fills it in.
 CLASSES: dict[str, type[Message]] = {}
@@ -55,8 +68,8 @@ class Message:
 
     __slots__ = (
         "_chunks",
-        "_folded",
-        "_known",
+        "_compacted",
+        "_has_content",
         "_tail",
         "call_id",
         "choice",
@@ -117,16 +130,16 @@ class Message:
         self.run_id = run_id
         self.step_id = step_id
         self.metadata: Mapping[str, Any] = metadata or {}
-        self._known = content is not None
+        self._has_content = content is not None
         self._chunks: list[str] = [content] if content else []
         self._tail: list[str] = []
-        self._folded = 0
+        self._compacted = 0
 
     @property
     def content(self) -> str:
         """All that has arrived so far. Reading it joins what is new since the last reading."""
         if self._tail:
-            self._fold()
+            self._compact()
         if len(self._chunks) > 1:
             self._gather()
         return self._chunks[0] if self._chunks else ""
@@ -141,13 +154,13 @@ class Message:
         self._chunks.append(text)
 
     @property
-    def content_known(self) -> bool:
+    def has_content(self) -> bool:
         """Whether the content was ever told. A decoder's done message may leave it open."""
-        return self._known
+        return self._has_content
 
-    def _fold(self) -> None:
+    def _compact(self) -> None:
         """Join the loose pieces into one."""
-        self._folded += len(self._tail)
+        self._compacted += len(self._tail)
         self._chunks.append(self._join(self._tail))
         self._tail.clear()
 
@@ -155,8 +168,8 @@ class Message:
         return "".join(pieces)
 
     def _replace(self, content: str) -> None:
-        self._folded += len(self._tail) + 1
-        self._chunks[:] = [content]
+        self._compacted += len(self._tail) + 1
+        self._chunks[:] = [content] if content else []
         self._tail.clear()
 
     def to_dict(self) -> dict[str, Any]:
@@ -169,7 +182,7 @@ class Message:
             out["status"] = self.status
         if self.metadata:
             out["metadata"] = dict(self.metadata)
-        if self._known or self._chunks or self._tail:
+        if self._has_content or self._chunks or self._tail:
             out["content"] = self.content
         return out
 
@@ -206,7 +219,7 @@ class Message:
         """This moment of the message, which stays as it is."""
         other = self.header()
         other.status = self.status
-        other._known = self._known
+        other._has_content = self._has_content
         other._chunks = [self.content] if self.content else []
         return other
 
@@ -216,16 +229,16 @@ class Message:
         for key in _HEADER:
             setattr(other, key, getattr(self, key))
         other.status = "in_progress"
-        other._known = False
+        other._has_content = False
         other._chunks = []
         other._tail = []
-        other._folded = 0
+        other._compacted = 0
         return other
 
     @property
     def delta_count(self) -> int:
         """How many deltas have been taken in."""
-        return self._folded + len(self._tail)
+        return self._compacted + len(self._tail)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Message) and self.to_dict() == other.to_dict()
@@ -250,6 +263,35 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "provider_executed": bool,
 }
 _STATUSES: tuple[str, ...] = get_args(Status)
+
+
+# What the engine, and whatever else completes messages, does to an open one. Users only read it.
+
+
+def pieces_of(message: Message) -> list[str]:
+    """The deltas that were not joined yet, to append the next one to. Call `compact` where many were appended."""
+    return message._tail
+
+
+def append_piece(message: Message, text: str) -> None:
+    """Append a delta's text."""
+    message._tail.append(text)
+
+
+def compact(message: Message) -> None:
+    """Join the loose pieces where there are `COMPACT_AT` or more: what is held stays near the text's own size."""
+    if len(message._tail) >= COMPACT_AT:
+        message._compact()
+
+
+def replace_content(message: Message, content: str) -> None:
+    """Replace everything that was appended."""
+    message._replace(content)
+
+
+def mark_complete(message: Message) -> None:
+    """The content is final, also where it is empty."""
+    message._has_content = True
 
 
 def message_class(type: Any, format: Any = None, role: Any = None) -> type[Message]:

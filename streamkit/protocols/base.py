@@ -10,7 +10,7 @@ import msgspec
 
 from ..events import Event, StreamWarning
 from ..messages import TextMessage
-from .framing import Frames, whole
+from .framing import Frames, as_frame
 from .values import is_object
 
 __all__ = ["Decoder", "Encoder"]
@@ -28,26 +28,26 @@ class Decoder:
     Attributes:
         index: the number of items fed before the current one.
         complete: whether the protocol's terminal rule is met; each module states its rule.
-        paused: whether the answer is not over, though its stream is: `then=` goes on with it.
-        over: whether nothing more can come, so that the source need not be read on: some servers keep the connection
+        continues_in_next_source: whether the answer is not over, though its stream is: `then=` goes on with it.
+        exhausted: whether nothing more can come, so that the source need not be read on: some servers keep the connection
             open after `[DONE]`.
         new_id: gives `message-1`, `message-2` …: for messages that have no id of the provider's own.
-        elsewhere: gives the decoder of an item that is not this protocol's; None where there is none. It is not asked
+        foreign_decoder: gives the decoder of an item that is not this protocol's; None where there is none. It is not asked
             of the common items, which a fast path takes.
     """
 
     name: ClassVar[str]
-    named: ClassVar[bool] = False  # True: an item is {"event": name, "data": …}, and SSE event names matter
-    names: ClassVar[frozenset[bytes] | None] = None  # the SSE event names that mean something; None: any may
-    gates: ClassVar[bool] = False  # True: pulling a live producer past a confirmation approves it
+    wraps_event_name: ClassVar[bool] = False  # True: an item is {"event": name, "data": …}, and SSE event names matter
+    sse_event_names: ClassVar[frozenset[bytes] | None] = None  # the SSE event names that mean something; None: any may
+    pull_approves: ClassVar[bool] = False  # True: pulling a live producer past a confirmation approves it
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         self.new_id = new_id or map("message-{}".format, count(1)).__next__
         self.index: int = 0
         self.complete = False
-        self.paused = False
-        self.over = False
-        self.elsewhere: Callable[[Mapping[str, Any]], Decoder | None] | None = None
+        self.continues_in_next_source = False
+        self.exhausted = False
+        self.foreign_decoder: Callable[[Mapping[str, Any]], Decoder | None] | None = None
         self._warned_of: str | None = None  # another protocol
         # What a fast path was fed last, and the number of the first of it: its events do not say where they are from.
         self._first: int = 0
@@ -59,7 +59,7 @@ class Decoder:
         raise NotImplementedError(f"{cls.__name__}.recognises")
 
     @classmethod
-    def asks(cls, item: Any) -> bool:
+    def may_ask(cls, item: Any) -> bool:
         """Whether an item that no protocol recognises may ask a question. A live producer is not pulled past it."""
         return False
 
@@ -74,8 +74,8 @@ class Decoder:
     def feed_frames(self, frames: Frames) -> list[Event]:
         """The events of frames, in order. Protocols with a fast path for their common items override this."""
         events: list[Event] = []
-        for id, name, data in map(whole, frames):
-            if self.over:
+        for id, name, data in map(as_frame, frames):
+            if self.exhausted:
                 break
             events += self.feed_frame(id, name, data)
         return events
@@ -84,7 +84,7 @@ class Decoder:
         """The events of one frame, each with its source and the frame's id as its cursor."""
         events: list[Event]
         if data.startswith(b"[DONE"):
-            self.over = data.strip() == b"[DONE]"
+            self.exhausted = data.strip() == b"[DONE]"
             events = list(self.sentinel(data))
         elif not data.strip():
             events = []  # `data:` alone: a keepalive
@@ -92,16 +92,16 @@ class Decoder:
             try:
                 item: Any = _parse(data)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                kind = name if self.names is None or name in self.names else b""
+                kind = name if self.sse_event_names is None or name in self.sse_event_names else b""
                 events = [self.warn("not-json", f"its data is not JSON and was skipped: {error}", _text(kind))]
             else:
-                if self.named and not (is_object(item) and "event" in item and "data" in item):
+                if self.wraps_event_name and not (is_object(item) and "event" in item and "data" in item):
                     item = {"event": _text(name), "data": item}
                 elif name == b"error" and is_object(item) and "error" not in item and "type" not in item:
                     item = {"error": item}
                 events = self._guarded(item)
         for event in events:
-            event.source, event.item = data, self.index
+            event.raw_item, event.item_index = data, self.index
         if id:
             position = _text(id)
             for event in events:
@@ -115,7 +115,7 @@ class Decoder:
         for item in items:
             told = self._guarded(item)
             for event in told:
-                event.source, event.item = item, self.index
+                event.raw_item, event.item_index = item, self.index
             self.index += 1
             events += told
         return events
@@ -123,7 +123,7 @@ class Decoder:
     def number_of(self, source: Any) -> int | None:
         """The number of the item that an event of the newest frames came from, None if it is none of theirs."""
         numbers = enumerate(self._frames, self._first)
-        return next((number for number, frame in numbers if whole(frame)[2] is source), None)
+        return next((number for number, frame in numbers if as_frame(frame)[2] is source), None)
 
     def forget(self) -> None:
         """No more comes: what is still known of the newest frames is let go."""
@@ -140,7 +140,7 @@ class Decoder:
     def _guarded(self, item: Any) -> list[Event]:
         if not is_object(item):
             return [self.warn("not-an-object", f"it is a JSON {type(item).__name__}, not an object, and was skipped")]
-        if self.elsewhere is not None and (other := self.elsewhere(item)) is not None:
+        if self.foreign_decoder is not None and (other := self.foreign_decoder(item)) is not None:
             return self._fed_to(other, item)
         try:
             return list(self.feed(item))
@@ -155,7 +155,7 @@ class Decoder:
             fault = f"it is of {other.name}, in a stream of {self.name}, and was read as what it is"
             told.append(self.warn("other-protocol", fault, item.get("type")))
         other.index = self.index
-        inner = item.get("data") if self.named and "event" in item else item
+        inner = item.get("data") if self.wraps_event_name and "event" in item else item
         return told + other._guarded(inner)
 
 

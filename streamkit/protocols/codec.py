@@ -22,13 +22,13 @@ __all__ = ["decode_event", "encode_event", "event_from_dict", "event_to_dict"]
 def _strip(event: Event) -> Event:
     """The event without what belongs to this process alone."""
     changes: dict[str, Any] = {}
-    for key in ("source", "item", "snapshot", "exception"):
+    for key in ("raw_item", "item_index", "snapshot", "exception"):
         if key in event.__struct_fields__ and getattr(event, key) is not None:
             changes[key] = None
     for key in ("run", "run_step"):
         if key in event.__struct_fields__:
             live: Run | RunStep = getattr(event, key)
-            usage = None if live.usage is None else msgspec.structs.replace(live.usage, source=None)
+            usage = None if live.usage is None else msgspec.structs.replace(live.usage, raw_item=None)
             changes[key] = msgspec.structs.replace(live, raw=None, usage=usage)
     return msgspec.structs.replace(event, **changes) if changes else event
 

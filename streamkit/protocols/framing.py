@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import TypeAlias
 
-__all__ = ["Frame", "Framer", "Frames", "NdjsonFramer", "SseFramer", "bare", "framer_for", "sse_frame", "whole"]
+__all__ = ["Frame", "Framer", "Frames", "NdjsonFramer", "SseFramer", "as_data", "as_frame", "framer_for", "sse_frame"]
 
 
 Frame: TypeAlias = tuple[bytes, bytes, bytes]
@@ -20,20 +20,20 @@ Frames: TypeAlias = Sequence[Frame | bytes]
 """Frames, some of which are their data alone: those without an id, whose name means nothing to who reads them."""
 
 
-def whole(frame: Frame | bytes) -> Frame:
+def as_frame(frame: Frame | bytes) -> Frame:
     """A frame with its id and its name, which are empty where it is its data alone."""
     return (b"", b"", frame) if isinstance(frame, bytes) else frame
 
 
-def bare(frames: Frames, names: Container[bytes]) -> Frames:
+def as_data(frames: Frames, names: Container[bytes]) -> Frames:
     """These frames, each as its data alone where it has no id and none of these names."""
-    return [frame[2] if not frame[0] and frame[1] not in names else frame for frame in map(whole, frames)]
+    return [frame[2] if not frame[0] and frame[1] not in names else frame for frame in map(as_frame, frames)]
 
 
 class Framer:
     """Takes bytes in, gives frames out."""
 
-    def mind(self, names: Container[bytes] | None) -> None:
+    def expect_names(self, names: Container[bytes] | None) -> None:
         """Which SSE event names mean something to who reads the frames; None if any may, as at the beginning. Frames
         without an id and without such a name may then be given as their data alone."""
 
@@ -65,11 +65,11 @@ class SseFramer(Framer):
         self._returns = False
         self._after_cr = False
         self._within = False  # what is pending is the data of a block that began as expected
-        self._minded: Container[bytes] | None = None
+        self._expected_names: Container[bytes] | None = None
         self._expect(b"", b"data: ")
 
-    def mind(self, names: Container[bytes] | None) -> None:
-        self._minded = names
+    def expect_names(self, names: Container[bytes] | None) -> None:
+        self._expected_names = names
         self._bare = names is not None and self._name not in names
 
     def _expect(self, name: bytes, head: bytes) -> None:
@@ -78,7 +78,7 @@ class SseFramer(Framer):
         self._head = head
         self._begin = len(head)
         self._separator = b"\n\n" + head
-        self.mind(self._minded)
+        self.expect_names(self._expected_names)
 
     def feed(self, chunk: bytes) -> Frames:
         pending, head, begin = self._pending, self._head, self._begin
@@ -178,7 +178,7 @@ class SseFramer(Framer):
             return []
         if period == 3:  # the next ones may well be as the last one
             self._expect(names[-1], lines[-3] + b"\ndata: ")
-        if self._minded is None or any(name in self._minded for name in names):
+        if self._expected_names is None or any(name in self._expected_names for name in names):
             return [(b"", name, piece) for name, piece in zip(names, data, strict=True)]
         return data
 

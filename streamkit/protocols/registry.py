@@ -72,7 +72,7 @@ def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
     """The decoder of the protocol that this item belongs to, None if it has no shape of its own."""
     for name in chain(BUILT_IN, filter(lambda other: other not in BUILT_IN, _other_names())):
         decoder: type[Decoder] = find(name).Decoder
-        wrapped = {"event": event_name, "data": item} if decoder.named and event_name else item
+        wrapped = {"event": event_name, "data": item} if decoder.wraps_event_name and event_name else item
         if is_object(wrapped) and decoder.recognises(wrapped):
             return decoder
     return None
@@ -82,7 +82,7 @@ def asking(item: Any) -> type[Decoder] | None:
     """The decoder of a protocol in which this item, that none recognises, may be a question."""
     for name in BUILT_IN:
         decoder: type[Decoder] = find(name).Decoder
-        if decoder.gates and decoder.asks(item):
+        if decoder.pull_approves and decoder.may_ask(item):
             return decoder
     return None
 
@@ -93,7 +93,7 @@ def gating(item: Any) -> type[Decoder] | None:
         return None
     for name in BUILT_IN:
         decoder: type[Decoder] = find(name).Decoder
-        if decoder.gates and decoder.recognises(item):
+        if decoder.pull_approves and decoder.recognises(item):
             return decoder
     return None
 

@@ -27,7 +27,6 @@ from ..answers import Confirmation
 from ..errors import UsageError
 from ..events import ConfirmationCreated, Event, ToolCallDone, ToolOutputDone
 from ..messages import (
-    FOLD,
     CodeMessage,
     ConsoleMessage,
     Message,
@@ -35,6 +34,8 @@ from ..messages import (
     TextMessage,
     ToolCallMessage,
     ToolOutputMessage,
+    append_piece,
+    compact,
     output_text,
 )
 from ..sources.source import AsyncSource, Readable, Source
@@ -139,8 +140,8 @@ class Emitter(Writer, Readable):
             newest = next(self._calls(), None)
             call_id = call_id or (newest.call_id or newest.id if newest is not None else None)
             for call in self._engine.unanswered:
-                if call_id in (call.call_id, call.id) and call._answer is not None:
-                    call._answer.close()
+                if call_id in (call.call_id, call.id) and call.answer_slot is not None:
+                    call.answer_slot.close()
             known = next((call.name for call in self._calls() if call_id in (call.call_id, call.id)), None)
             self._tell([ToolOutputDone(ToolOutputMessage(name=name or known, call_id=call_id, content=content))])
         self._wake_watchers()
@@ -226,9 +227,8 @@ class Emitter(Writer, Readable):
                 self._message = message = self._engine.messages[-1]
                 self._of = of
             event = kind.delta_event(message.id, value, metadata=metadata)
-            message._tail.append(value)
-            if len(message._tail) >= FOLD:
-                message._fold()
+            append_piece(message, value)
+            compact(message)
             self._wrote(event, self.relay.append(self.run_id, (event,), wait=False))
 
     def _unused(self, name: str) -> str:

@@ -133,7 +133,7 @@ class Approval(_Asked):
     """
 
     def __init__(self, emitter: Asking, confirmation: Confirmation, cursor: str, timeout: float | None) -> None:
-        super().__init__(emitter, confirmation._answer, cursor, timeout)
+        super().__init__(emitter, confirmation.answer_slot, cursor, timeout)
         self.confirmation = confirmation
 
     def wait(self) -> Self:
@@ -174,7 +174,7 @@ class Output(_Asked):
     """The output of a tool call, given by a consumer. `wait()` for it in a thread, `await` it in a task."""
 
     def __init__(self, emitter: Asking, call: ToolCallMessage, cursor: str, timeout: float | None) -> None:
-        super().__init__(emitter, call._answer, cursor, timeout)
+        super().__init__(emitter, call.answer_slot, cursor, timeout)
         self.call = call
 
     def wait(self) -> Any:

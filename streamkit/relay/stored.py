@@ -73,7 +73,7 @@ def _still(message: Message) -> Message:
 
 
 def _still_run(live: Run | RunStep) -> Run | RunStep:
-    usage: Usage | None = None if live.usage is None else msgspec.structs.replace(live.usage, source=None)
+    usage: Usage | None = None if live.usage is None else msgspec.structs.replace(live.usage, raw_item=None)
     return msgspec.structs.replace(live, raw=None, usage=usage)
 
 
@@ -83,7 +83,7 @@ def _asked(given: Confirmation, *, done: bool) -> Confirmation:
     if done:
         asked.status, asked.edited, asked.reason = given.status, given.edited, given.reason
         return asked
-    asked._answer = given._answer
+    asked.answer_slot = given.answer_slot
     asked.editable = given.editable
     return asked
 
@@ -92,9 +92,9 @@ def asks(event: Event) -> bool:
     """Whether an event that is kept waits for an answer."""
     match event:
         case ConfirmationCreated(confirmation=asked):
-            return asked._answer is not None
+            return asked.answer_slot is not None
         case Done(message=ToolCallMessage() as call):
-            return call._answer is not None
+            return call.answer_slot is not None
         case _:
             return False
 
@@ -102,13 +102,13 @@ def asks(event: Event) -> bool:
 def for_reader(event: Event) -> Event:
     """One reader's copy of an event that asks."""
     match event:
-        case ConfirmationCreated(confirmation=given) if given._answer is not None:
+        case ConfirmationCreated(confirmation=given) if given.answer_slot is not None:
             asked = _asked(given, done=False)
-            asked._answer = _HandedOn(given._answer)
+            asked.answer_slot = _HandedOn(given.answer_slot)
             return msgspec.structs.replace(event, confirmation=asked)
-        case Done(message=ToolCallMessage() as given) if given._answer is not None:
+        case Done(message=ToolCallMessage() as given) if given.answer_slot is not None:
             call = given.copy()
-            call._answer = _HandedOn(given._answer)
+            call.answer_slot = _HandedOn(given.answer_slot)
             return msgspec.structs.replace(event, message=call)
         case _:
             return event

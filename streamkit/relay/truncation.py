@@ -31,7 +31,7 @@ from ..events import (
     ToolOutputCreated,
     Usage,
 )
-from ..messages import FOLD, ConsoleMessage, Message, TextMessage, ToolCallMessage
+from ..messages import ConsoleMessage, Message, TextMessage, ToolCallMessage, append_piece, compact, replace_content
 from .stored import asks
 
 __all__ = ["Beginning"]
@@ -92,11 +92,10 @@ class Beginning:
         if message is None:
             return
         if event.replace:
-            message._replace(event.value)
+            replace_content(message, event.value)
             return
-        message._tail.append(event.value)
-        if len(message._tail) >= FOLD:
-            message._fold()
+        append_piece(message, event.value)
+        compact(message)
 
     def _about(self, event: AnnotationAdded | ActiveLine) -> None:
         message = self._open.get(event.message_id)

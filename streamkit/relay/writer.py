@@ -100,7 +100,9 @@ class Writer(StreamState):
             except StreamkitError as error:
                 self._end(error)
                 raise
-            self._tell(chain(self._engine.next_source(), self._engine.step(RunStepCreated(RunStep(id=id or "")))))
+            self._tell(
+                chain(self._engine.next_source(), self._engine.complete_event(RunStepCreated(RunStep(id=id or ""))))
+            )
 
     def step_done(self) -> None:
         """The run step is over."""
@@ -255,7 +257,7 @@ class Writer(StreamState):
             return
         self._items = None
         yield from self._source_finished()
-        self._intake = None
+        self._source_decoder = None
 
     def _answered(self) -> None:
         """Somebody answered, in his own thread."""

@@ -18,14 +18,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["Pieces"]
+__all__ = ["BodyJoiner"]
 
 _field = re.compile(rb"(data|event|id|retry|error)? ?:").match
 _tokens = re.compile(rb'\\.|["{}\[\]\\]', re.DOTALL).findall
 _HEAD = 32  # bytes that tell what a line is
 
 
-class Pieces:
+class BodyJoiner:
     """The items of one body, to be joined in order.
 
     Args:

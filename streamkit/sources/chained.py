@@ -17,10 +17,10 @@ from ..core.engine import Engine
 from ..events import ConfirmationCreated, ConfirmationDone, Event, Run, RunDone
 from .source import Chunks
 
-__all__ = ["Inner"]
+__all__ = ["UpstreamConfirmations"]
 
 
-class Inner:
+class UpstreamConfirmations:
     """The questions of the stream whose chunks are read."""
 
     def __init__(self, chunks: Chunks, engine: Engine) -> None:
@@ -34,7 +34,7 @@ class Inner:
         question = self._chunks.question
         for event in events if question is not None else ():
             if type(event) is ConfirmationCreated and question is not None:
-                event.confirmation._answer = question._answer
+                event.confirmation.answer_slot = question.answer_slot
                 event.confirmation.editable = question.editable
                 self._asked.append((question, event.confirmation))
         return told

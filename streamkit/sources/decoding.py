@@ -17,16 +17,16 @@ from ..core.resume import Resumption
 from ..errors import IncompleteStreamError, ProtocolError, StreamkitError
 from ..events import Event, Run, RunDone, StreamWarning
 from ..protocols import Decoder
-from ..protocols.framing import Framer, Frames, bare, framer_for, whole
-from .chained import Inner
+from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for
+from .chained import UpstreamConfirmations
 from .source import AsyncSource, Source
 
-__all__ = ["Intake"]
+__all__ = ["SourceDecoder"]
 
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
 
 
-class Intake:
+class SourceDecoder:
     """One source's items on their way to the engine.
 
     Attributes:
@@ -52,7 +52,7 @@ class Intake:
         self._held: list[Any] = []
         self._seen = b""  # the source's first bytes
         self._cut = False  # it ended in the middle of an item
-        self._inner = Inner(source.chunks, engine) if source.chunks is not None else None
+        self._inner = UpstreamConfirmations(source.chunks, engine) if source.chunks is not None else None
         self._other: Decoder | None = None  # of a live producer's items that are not the stream's own protocol's
         after = after if source.resume is None else source.resume(after)
         self.resumption = None if after is None else Resumption(after, engine)
@@ -66,17 +66,19 @@ class Intake:
     @property
     def gated(self) -> bool:
         """Whether pulling on would let run what a confirmation asks about."""
-        return self.source.live and (self._other is not None or (self.decoder is not None and self.decoder.gates))
+        return self.source.live and (
+            self._other is not None or (self.decoder is not None and self.decoder.pull_approves)
+        )
 
     @property
-    def over(self) -> bool:
+    def exhausted(self) -> bool:
         """Whether nothing more can come, so that the source need not be read on."""
-        return self.decoder is not None and self.decoder.over and not self.source.whole
+        return self.decoder is not None and self.decoder.exhausted and not self.source.whole
 
     @property
-    def paused(self) -> bool:
+    def continues_in_next_source(self) -> bool:
         """Whether the answer goes on in another source."""
-        return self.decoder is not None and self.decoder.paused
+        return self.decoder is not None and self.decoder.continues_in_next_source
 
     # -- batches
 
@@ -151,21 +153,21 @@ class Intake:
     def _decode_with(self, kind: type[Decoder]) -> Decoder:
         """The decoder of the source's items. A live producer is not pulled past any protocol's question."""
         self.decoder = decoder = kind(self._engine.new_id)
-        decoder.elsewhere = self._elsewhere if self.source.live and not kind.gates else None
+        decoder.foreign_decoder = self._foreign_decoder if self.source.live and not kind.pull_approves else None
         self._name_frames()
         return decoder
 
     def _name_frames(self) -> None:
         """Leave out event names that mean nothing, where the frames are for the decoder alone."""
         if self._framer is not None and self.decoder is not None and not self._receivers:
-            self._framer.mind(self.decoder.names)
+            self._framer.expect_names(self.decoder.sse_event_names)
 
-    def _elsewhere(self, item: Mapping[str, Any]) -> Decoder | None:
+    def _foreign_decoder(self, item: Mapping[str, Any]) -> Decoder | None:
         """The decoder of an item that is another protocol's, and may be part of a question."""
         assert self.decoder is not None
         if self.decoder.recognises(item):
             return None
-        kind = protocols.gating(item.get("data") if self.decoder.named and "event" in item else item)
+        kind = protocols.gating(item.get("data") if self.decoder.wraps_event_name and "event" in item else item)
         if kind is not None and self._other is None:
             self._other = kind(self._engine.new_id)
             self._engine.takes_approvals = True
@@ -177,7 +179,7 @@ class Intake:
         """Nothing more is fed."""
         self._receivers = ()
         if self.decoder is not None:
-            self.decoder.elsewhere = None
+            self.decoder.foreign_decoder = None
             self.decoder.forget()
 
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
@@ -185,7 +187,7 @@ class Intake:
         the next is asked for."""
         if self._framer is not None:
             rest = self._framer.finish()
-            complete = [frame for frame in rest if _is_whole(whole(frame)[2])]
+            complete = [frame for frame in rest if _is_whole(as_frame(frame)[2])]
             self._cut = len(complete) != len(rest)
             yield self._decode_frames(complete)
         elif self._start.strip():
@@ -230,7 +232,7 @@ class Intake:
 
 def _fed(decoder: Decoder, frames: Frames) -> list[Event]:
     """The events of frames that came before it was known whose they are, or that others were given, too."""
-    return decoder.feed_frames(frames if decoder.names is None else bare(frames, decoder.names))
+    return decoder.feed_frames(frames if decoder.sse_event_names is None else as_data(frames, decoder.sse_event_names))
 
 
 def _at_end(decoder: Decoder) -> list[Event]:

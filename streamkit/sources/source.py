@@ -18,7 +18,7 @@ from ..answers import Confirmation
 from ..errors import SourceError, SourceTimeoutError, StreamkitError
 from ..events import ConfirmationCreated, Event
 from ..protocols import Encoder, gating
-from .body import Pieces
+from .body import BodyJoiner
 from .interrupt import Interruptible, hang_up
 
 __all__ = [
@@ -286,7 +286,7 @@ class Items:
     """The items of one iterable. Bytes and text are one body, in `pieces` or in lines."""
 
     def __init__(self, *, live: bool = False) -> None:
-        self.pieces = Pieces(_is_question if live else None)
+        self.pieces = BodyJoiner(_is_question if live else None)
 
     def item(self, value: Any) -> Any:
         item = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else _item(value)
@@ -311,7 +311,7 @@ def _is_question(line: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     decoder = gating(item)
-    return decoder is not None and decoder.asks(item)
+    return decoder is not None and decoder.may_ask(item)
 
 
 def batches_of(values: Iterable[Any], *, live: bool = False) -> Iterator[Batch]:

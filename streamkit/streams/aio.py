@@ -20,7 +20,7 @@ from ..answers import Answer
 from ..errors import StreamkitError, UsageError
 from ..events import Created, Delta, Event, Run, RunStep
 from ..handlers import Call, Handler
-from ..messages import FOLD, Message
+from ..messages import COMPACT_AT, Message, compact, pieces_of
 from ..sources.open import open_async
 from ..sources.source import AsyncChunks, AsyncSource, await_source, call_source, translate
 from .manager import Manager, Stopped, add_note, first_of, is_answer_text, of_delta
@@ -116,15 +116,15 @@ class AsyncStreamManager(Manager):
         """As `StreamManager.chunks`."""
         return AsyncChunks(self, self._encoder(protocol))
 
-    async def _read_on(self, source: Any) -> AsyncGenerator[Event, None]:
-        """As `StreamManager._read_on`."""
+    async def _read_nested(self, source: Any) -> AsyncGenerator[Event, None]:
+        """As `StreamManager._read_nested`."""
         if self._over_early:
             return
         try:
-            with self._aside():
+            with self._saved_source():
                 await self._open(source)
                 try:
-                    async with contextlib.aclosing(self._read_further()) as events:
+                    async with contextlib.aclosing(self._read_nested_events()) as events:
                         async for event in events:
                             yield event
                             if self._over_early:
@@ -135,8 +135,8 @@ class AsyncStreamManager(Manager):
             if self._ended:  # who ended the stream closed the further source
                 await self._close_source()
 
-    async def _read_further(self) -> AsyncGenerator[Event, None]:
-        story, answer = self._further(), None
+    async def _read_nested_events(self) -> AsyncGenerator[Event, None]:
+        story, answer = self._nested_lifecycle(), None
         while (step := story.send(answer) if answer is not None else next(story, None)) is not None:
             answer = None
             if step is PULL:
@@ -297,7 +297,7 @@ class AsyncStreamManager(Manager):
     def _start_work(self) -> None:
         """Start the awaitables that tool calls were answered with."""
         for call in self._engine.unanswered:
-            answer = call._answer
+            answer = call.answer_slot
             if answer is None or not answer.given or answer.ready or id(answer) in self._working:
                 continue
             if self._tasks is not None and answer.wake == self._woken:
@@ -307,7 +307,7 @@ class AsyncStreamManager(Manager):
     def _drop_work(self) -> None:
         """Awaitables that the stream ended before: they never run."""
         for call in self._engine.unanswered:
-            answer = call._answer
+            answer = call.answer_slot
             if answer is None or not answer.given or answer.ready or id(answer) in self._working:
                 continue
             if inspect.iscoroutine(answer.value):
@@ -348,7 +348,7 @@ class AsyncStreamManager(Manager):
             self._task = anyio.get_current_task().id
             if self._source is None:
                 await self._open(self._source_given)
-            story = self._story()
+            story = self._lifecycle()
             while True:
                 if pulling:  # the story is asked again when something waits, or at the source's end
                     try:
@@ -385,7 +385,7 @@ class AsyncStreamManager(Manager):
                             found = find(seen.message_id)
                             if found is None or type(seen) is not found.delta_event or seen.replace:
                                 stepped = True
-                                for event in engine.step(seen):
+                                for event in engine.complete_event(seen):
                                     await self._tell(event)
                                     self._check()
                                     if not unseen:
@@ -395,11 +395,11 @@ class AsyncStreamManager(Manager):
                                         unseen = self._unseen
                                         self._check()
                                 continue
-                            if len(tail) >= FOLD and message is not None:
-                                message._fold()
-                            known, kind, message, tail = seen.message_id, type(seen), found, found._tail
+                            if len(tail) >= COMPACT_AT and message is not None:
+                                compact(message)
+                            known, kind, message, tail = seen.message_id, type(seen), found, pieces_of(found)
                             grow, (tell, awaited) = tail.append, tells(kind, _NOBODY)
-                        # `Engine.grow`, in place: the call would be a tenth of what a delta costs. The pieces of one
+                        # `Engine.append_delta`, in place: the call would be a tenth of what a delta costs. The pieces of one
                         # message that follow each other share the look-up.
                         grow(seen.value)
                         seen.snapshot = message
@@ -417,11 +417,11 @@ class AsyncStreamManager(Manager):
                             unseen = self._unseen
                             if self._closing:
                                 raise Stopped
-                    if len(tail) >= FOLD and message is not None:
-                        message._fold()
+                    if len(tail) >= COMPACT_AT and message is not None:
+                        compact(message)
                     if stepped or pending:
                         self._check()
-                        pulling = not (pending or self._declined or self._decoder is None or self._decoder.over)
+                        pulling = not (pending or self._declined or self._decoder is None or self._decoder.exhausted)
                     continue
                 try:
                     step = story.send(answer)
@@ -475,8 +475,8 @@ class AsyncStreamManager(Manager):
     def _tells(self, calls: Sequence[Call]) -> tuple[Callable[[Any, Any], Any], bool]:
         """What makes these calls of a delta, in order, and whether it is known to give an awaitable."""
         if len(calls) == 1:
-            return of_delta(calls[0]), calls[0].awaited
-        hooks = [(of_delta(call), call.awaited) for call in calls]
+            return of_delta(calls[0]), calls[0].is_async
+        hooks = [(of_delta(call), call.is_async) for call in calls]
 
         async def tell(event: Event, snapshot: Message) -> None:
             for hook, awaited in hooks:
@@ -507,8 +507,8 @@ class AsyncStreamManager(Manager):
             self._start_work()
 
     async def _invoke(self, call: Call, event: Event) -> None:
-        result = call.function(event) if call.whole else call.function(*event.arguments())
-        if result is not None and (call.awaited or inspect.isawaitable(result)):
+        result = call.function(event) if call.takes_event else call.function(*event.arguments())
+        if result is not None and (call.is_async or inspect.isawaitable(result)):
             await result
 
     async def _tell_rest(self, calls: Sequence[Call], event: Event, error: BaseException) -> None:

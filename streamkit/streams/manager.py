@@ -83,8 +83,8 @@ class Manager(StreamState):
         """It is over, and tells nothing more: what refers back to it goes, so that it is freed when nobody has it."""
         self._handlers, self._plan, self._deltas, self._receivers = (), {}, {}, ()
         self._engine.let_go()
-        if self._intake is not None:
-            self._intake.let_go()
+        if self._source_decoder is not None:
+            self._source_decoder.let_go()
 
     def _final(self) -> list[Message]:
         """All messages, or the error that the stream ended with."""
@@ -121,7 +121,7 @@ def needs_async(handler: object) -> str | None:
 def of_delta(call: Call) -> Callable[[Any, Any], Any]:
     """A call as the hot loop makes it, with the delta and its snapshot."""
     function = call.function
-    return (lambda event, snapshot: function(event)) if call.whole else function
+    return (lambda event, snapshot: function(event)) if call.takes_event else function
 
 
 def is_answer_text(event: Event) -> bool:

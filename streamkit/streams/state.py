@@ -1,6 +1,6 @@
 """The state of one stream, and its story: what both managers share.
 
-`StreamState` is what a handler sees as `self.stream`. `_story` is the whole course of a stream without any input or
+`StreamState` is what a handler sees as `self.stream`. `_lifecycle` is the whole course of a stream without any input or
 output: it asks its manager for what it needs (`PULL`, `NEXT`, `Wait`) and gives iterators of events to tell. A
 manager pulls, waits, tells and awaits; it decides nothing.
 """
@@ -19,7 +19,7 @@ import msgspec
 
 from .. import errors, protocols
 from ..answers import Answer, Confirmation
-from ..core.argument_fields import Fields
+from ..core.argument_fields import ArgumentFields
 from ..core.engine import Engine
 from ..core.resume import ResumableEngine
 from ..core.run_tracker import merge
@@ -46,7 +46,7 @@ from ..events import (
 from ..handlers import Call, Handler, plan
 from ..messages import Message, ToolCallMessage
 from ..protocols import Decoder
-from ..sources.decoding import Intake
+from ..sources.decoding import SourceDecoder
 from ..sources.source import AsyncSource, Source
 
 __all__ = ["CLOSE", "NEXT", "PULL", "StreamState", "Timing", "Wait"]
@@ -103,7 +103,7 @@ class StreamState:
         for handler in cast("Sequence[object]", handlers):  # what is called without types is checked here
             if not isinstance(handler, Handler):
                 raise UsageError(f"{handler!r} is no handler; subclass EventHandler, AsyncEventHandler or Handler")
-        self._fields = None if fields is None else Fields(fields)
+        self._fields = None if fields is None else ArgumentFields(fields)
         self._protocol = cast("type[Decoder] | None", protocol)
         self._then = then
         if after is not None and not isinstance(cast("object", after), str):
@@ -119,7 +119,7 @@ class StreamState:
             h.receive for h in handlers if type(h).receive is not Handler.receive
         ]
         self._source: Any = None
-        self._intake: Intake | None = None  # of the source that is being read, or was read last
+        self._source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
         self._source_number = 0
         self._declined = False
         self._sends_approvals = False  # whether what the provider itself asks is answered by the next request
@@ -272,7 +272,7 @@ class StreamState:
 
     # -- the story
 
-    def _story(self) -> Generator[_Command | Wait | Iterator[Event], Any, None]:
+    def _lifecycle(self) -> Generator[_Command | Wait | Iterator[Event], Any, None]:
         engine = self._engine
         while True:
             while not self._over and (yield PULL) is not None:  # its manager fed what it pulled
@@ -281,7 +281,7 @@ class StreamState:
             yield self._source_finished()
             self._check_failure()
             yield from self._settle(at_end=True)
-            paused = self._intake is not None and self._intake.paused
+            paused = self._source_decoder is not None and self._source_decoder.continues_in_next_source
             whole = self._answers_taken and not engine.cut_short
             goes_on = self._then is not None and not engine.unanswered and (paused or whole)
             if self._declined or not (goes_on or self._following):
@@ -289,10 +289,12 @@ class StreamState:
             self._answers_taken = 0
             if not (yield NEXT):
                 break
-            yield engine.next_source(same_step=self._intake is not None and self._intake.source.same_step)
+            yield engine.next_source(
+                same_step=self._source_decoder is not None and self._source_decoder.source.same_step
+            )
         yield chain(engine.end(), self._last())
 
-    def _further(self) -> Generator[_Command | Iterator[Event], Any, None]:
+    def _nested_lifecycle(self) -> Generator[_Command | Iterator[Event], Any, None]:
         """The story of a further source of the same run, read while the one before is not at its end."""
         yield self._go_on()
         while not self._over and (batch := (yield PULL)) is not None:
@@ -308,8 +310,8 @@ class StreamState:
         for key, waiting in [*engine.pending.items()]:
             if isinstance(waiting, ToolCallMessage):
                 del engine.pending[key]
-                if waiting._answer is not None:
-                    waiting._answer.close()
+                if waiting.answer_slot is not None:
+                    waiting.answer_slot.close()
         if engine.runs.step is not None:
             yield from engine.runs.end_step(RunStep(status="completed"), Event())
         engine.runs.outcome = None
@@ -317,21 +319,21 @@ class StreamState:
             engine.runs.run.status = "in_progress"
 
     @contextmanager
-    def _aside(self) -> Generator[None, None, None]:
+    def _saved_source(self) -> Generator[None, None, None]:
         """What belongs to the source that is being read is kept, and there again afterwards."""
-        source, intake, edits = self._source, self._intake, self._engine.takes_edits
+        source, source_decoder, edits = self._source, self._source_decoder, self._engine.takes_edits
         try:
             yield
         finally:
-            self._source, self._intake, self._engine.takes_edits = source, intake, edits
+            self._source, self._source_decoder, self._engine.takes_edits = source, source_decoder, edits
             self._allow_answers()
 
     def _decode(self, batch: Any) -> Sequence[Event]:
         """What a batch of the source tells the engine: what its decoder says of it, and the fields in that."""
-        assert self._intake is not None
-        known = self._intake.decoder
-        events = self._intake.feed(batch)
-        if known is not self._intake.decoder:
+        assert self._source_decoder is not None
+        known = self._source_decoder.decoder
+        events = self._source_decoder.feed(batch)
+        if known is not self._source_decoder.decoder:
             self._allow_answers()
         return self._taken(events)
 
@@ -339,33 +341,35 @@ class StreamState:
         """These events, with the fields in them, without those that are before the cursor."""
         if self._fields is not None:
             events = self._fields.feed(events)
-        resumption = self._intake.resumption if self._intake is not None else None
+        resumption = self._source_decoder.resumption if self._source_decoder is not None else None
         return events if resumption is None else resumption.feed(events)
 
     def _direct(self) -> tuple[Any, Any]:
         """The two steps from bytes to events, to be taken without `_decode` where nothing else is to be done."""
-        return self._intake.direct() if self._intake is not None and self._fields is None else (None, None)
+        return (
+            self._source_decoder.direct() if self._source_decoder is not None and self._fields is None else (None, None)
+        )
 
     def _source_finished(self) -> Iterator[Event]:
         """What the source's end tells: the rest of it, and what stays open."""
-        intake, engine, fields = self._intake, self._engine, self._fields
-        assert intake is not None
+        source_decoder, engine, fields = self._source_decoder, self._engine, self._fields
+        assert source_decoder is not None
         runs, went_on_to = engine.runs, self._went_on_to
         asked = runs.outcome is not None and runs.outcome.status == "requires_action"
         if went_on_to is not None and runs.run is not None and asked:  # what it asked for, it got
             merge(runs.run, went_on_to, keep=("status", "usage"))
             runs.outcome = went_on_to
-        for events in intake.finish(declined=self._declined):
+        for events in source_decoder.finish(declined=self._declined):
             yield from engine.complete(self._taken(events))
-        if intake.resumption is not None:
-            intake.resumption.finish()
-        complete = self._declined or intake.complete
+        if source_decoder.resumption is not None:
+            source_decoder.resumption.finish()
+        complete = self._declined or source_decoder.complete
         if fields is not None:
             end = runs.outcome.status if runs.outcome is not None else "completed" if complete else "incomplete"
             yield from engine.complete(fields.finish(end))
         yield from engine.source_done(complete=complete)
-        if not complete and engine.failure is None and not intake.source.following:
-            raise intake.incomplete()
+        if not complete and engine.failure is None and not source_decoder.source.following:
+            raise source_decoder.incomplete()
 
     def _check_failure(self) -> None:
         failure, outcome = self._engine.failure, self._engine.runs.outcome
@@ -389,7 +393,7 @@ class StreamState:
 
     def _tell_answers(self) -> Generator[Iterator[Event], Any, None]:
         for waiting in [*self._engine.pending.values()]:
-            answer = waiting._answer
+            answer = waiting.answer_slot
             if answer is None or not answer.given or answer.wake is not self._engine.wake:
                 continue
             if isinstance(waiting, ToolCallMessage):
@@ -416,7 +420,7 @@ class StreamState:
         """The answers to wait for before going on. Confirmations that nobody deferred are declined here."""
         out: list[Answer] = []
         for waiting in [*self._engine.pending.values()]:
-            answer = waiting._answer
+            answer = waiting.answer_slot
             if answer is None or answer.wake is not self._engine.wake:
                 continue
             if isinstance(waiting, Confirmation) and (at_end or self._gated):
@@ -430,7 +434,7 @@ class StreamState:
     @property
     def _gated(self) -> bool:
         """Whether pulling on would let run what a confirmation asks about."""
-        return self._intake is not None and self._intake.gated
+        return self._source_decoder is not None and self._source_decoder.gated
 
     def _note(self, event: Event) -> None:
         """Make an event the current one."""
@@ -443,15 +447,15 @@ class StreamState:
     @property
     def _over(self) -> bool:
         """Whether the source is not to be pulled any more."""
-        return self._declined or (self._intake is not None and self._intake.over)
+        return self._declined or (self._source_decoder is not None and self._source_decoder.exhausted)
 
     @property
     def _following(self) -> Callable[[], Any] | None:
-        return self._intake.source.following if self._intake is not None else None
+        return self._source_decoder.source.following if self._source_decoder is not None else None
 
     @property
     def _decoder(self) -> Decoder | None:
-        return self._intake.decoder if self._intake is not None else None
+        return self._source_decoder.decoder if self._source_decoder is not None else None
 
     # -- endings
 
@@ -459,8 +463,8 @@ class StreamState:
         """Make ready for a source's items."""
         after = self._after if self._source_number == 0 else None
         if source.fields and self._fields is None:
-            self._fields = Fields(source.fields)
-        self._intake = Intake(source, self._engine, self._protocol, self._receivers, after)
+            self._fields = ArgumentFields(source.fields)
+        self._source_decoder = SourceDecoder(source, self._engine, self._protocol, self._receivers, after)
         self._source_number += not source.same_step
         self._engine.takes_edits = source.edits
         self._allow_answers()

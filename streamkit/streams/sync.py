@@ -19,7 +19,7 @@ from ..answers import Answer
 from ..errors import StreamkitError, UsageError
 from ..events import Created, Delta, Event, Run, RunStep
 from ..handlers import Call, Handler
-from ..messages import FOLD, Message
+from ..messages import COMPACT_AT, Message, compact, pieces_of
 from ..sources.interrupt import Interruptible
 from ..sources.open import open_sync
 from ..sources.source import Source, SyncChunks, call_source, translate
@@ -123,7 +123,7 @@ class StreamManager(Manager):
         """
         return SyncChunks(self, self._encoder(protocol))
 
-    def _read_on(self, source: Any) -> Generator[Event, None, None]:
+    def _read_nested(self, source: Any) -> Generator[Event, None, None]:
         """Read a further source of the same run here and now, from within a hook or a loop over this stream, as after
         a call's output was sent: the events, each after the handlers were told of it. Then the source before goes on.
 
@@ -133,10 +133,10 @@ class StreamManager(Manager):
         if self._over_early:
             return
         try:
-            with self._aside():
+            with self._saved_source():
                 self._open(source)
                 try:
-                    for event in self._read_further():
+                    for event in self._read_nested_events():
                         yield event
                         if self._over_early:
                             return
@@ -146,8 +146,8 @@ class StreamManager(Manager):
             if self._ended:  # who ended the stream closed the further source
                 self._close_source()
 
-    def _read_further(self) -> Generator[Event, None, None]:
-        story, answer = self._further(), None
+    def _read_nested_events(self) -> Generator[Event, None, None]:
+        story, answer = self._nested_lifecycle(), None
         while (step := story.send(answer) if answer is not None else next(story, None)) is not None:
             answer = None
             if step is PULL:
@@ -248,7 +248,7 @@ class StreamManager(Manager):
             self._thread = threading.get_ident()
             if self._source is None:
                 self._open(self._source_given)
-            story = self._story()
+            story = self._lifecycle()
             while True:
                 if pulling:  # the story is asked again when something waits, or at the source's end
                     try:
@@ -275,7 +275,7 @@ class StreamManager(Manager):
                             found = find(seen.message_id)
                             if found is None or type(seen) is not found.delta_event or seen.replace:
                                 stepped = True
-                                for event in engine.step(seen):
+                                for event in engine.complete_event(seen):
                                     self._tell(event)
                                     self._check()
                                     if not unseen:
@@ -283,11 +283,11 @@ class StreamManager(Manager):
                                         unseen = self._unseen
                                         self._check()
                                 continue
-                            if len(tail) >= FOLD and message is not None:
-                                message._fold()
-                            known, kind, message, tail = seen.message_id, type(seen), found, found._tail
+                            if len(tail) >= COMPACT_AT and message is not None:
+                                compact(message)
+                            known, kind, message, tail = seen.message_id, type(seen), found, pieces_of(found)
                             grow, tell = tail.append, tells(kind)
-                        # `Engine.grow`, in place: the call would be a tenth of what a delta costs. The pieces of one
+                        # `Engine.append_delta`, in place: the call would be a tenth of what a delta costs. The pieces of one
                         # message that follow each other share the look-up.
                         grow(seen.value)
                         seen.snapshot = message
@@ -302,11 +302,11 @@ class StreamManager(Manager):
                             unseen = self._unseen
                             if self._closing:
                                 raise Stopped
-                    if len(tail) >= FOLD and message is not None:
-                        message._fold()
+                    if len(tail) >= COMPACT_AT and message is not None:
+                        compact(message)
                     if stepped or pending:
                         self._check()
-                        pulling = not (pending or self._declined or self._decoder is None or self._decoder.over)
+                        pulling = not (pending or self._declined or self._decoder is None or self._decoder.exhausted)
                     continue
                 try:
                     step = story.send(answer)
@@ -380,7 +380,7 @@ class StreamManager(Manager):
                 raise
 
     def _invoke(self, call: Call, event: Event) -> None:
-        result = call.function(event) if call.whole else call.function(*event.arguments())
+        result = call.function(event) if call.takes_event else call.function(*event.arguments())
         if result is not None:
             self._refuse_awaitable(call.function, result)
 

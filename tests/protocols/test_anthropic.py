@@ -988,7 +988,7 @@ def test_the_number_of_a_fast_items_event_is_found() -> None:
     )
     decoder.feed_frames(first)
     events = decoder.feed_frames(then)
-    assert [decoder.number_of(event.source) for event in events if event.type == "text_delta"] == [2, 3]
+    assert [decoder.number_of(event.raw_item) for event in events if event.type == "text_delta"] == [2, 3]
     assert decoder.number_of(first[0][2]) is None
 
 

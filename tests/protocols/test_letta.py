@@ -1172,7 +1172,7 @@ def test_a_bare_piece_takes_the_fast_path() -> None:
         assert decoder.slow == 4
         assert decoder.index == 20
         assert sum(isinstance(event, e.Delta) for event in events) == 18
-        assert {event.item for event in events if not isinstance(event, e.Delta)} == {0, 5, 10, 11}
+        assert {event.item_index for event in events if not isinstance(event, e.Delta)} == {0, 5, 10, 11}
 
 
 # -- the way out

@@ -674,7 +674,7 @@ def test_nothing_is_pulled_after_the_end(item: dict[str, Any], face: str) -> Non
         ran = False
     decoder = Decoder()
     decoder.feed_items([item])
-    assert (ran, decoder.over, decoder.complete) == (False, True, True)
+    assert (ran, decoder.exhausted, decoder.complete) == (False, True, True)
 
 
 # -- malformed chunks

@@ -245,7 +245,7 @@ def test_the_fast_path_tells_the_same_story(path: Path) -> None:
     """Frame by frame, both decoders give the same events, source and cursor too."""
     fast, slow = Decoder(), Slow()
     for frame in frames_of(path):
-        pairs = [[(event_to_dict(one), one.source) for one in d.feed_frames([frame])] for d in (fast, slow)]
+        pairs = [[(event_to_dict(one), one.raw_item) for one in d.feed_frames([frame])] for d in (fast, slow)]
         assert pairs[0] == pairs[1]
     assert fast.index == slow.index
     lines = [tell_bytes(kind, [path.read_bytes()]).lines for kind in (Decoder, Slow)]
@@ -363,11 +363,11 @@ def test_a_run_that_reached_its_end_is_complete(status: str, ending: list[Any]) 
 def test_done_alone_ends_a_stream() -> None:
     """The server says that there is no more."""
     story = tell(*TALKS, says(text("a")), DONE)
-    assert (story.decoder.complete, story.decoder.over, run_of(story).status) == (True, True, "completed")
+    assert (story.decoder.complete, story.decoder.exhausted, run_of(story).status) == (True, True, "completed")
     body = sse_frame(b"[DONE]", "done")
     assert tell_bytes(
         Decoder, [sse_frame(json.dumps(TALKS[0]["data"]).encode(), "thread.run.created"), body]
-    ).decoder.over
+    ).decoder.exhausted
 
 
 def test_a_stream_without_its_end_was_cut_off() -> None:

@@ -195,7 +195,7 @@ def test_a_recording_ends_with_the_calls_that_the_sdk_gives(path: Path) -> None:
 
 
 def plain(events: Iterable[Event]) -> list[tuple[dict[str, Any], Any]]:
-    return [(event_to_dict(event), event.source) for event in events]
+    return [(event_to_dict(event), event.raw_item) for event in events]
 
 
 @pytest.mark.parametrize("path", RECORDED)

@@ -184,7 +184,7 @@ class Further:
 
     def __init__(self, told: tuple[Telling, AsyncStreamManager], stream: Any) -> None:
         self._telling, manager = told
-        self.events: AsyncGenerator[Event, None] = manager._read_on(stream)
+        self.events: AsyncGenerator[Event, None] = manager._read_nested(stream)
         self._typed, self._telling.typed = self._telling.typed, None
         self._telling.further = [*self._telling.further, self]
         self.task: int | None = None

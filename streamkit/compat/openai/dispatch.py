@@ -182,7 +182,7 @@ class Telling:
     def _tell_items(self, event: Event) -> Iterator[HookCall]:
         """The source's items up to the one that this event is of. An item that asks for outputs is told when the calls
         can be answered, which the last of its events says."""
-        source = event.source
+        source = event.raw_item
         if source is None or source is self._last or id(source) not in self._sources:
             return
         while self._untold:

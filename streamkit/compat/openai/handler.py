@@ -209,7 +209,7 @@ class Further:
 
     def __init__(self, told: tuple[Telling, StreamManager], stream: Any) -> None:
         self._telling, manager = told
-        self.events: Generator[Event, None, None] = manager._read_on(stream)
+        self.events: Generator[Event, None, None] = manager._read_nested(stream)
         self._typed, self._telling.typed = self._telling.typed, None
         self._telling.further = [*self._telling.further, self]
         self.thread: int | None = None

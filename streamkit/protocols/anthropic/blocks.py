@@ -110,13 +110,13 @@ class Block:
 
     @property
     def maker(self) -> Any:
-        """What makes the event of a plain piece, of the message's id, the piece and its source."""
+        """What makes the event of a plain piece, of the message's id, the piece and its raw item."""
         return self._piece if self.type in CALLS else self.make.delta_event
 
-    def _piece(self, id: str, value: str, *, source: Any = None) -> Event:
+    def _piece(self, id: str, value: str, *, raw_item: Any = None) -> Event:
         self._json += value.encode(errors="surrogatepass")
         make: Any = self.make.delta_event
-        event: Event = make(id, value, source=source)
+        event: Event = make(id, value, raw_item=raw_item)
         return event
 
     @property

@@ -25,9 +25,9 @@ import msgspec
 
 from ... import events as e
 from ... import messages as m
-from ...core.unique_ids import Ids
+from ...core.unique_ids import UniqueIds
 from .. import base
-from ..framing import Frames, whole
+from ..framing import Frames, as_frame
 from ..values import is_list, is_object
 from .blocks import BLOCK_OF, CALLS, PIECES, Block, Held, Place, tell_whole
 from .wire import (
@@ -56,14 +56,14 @@ class Decoder(base.Decoder):
     """A stream of the Messages API, or one whole message."""
 
     name = "anthropic"
-    names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
+    sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
         self._reset()
         self._again = self._failed = False
         self._used: Wire = {}
-        self._ids = Ids()
+        self._ids = UniqueIds()
         self._names: dict[str, str] = {}  # the called tools', by call id
         self._faults: list[e.Event] = []
 
@@ -100,7 +100,7 @@ class Decoder(base.Decoder):
 
     def feed_frames(self, frames: Frames) -> list[e.Event]:
         events: list[e.Event] = []
-        if self.over:
+        if self.exhausted:
             return events
         self._first, self._frames = self.index, frames
         growing = self._growing
@@ -112,15 +112,15 @@ class Decoder(base.Decoder):
                 delta = grown.delta
                 kind, message_id, make = growing[grown.index]
                 if type(delta) is kind and (data is frame or not frame[0]):
-                    events.append(make(message_id, delta.value, source=data))
+                    events.append(make(message_id, delta.value, raw_item=data))
                     continue
             except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
                 pass
             self.index = start + len(events) - beyond
-            told = self.feed_frame(*whole(frame))
+            told = self.feed_frame(*as_frame(frame))
             events += told
             beyond += len(told) - 1
-            if self.over:
+            if self.exhausted:
                 return events
             growing = self._growing
         self.index = start + len(frames)
@@ -262,7 +262,7 @@ class Decoder(base.Decoder):
         yield from self._settle(status, half)
         status = half if cut else status
         self._ended = True
-        self.paused = self._stop in PAUSES
+        self.continues_in_next_source = self._stop in PAUSES
         details = mapping(self._metadata.get("stop_details"))
         if self._stop == "refusal" and (explanation := text(details.get("explanation"))):
             metadata = {"stop_details": dict(details)}

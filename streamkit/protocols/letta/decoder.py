@@ -28,7 +28,7 @@ from ... import events as e
 from ... import messages as m
 from ...events import ToolCallDelta
 from .. import base
-from ..framing import Frames, whole
+from ..framing import Frames, as_frame
 from .calls import Tools
 from .dates import time_of
 from .legacy import is_legacy, kind_of, today
@@ -116,14 +116,14 @@ class Decoder(base.Decoder):
 
     def feed_frames(self, frames: Frames) -> list[e.Event]:
         events: list[e.Event] = []
-        if self.over:
+        if self.exhausted:
             return events
         self._first, self._frames = self.index, frames
         calls, seen = self._tools.growing, self._seen
         start, beyond = self.index, 0  # what slow items told beyond one event each
         grows, run, step = self._growing, self._run, self._step
         key = run or ""
-        for id, name, data in map(whole, frames):
+        for id, name, data in map(as_frame, frames):
             event: e.Event | None = None
             try:
                 piece = decode_piece(data)
@@ -137,9 +137,9 @@ class Decoder(base.Decoder):
                     if "}" not in value:
                         call = calls[fragment.tool_call_id]
                         call.pieces.append(value)
-                        event = ToolCallDelta(call.message_id, value, source=data)
+                        event = ToolCallDelta(call.message_id, value, raw_item=data)
                 elif type(piece) is grows.kind and piece.otid == grows.otid and piece.id == grows.id:
-                    event = grows.make(grows.message_id, piece.value, source=data)
+                    event = grows.make(grows.message_id, piece.value, raw_item=data)
             except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
                 pass
             else:
@@ -153,7 +153,7 @@ class Decoder(base.Decoder):
             told = self.feed_frame(id, name, data)
             events += told
             beyond += len(told) - 1
-            if self.over:
+            if self.exhausted:
                 return events
             grows, run, step = self._growing, self._run, self._step
             key = run or ""
@@ -170,7 +170,7 @@ class Decoder(base.Decoder):
             given = _CANCELLED
         events = super().feed_frame(id, b"", given)
         for event in events:
-            event.source = data
+            event.raw_item = data
         return events
 
     def sentinel(self, data: bytes) -> Iterable[e.Event]:

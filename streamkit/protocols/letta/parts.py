@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ...core.unique_ids import Ids
+from ...core.unique_ids import UniqueIds
 from .dates import time_of
 from .wire import Wire, text
 
@@ -27,7 +27,7 @@ class MessageIds:
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
-        self._ids = Ids()
+        self._ids = UniqueIds()
         self._whole: dict[tuple[str, str], str] = {}
 
     def unused(self, *wanted: str) -> str:

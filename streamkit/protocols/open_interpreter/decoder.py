@@ -22,7 +22,7 @@ from ...answers import Confirmation
 from ...events import ActiveLine, ConfirmationCreated, Event, MessageDone, RawEvent, Run, RunDone, StreamWarning
 from ...messages import Message, Status
 from .. import base
-from ..framing import Frames, whole
+from ..framing import Frames, as_frame
 from ..values import is_object
 from .chunks import (
     CONSOLE,
@@ -76,7 +76,7 @@ class Decoder(base.Decoder):
     """
 
     name = "open_interpreter"
-    gates = True
+    pull_approves = True
     ids = True  # an `id` is a message's
     index: int
 
@@ -90,12 +90,12 @@ class Decoder(base.Decoder):
         self._last_role: str | None = None  # of the last stored message
         self._runnable: dict[str, Message] = {}  # the last code, the last tool call
         self._asked = 0
-        self._over = False
+        self._exhausted = False
         self._failed = False
         self._unreadable: int = -1  # the index of the last frame that was no JSON
 
     @classmethod
-    def asks(cls, item: Any) -> bool:
+    def may_ask(cls, item: Any) -> bool:
         return question_within(item) is not None
 
     @classmethod
@@ -120,11 +120,11 @@ class Decoder(base.Decoder):
         events: list[Event] = []
         self._first, self._frames = self.index, frames
         plain, ids = self._plain, self.ids
-        for id, name, data in map(whole, frames):
+        for id, name, data in map(as_frame, frames):
             try:
                 piece = _decode_piece(data)
             except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
-                if self.over:
+                if self.exhausted:
                     break
                 events += self.feed_frame(id, name, data)
                 continue
@@ -137,14 +137,14 @@ class Decoder(base.Decoder):
                 or piece.role != group.role
                 or piece.format != group.format
             ):
-                if self.over:
+                if self.exhausted:
                     break
                 events += self.feed_frame(id, name, data)
                 continue
             self.index += 1
             if group.pieces is not None:
                 group.pieces.append(content)
-            event = group.delta(group.id, content, source=data)
+            event = group.delta(group.id, content, raw_item=data)
             if id:
                 event.position = id.decode("utf-8", "replace")
             events.append(event)
@@ -152,18 +152,18 @@ class Decoder(base.Decoder):
 
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
         events = super().feed_frame(id, name, data)
-        self.over = self.over or self._over
+        self.exhausted = self.exhausted or self._exhausted
         if events and isinstance(events[0], StreamWarning) and events[0].code == "not-json":
             self._unreadable = self.index - 1
-            if not self._over and (asked := question_of_text(data)):
+            if not self._exhausted and (asked := question_of_text(data)):
                 told = self._ask_in_place_of(*asked)
                 for event in told:
-                    event.source, event.item, event.position = data, self.index - 1, events[0].position
+                    event.raw_item, event.item_index, event.position = data, self.index - 1, events[0].position
                 events += told
         return events
 
     def _guarded(self, item: Any) -> list[Event]:
-        if not is_object(item) and not self._over and (asked := question_within(item)):
+        if not is_object(item) and not self._exhausted and (asked := question_within(item)):
             return self._ask_in_place_of(*asked)
         return super()._guarded(item)
 
@@ -197,7 +197,7 @@ class Decoder(base.Decoder):
                     self.index += 1
                     if group.pieces is not None:
                         group.pieces.append(content)
-                    events.append(group.delta(group.id, content, source=item))
+                    events.append(group.delta(group.id, content, raw_item=item))
                     continue
             events += super().feed_items((item,))
         return events
@@ -209,7 +209,7 @@ class Decoder(base.Decoder):
         self._told = told
         role, type = word(item, "role"), word(item, "type")
         self._kind = type
-        if self._over:
+        if self._exhausted:
             if not (self._failed and type == "status"):  # which the server sends after an error too
                 self._warn("after-end", "it came after the end of the stream and was skipped")
         elif asked := question_in(item):
@@ -228,7 +228,7 @@ class Decoder(base.Decoder):
     def finish(self) -> list[Event]:
         told: list[Event] = []
         self._told, self._kind = told, None
-        if not self._over:
+        if not self._exhausted:
             cut = 0 <= self._unreadable == self.index - 1  # a line that the end of the stream cut short
             self.complete = not self._groups and not cut
             self._close_all("incomplete", "incomplete-at-eof", "the stream ended within it")
@@ -237,9 +237,9 @@ class Decoder(base.Decoder):
     def sentinel(self, data: bytes) -> list[Event]:
         told: list[Event] = []
         self._told, self._kind = told, None
-        if data.strip() == b"[DONE]" and not self._over:
+        if data.strip() == b"[DONE]" and not self._exhausted:
             self._close_all("completed", "missing-end", "the stream was said to be over")
-            self._over = self.over = self.complete = True
+            self._exhausted = self.exhausted = self.complete = True
         return told
 
     def _warn(self, code: str, fault: str) -> None:
@@ -467,7 +467,7 @@ class Decoder(base.Decoder):
             case "status", "complete":
                 self._close_all("completed", "missing-end", "the run was said to be complete")
                 self._told.append(RunDone(Run(status="completed", raw=dict(item))))
-                self._over = self.over = self.complete = True
+                self._exhausted = self.exhausted = self.complete = True
             case _:
                 self._told.append(RawEvent(type or "server", dict(item)))
 
@@ -477,7 +477,7 @@ class Decoder(base.Decoder):
         if not isinstance(error.get("message"), str):
             error["message"] = fault if isinstance(fault, str) else "" if fault is None else as_text(fault)
         self._told.append(RunDone(Run(status="failed", error=error, raw=dict(item))))
-        self._over = self.over = self._failed = self.complete = True
+        self._exhausted = self.exhausted = self._failed = self.complete = True
 
     def _confirmation_role(self, role: str | None) -> None:
         if role is None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from ...core.unique_ids import Ids
+from ...core.unique_ids import UniqueIds
 from ...events import (
     Event,
     RawEvent,
@@ -35,7 +35,7 @@ from ...events import (
 )
 from ...messages import Status
 from .. import base
-from ..framing import Frames, whole
+from ..framing import Frames, as_frame
 from .calls import Step
 from .items import ThreadMessage
 from .wire import (
@@ -66,7 +66,7 @@ class Decoder(base.Decoder):
     """The events of one stream of a run."""
 
     name = "openai_assistants"
-    named = True
+    wraps_event_name = True
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -80,7 +80,7 @@ class Decoder(base.Decoder):
         self._steps: dict[str, Step] = {}
         self._step: Step | None = None  # the latest
         self._makers: dict[str, str] = {}  # the steps by the ids of the messages that they make
-        self._ids = Ids()
+        self._ids = UniqueIds()
         self._counted = False
         self._owed: list[Usage] = []  # of steps that were not begun here, until a step can take it
         # By the id of a thread's message: the text part that grows, as (index, message id).
@@ -94,19 +94,19 @@ class Decoder(base.Decoder):
 
     def feed_frames(self, frames: Frames) -> list[Event]:
         events: list[Event] = []
-        if self.over:
+        if self.exhausted:
             return events
         growing = self._growing
         self._first, self._frames = self.index, frames
         start, beyond = self.index, 0  # what slow items told beyond one event each
-        for id, name, data in map(whole, frames):
+        for id, name, data in map(as_frame, frames):
             if name == _GROWS and not id:
                 try:
                     grown = decode_grown(data)
                     part = grown.delta.content[0]
                     index, message_id = growing[grown.id]
                     if index == part.index:
-                        events.append(TextDelta(message_id, part.text.value, source=data))
+                        events.append(TextDelta(message_id, part.text.value, raw_item=data))
                         continue
                 except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
                     pass
@@ -114,7 +114,7 @@ class Decoder(base.Decoder):
             told = self.feed_frame(id, name, data)
             events += told
             beyond += len(told) - 1
-            if self.over:
+            if self.exhausted:
                 return events
         self.index = start + len(frames)
         return events
@@ -158,7 +158,7 @@ class Decoder(base.Decoder):
             case "error":
                 yield from self._fail(data, item)
             case "done":
-                self.complete = self.over = True
+                self.complete = self.exhausted = True
             case _ if name in RUN_ENDS:
                 yield from self._end(wire, RUN_ENDS[name])
             case _ if name in STEP_ENDS:
@@ -202,7 +202,7 @@ class Decoder(base.Decoder):
         if self._owed:
             yield self._pay(None)
         yield RunRequiresAction(run_of(wire, "requires_action"))
-        yield from self._over(wire, "requires_action")
+        yield from self._end_run(wire, "requires_action")
 
     def _holder(self, call_id: str) -> Step | None:
         """The step that has this call, else the one that calls would come in."""
@@ -219,9 +219,9 @@ class Decoder(base.Decoder):
         used = mapping(wire.get("usage"))
         if self._owed or (used and not self._counted):
             yield self._pay(usage_of(used) if used and not self._counted else None)
-        yield from self._over(wire, status)
+        yield from self._end_run(wire, status)
 
-    def _over(self, wire: Wire, status: RunStatus) -> Iterator[Event]:
+    def _end_run(self, wire: Wire, status: RunStatus) -> Iterator[Event]:
         self._ended, self.complete = status, True
         self._growing.clear()
         yield RunDone(run_of(wire, status))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ...core.unique_ids import Ids
+from ...core.unique_ids import UniqueIds
 from ...events import (
     AnnotationAdded,
     Created,
@@ -84,8 +84,8 @@ class Encoder(base.Encoder):
         self._asked = False  # the run waits for outputs
         self._step: RunStep | None = None  # the canonical one
         self._steps: dict[int, StepEntry] = {}  # those that are open, by their number
-        self._ids = Ids()  # of steps, and of the thread's messages
-        self._call_ids = Ids()
+        self._ids = UniqueIds()  # of steps, and of the thread's messages
+        self._call_ids = UniqueIds()
         self._threads: dict[tuple[Any, ...], ThreadEntry] = {}  # those that are open, by group
         self._parts: dict[str, tuple[ThreadEntry, int]] = {}  # by message id
         self._calls: dict[str, CallEntry] = {}  # by message id

@@ -20,7 +20,7 @@ import msgspec
 from ... import events as e
 from ...events import TextDelta
 from .. import base
-from ..framing import Frames, whole
+from ..framing import Frames, as_frame
 from ..values import is_list, is_object
 from .choice import Choice
 from .wire import (
@@ -52,7 +52,7 @@ class Decoder(base.Decoder):
     """Chat Completions chunks of any server; see the module for when they are complete."""
 
     name = "openai_chat"
-    names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
+    sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
@@ -77,7 +77,7 @@ class Decoder(base.Decoder):
 
     def feed_frames(self, frames: Frames) -> list[e.Event]:
         events: list[e.Event] = []
-        if self.over:
+        if self.exhausted:
             return events
         self._first, self._frames = self.index, frames
         choices = self._choices
@@ -92,17 +92,17 @@ class Decoder(base.Decoder):
                 value = delta.content
                 plain = delta.tool_calls is None and delta.reasoning is None and delta.reasoning_content is None
                 if plain and value and choice.text is not None:
-                    event: e.Event | None = TextDelta(choice.text, value, source=data)
+                    event: e.Event | None = TextDelta(choice.text, value, raw_item=data)
                 else:
                     event = _bare_event(choice, delta, data)
             except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
                 event = None
             if event is None:
                 self.index = start + len(events) - beyond
-                told = self.feed_frame(*whole(frame))
+                told = self.feed_frame(*as_frame(frame))
                 events += told
                 beyond += len(told) - 1
-                if self.over:
+                if self.exhausted:
                     return events
                 continue
             if not isinstance(frame, bytes) and frame[0]:
@@ -116,7 +116,7 @@ class Decoder(base.Decoder):
             return super().feed_frame(id, name, data)
         events = super().feed_frame(id, b"", as_error(data))
         for event in events:
-            event.source = data
+            event.raw_item = data
         return events
 
     def feed(self, item: Mapping[str, Any]) -> Iterable[e.Event]:
@@ -262,9 +262,9 @@ def _bare_event(choice: Choice, delta: BareDelta, data: bytes) -> e.Event | None
     if reasoning := delta.reasoning_content or delta.reasoning:
         if choice.reasoning is None or delta.content:
             return None
-        return e.ReasoningDelta(choice.reasoning, reasoning, source=data)
+        return e.ReasoningDelta(choice.reasoning, reasoning, raw_item=data)
     if delta.content and choice.text is not None:
-        return TextDelta(choice.text, delta.content, source=data)
+        return TextDelta(choice.text, delta.content, raw_item=data)
     return None
 
 
@@ -277,4 +277,4 @@ def _bare_call(choice: Choice, delta: BareDelta, piece: BareCall, data: bytes) -
     if not piece.function.arguments or (piece.id and piece.id != call.call_id):
         return None
     choice.calls.last = call
-    return e.ToolCallDelta(call.id, piece.function.arguments, source=data)
+    return e.ToolCallDelta(call.id, piece.function.arguments, raw_item=data)

@@ -87,7 +87,7 @@ class Decoder(base.Decoder):
     """A Responses stream, or one whole response."""
 
     name = "openai_responses"
-    names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
+    sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -125,11 +125,11 @@ class Decoder(base.Decoder):
             try:
                 grown = decode(data)
                 if grown.item_id == item_id and grown.index == part and grown.output_index == place:
-                    events.append(make(message_id, grown.delta, position=grown.sequence_number, source=data))
+                    events.append(make(message_id, grown.delta, position=grown.sequence_number, raw_item=data))
                     continue
             except (TypeError, msgspec.DecodeError, UnicodeDecodeError):
                 pass  # also of a frame that is not its data alone
-            if self.over:
+            if self.exhausted:
                 return events
             event = self._turned_to(data)
             if event is not None:
@@ -140,7 +140,7 @@ class Decoder(base.Decoder):
                 events += told
                 beyond += len(told) - 1
                 self._grew = _NOTHING
-                if self.over:
+                if self.exhausted:
                     self._growing.clear()
             item_id, decode, part, place, message_id, make = self._grew
         self.index = start + len(frames)
@@ -158,7 +158,7 @@ class Decoder(base.Decoder):
         if grew.decode is not DECODE[type(grown)] or grown.index != grew.part or grown.output_index != grew.place:
             return None
         self._grew = tuple(grew)
-        event: Event = grew.event(grew.message_id, grown.delta, position=grown.sequence_number, source=data)
+        event: Event = grew.event(grew.message_id, grown.delta, position=grown.sequence_number, raw_item=data)
         return event
 
     # -- the tolerant path

@@ -51,7 +51,7 @@ class Decoder(base.Decoder):
             if isinstance(item, Event):
                 if isinstance(item, StreamEnd):
                     self.complete = True
-                events.append(msgspec.structs.replace(item, item=self.index))
+                events.append(msgspec.structs.replace(item, item_index=self.index))
                 self.index += 1
             else:
                 position = item.get("cursor") if is_object(item) else None
