@@ -125,7 +125,12 @@ class Engine:
         yield from step(self, event)
         self._cause = None  # what it came from may be large
 
-    def _told(self, event: e.Event) -> Iterator[e.Event]:
+    def _pass_on(self, event: e.Event) -> Iterator[e.Event]:
+        yield event
+
+    def _inside_step(self, event: e.Event) -> Iterator[e.Event]:
+        """An application's own event stands inside the run, as any other."""
+        yield from self.runs.open_step(event)
         yield event
 
     def _take_warning(self, event: e.StreamWarning) -> Iterator[e.Event]:
@@ -500,7 +505,8 @@ class Engine:
 
 # What an event is completed by. `_step_of` finds it for the classes that follow from these.
 _STEPS: dict[type[e.Event], Callable[[Engine, Any], Iterator[e.Event]]] = {
-    e.Event: Engine._told,
+    e.Event: Engine._inside_step,
+    e.RawEvent: Engine._pass_on,
     e.Delta: Engine._delta,
     e.Created: Engine._created,
     e.Done: Engine._done,

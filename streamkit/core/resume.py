@@ -20,11 +20,15 @@ from .engine import Engine
 __all__ = ["ResumableEngine", "Resumption"]
 
 
+class Retell(Event):
+    """Not an event of streams: it makes the engine emit again what is open."""
+
+
 class ResumableEngine(Engine):
-    """An engine that can tell again what is open. A bare `Event` asks for it."""
+    """An engine that emits again what is open, where `Retell` stands among the events."""
 
     def complete_event(self, event: Event) -> Iterator[Event]:
-        return self._retold(event.position) if type(event) is Event else super().complete_event(event)
+        return self._retold(event.position) if type(event) is Retell else super().complete_event(event)
 
     def _retold(self, position: int | str | None) -> Iterator[Event]:
         if self.runs.run is not None:
@@ -77,7 +81,7 @@ class Resumption:
         if not place:
             return []
         self._over = True
-        return [Event(position=self._after), *events[place:]]
+        return [Retell(position=self._after), *events[place:]]
 
     def finish(self) -> None:
         """The source is at its end.
