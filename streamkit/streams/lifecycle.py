@@ -18,7 +18,7 @@ from ..answers import Answer, Confirmation
 from ..core.delivery import HookStopped, Steps, add_note
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import StreamkitError, UsageError
-from ..events import Event, RunStep
+from ..events import Event, RunStep, StreamEnd
 from ..handlers import Handler
 from ..messages import ToolCallMessage
 from .state import StreamState
@@ -102,7 +102,7 @@ class Lifecycle(StreamState):
     def _release(self) -> None:
         """Drop what refers back to the stream, so that it is freed as soon as nothing else refers to it."""
         self._handlers, self._plan, self._delta_hooks, self._receivers = (), {}, {}, ()
-        self._engine.let_go()
+        self._engine.release()
         if self._source_decoder is not None:
             self._source_decoder.release()
 
@@ -222,17 +222,11 @@ class Lifecycle(StreamState):
 
     def _action_taken(self) -> Iterator[Event]:
         """The run has what it waited for: the outputs of its calls. The present step ends."""
-        engine = self._engine
-        for key, waiting in [*engine.pending.items()]:
-            if isinstance(waiting, ToolCallMessage):
-                del engine.pending[key]
-                if waiting.answer_slot is not None:
-                    waiting.answer_slot.close()
-        if engine.runs.step is not None:
-            yield from engine.runs.end_step(RunStep(status="completed"), Event())
-        engine.runs.outcome = None
-        if engine.runs.run is not None:
-            engine.runs.run.status = "in_progress"
+        runs = self._engine.runs
+        self._engine.drop_calls()
+        if runs.step is not None:
+            yield from runs.end_step(RunStep(status="completed"), StreamEnd())
+        runs.resume()
 
     @contextmanager
     def _saved_source(self) -> Generator[None, None, None]:
