@@ -247,8 +247,8 @@ def test_a_header_is_the_message_before_its_first_delta(message: m.Message) -> N
 def test_many_small_pieces_cost_little_more_than_their_text() -> None:
     """A hundred thousand one-character pieces are not kept as a hundred thousand strings."""
     message = grown(m.TextMessage, ["é"] * 100_000)
-    held = [*message._chunks, *message._tail]
-    size = sum(map(sys.getsizeof, held)) + sys.getsizeof(message._chunks) + sys.getsizeof(message._tail)
+    held = [*message._chunks, *message.pieces]
+    size = sum(map(sys.getsizeof, held)) + sys.getsizeof(message._chunks) + sys.getsizeof(message.pieces)
     assert len(message.content) == 100_000
     assert size < 3 * 100_000
 

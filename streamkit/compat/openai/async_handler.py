@@ -53,7 +53,7 @@ class AsyncAssistantEventHandler(Bound, openai.AsyncAssistantEventHandler):
         with telling.asked(event) as calls:
             await _call(self, calls)
 
-    def _streamkit_needs_async(self) -> str | None:
+    def streamkit_needs_async(self) -> str | None:
         return next((name for name in HOOKS if self._streamkit_overrides(name)), "handle")
 
     @staticmethod

@@ -125,17 +125,17 @@ class Bound(Handler):
         self._streamkit = Telling(self, stream, wants, self._streamkit_drives, before)
 
     def unbind(self, stream: StreamState) -> None:
-        if self._streamkit_is_on(stream):
+        if self.streamkit_is_on(stream):
             self._streamkit = None
 
-    def _streamkit_is_on(self, stream: StreamState) -> bool:
+    def streamkit_is_on(self, stream: StreamState) -> bool:
         return self._streamkit is not None and self._streamkit.stream is stream
 
     def receive(self, items: Sequence[Any], /) -> None:
         if self._streamkit is not None:
             self._streamkit.receive(items)
 
-    def _streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+    def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
         call = Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
         return dict.fromkeys(EVENTS.values(), (call,))
 

@@ -78,7 +78,7 @@ class AssistantEventHandler(Bound, openai.AssistantEventHandler):
         with telling.asked(event) as calls:
             _call(self, calls)
 
-    def _streamkit_needs_async(self) -> str | None:
+    def streamkit_needs_async(self) -> str | None:
         return next((name for name in self.__dict__ if inspect.iscoroutinefunction(getattr(self, name))), None)
 
     @staticmethod
