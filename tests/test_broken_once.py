@@ -357,6 +357,6 @@ def test_audio_that_is_read_at_every_delta_is_joined_once() -> None:
         message.pieces.append(base64.b64encode(piece).decode())
         heard += piece
         assert base64.b64decode(message.content) == heard == message.data
-    message._replace(base64.b64encode(b"anew").decode())
+    message.replace_content(base64.b64encode(b"anew").decode())
     message.pieces.append(base64.b64encode(b"!").decode())
     assert message.data == b"anew!"
