@@ -70,6 +70,17 @@ __all__ = [
 
 RunStatus = Literal["in_progress", "requires_action", "completed", "incomplete", "cancelled", "failed", "expired"]
 
+OPEN_MESSAGE_STATUS: Mapping[RunStatus, m.Status] = {
+    "in_progress": "completed",
+    "requires_action": "completed",
+    "completed": "completed",
+    "incomplete": "incomplete",
+    "cancelled": "cancelled",
+    "failed": "failed",
+    "expired": "failed",
+}
+"""The status of a message that is still open when its run, or its run step, ends with this status."""
+
 _MessageClass = type[m.Message]  # inside an event class, `type` is its wire type
 
 EVENTS: dict[str, type[Event]] = {}

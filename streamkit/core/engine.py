@@ -39,15 +39,7 @@ from .unique_ids import UniqueIds
 
 __all__ = ["Engine"]
 
-# How a message ends that is still open when its run ends so.
-_OPEN_ENDS: dict[str, Status] = {
-    "completed": "completed",
-    "requires_action": "completed",
-    "incomplete": "incomplete",
-    "cancelled": "cancelled",
-    "failed": "failed",
-    "expired": "failed",
-}
+_OPEN_ENDS = e.OPEN_MESSAGE_STATUS
 
 
 class Engine:
