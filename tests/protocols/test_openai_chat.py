@@ -419,7 +419,7 @@ ERRORS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "object error": (b'data: {"object":"error","message":"no"}\n\n', {"object": "error", "message": "no"}),
     "code and message": (b'data: {"code":"x","message":"no"}\n\n', {"code": "x", "message": "no"}),
     "no message": (b'data: {"error":{"code":1}}\n\n', {"code": 1, "message": '{"code":1}'}),
-    "empty": (b'data: {"error":{}}\n\n', {"message": "an error of no kind"}),
+    "empty": (b'data: {"error":{}}\n\n', {"message": "an error without details"}),
 }
 
 
