@@ -351,6 +351,61 @@ def test_text_survives_odd_chunks(items: list[Any], expected: list[str], codes: 
     assert tell_bytes(Careful, [sse(items)]).lines == story.lines
 
 
+IMAGE = {"image_url": {"url": "https://host/x.png"}}
+CITED = {"type": "url_citation", "url_citation": {"url": "u"}}
+BAD_VALUES: dict[str, tuple[dict[str, Any], list[tuple[str, str]], list[str]]] = {
+    "one image in place of a list": (
+        chunk({"content": "a", "images": IMAGE}),
+        [("message", "a"), ("image", "https://host/x.png")],
+        ["bad-images"],
+    ),
+    "images is text": (chunk({"content": "a", "images": "x"}), [("message", "a")], ["bad-images"]),
+    "one annotation in place of a list": (
+        chunk({"content": "a", "annotations": CITED}),
+        [("message", "a")],
+        ["bad-annotations"],
+    ),
+    "one reasoning detail in place of a list": (
+        chunk({"content": "a", "reasoning_details": {"text": "r"}}),
+        [("reasoning", "r"), ("message", "a")],
+        ["bad-reasoning-details"],
+    ),
+    "one thinking part in place of a list": (
+        chunk({"content": [{"type": "thinking", "thinking": {"type": "text", "text": "r"}}, "a"]}),
+        [("reasoning", "r"), ("message", "a")],
+        [],
+    ),
+    "message is text": (
+        {"choices": [{"index": 0, "delta": {"content": "a"}, "message": "x"}]},
+        [("message", "a")],
+        ["bad-message"],
+    ),
+    "audio data is a number": (
+        chunk({"content": "a", "audio": {"transcript": "t", "data": 5}}),
+        [("message", "a"), ("message", "t")],
+        ["bad-audio"],
+    ),
+}
+
+
+@pytest.mark.parametrize("item, expected, codes", BAD_VALUES.values(), ids=BAD_VALUES.keys())
+def test_one_bad_value_never_loses_the_rest_of_its_chunk(
+    item: dict[str, Any], expected: list[tuple[str, str]], codes: list[str]
+) -> None:
+    """What the value can only mean is read; else it is skipped, with a warning."""
+    story = tell(item, chunk({}, "stop"))
+    assert [(x.type, x.content) for x in story.engine.messages] == expected
+    assert story.codes == codes
+    assert tell_bytes(Careful, [sse([item, chunk({}, "stop")])]).lines == story.lines
+
+
+def test_one_annotation_in_place_of_a_list_is_an_annotation() -> None:
+    """It belongs to the open text, like those in a list."""
+    (text,) = tell(chunk({"content": "a", "annotations": CITED}), chunk({}, "stop")).engine.messages
+    assert isinstance(text, m.TextMessage)
+    assert [annotation.url for annotation in text.annotations] == ["u"]
+
+
 def test_choices_are_kept_apart() -> None:
     """Each has its text and its finish_reason; the run's is that of the lowest."""
     pieces = [(0, "a"), (1, "x"), (0, "b"), (1, "y")]

@@ -531,6 +531,43 @@ def test_citations_and_log_probabilities_are_told() -> None:
     ]
 
 
+BAD_CONTENTS: dict[str, tuple[Any, list[str]]] = {
+    "text in place of a list": ("a", ["a"]),
+    "a part in place of a list": (part("a"), ["a"]),
+    "texts in place of parts": (["a", part("b")], ["a", "b"]),
+    "a type that is a number": ([{"type": 5, "text": "a"}, part("b")], ["a", "b"]),
+    "a part that is a number": ([5, part("b")], ["b"]),
+}
+
+
+@pytest.mark.parametrize(("content", "wanted"), BAD_CONTENTS.values(), ids=BAD_CONTENTS.keys())
+def test_one_bad_value_never_loses_the_rest_of_a_message(content: Any, wanted: list[str]) -> None:
+    """What of its content is text is read, with a warning."""
+    story = tell(done(message(content=content)))
+    assert texts(story) == wanted
+    assert story.codes == ["bad-content"]
+
+
+def test_a_part_without_a_type_is_read() -> None:
+    """A text as a text, a refusal as a refusal; a message does not need the type."""
+    story = tell(done(message(content=[{"text": "a"}, {"refusal": "no"}])))
+    assert (texts(story), story.contents("message", "refusal")) == (["a"], ["no"])
+    assert story.codes == []
+
+
+def test_a_summary_that_is_text_is_read() -> None:
+    """The text of the reasoning beside it is, too."""
+    story = tell(done({"id": "rs", "type": "reasoning", "summary": "s", "content": [{"text": "r"}]}))
+    assert [(m.format, m.content) for m in story.engine.messages] == [("summary", "s"), (None, "r")]
+    assert story.codes == ["bad-summary"]
+
+
+def test_usage_that_is_no_object_is_skipped_with_a_warning() -> None:
+    """The response ends all the same."""
+    story = tell(delta("a"), completed(message("a"), usage=5))
+    assert (texts(story), story.codes, story.decoder.complete) == (["a"], ["bad-usage"], True)
+
+
 def test_a_refusal_is_no_text() -> None:
     """It is a message of its own."""
     item = message()

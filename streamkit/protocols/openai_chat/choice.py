@@ -99,6 +99,8 @@ class Choice:
             self._warn("bad-delta", "the `delta` of a choice is not an object; it was skipped")
         if is_object(message) and (is_complete or not is_object(delta)):
             self._complete_message = message
+        elif message is not None and not is_object(message):
+            self._warn("bad-message", "the `message` of a choice is not an object; it was skipped")
         self._add_extra(wire, is_plain=is_only_deltas(events))
         reason = self._read_finish_reason(wire.get("finish_reason"))
         if reason or (is_complete and self._complete_message):
@@ -164,18 +166,25 @@ class Choice:
         refusal = messages.append("refusal", self._text_of(delta.get("refusal"), "refusal"))
         yield from self._with_logprobs("refusal", refusal, logprobs, chunk)
         yield from self._read_audio(delta.get("audio"))
-        images, annotations = delta.get("images"), delta.get("annotations")
-        for image in images if is_list(images) else ():
+        for image in self._list_at(delta, "images"):
             yield from self._read_image(image, chunk)
         if (function_call := delta.get("function_call")) is not None:
             yield from self._read_function_call(function_call)
-        if (calls := delta.get("tool_calls")) is not None:
-            yield from self._read_tool_calls(calls)
-        for annotation in annotations if is_list(annotations) else ():
+        for position, fragment in enumerate(self._list_at(delta, "tool_calls")):
+            yield from self._read_tool_call(fragment, position)
+        for annotation in self._list_at(delta, "annotations"):
             if "text" in messages.ids and is_object(annotation):
                 yield AnnotationAdded(messages.ids["text"], annotation_of(annotation))
             else:
                 yield RawEvent("annotations", chunk)
+
+    def _list_at(self, delta: WireObject, key: str) -> list[Any]:
+        """A field that should be a list. Another value is read as a list of one."""
+        value = delta.get(key)
+        if value is None or is_list(value):
+            return value or []
+        self._warn(f"bad-{key.replace('_', '-')}", f"its `{key}` is not a list; it was read as a list of one")
+        return [value]
 
     def _text_of(self, value: Any, key: str) -> str:
         """A field that should be a string. A number is read as its digits."""
@@ -191,8 +200,7 @@ class Choice:
         messages = self._messages
         texts = (self._text_of(delta.get(key), "reasoning") for key in REASONING_KEYS)
         text = next((text for text in texts if text), "")
-        listed = delta.get("reasoning_details")
-        details = [detail for detail in (listed if is_list(listed) else ()) if is_object(detail)]
+        details = [detail for detail in self._list_at(delta, "reasoning_details") if is_object(detail)]
         if not text:
             text = "".join(as_text(detail.get("text")) or as_text(detail.get("summary")) for detail in details)
         if text:
@@ -256,10 +264,10 @@ class Choice:
         messages.add_metadata("audio", **metadata)
         messages.add_metadata("transcript", audio_transcript=True, **metadata)
         yield from messages.append("transcript", self._text_of(audio.get("transcript"), "transcript"))
-        data = as_text(audio.get("data"))
-        if _match_base64(data):
+        data = audio.get("data")
+        if isinstance(data, str) and _match_base64(data):
             yield from messages.append("audio", data)
-        else:
+        elif data is not None:
             self._warn("bad-audio", "its audio data is not base64; it was skipped")
 
     def _read_image(self, part: Any, chunk: WireObject) -> Iterator[Event]:
@@ -275,18 +283,11 @@ class Choice:
 
     # -- tool calls
 
-    def _read_tool_calls(self, fragments: Any) -> Iterator[Event]:
-        if not is_list(fragments):
-            self._warn("bad-tool-calls", "its `tool_calls` is not a list")
-            fragments = [fragments]
-        for position, fragment in enumerate(fragments):
-            if is_object(fragment):
-                yield from self._read_tool_call(fragment, position)
-            else:
-                self._warn("bad-tool-calls", "a tool call is not an object; it was skipped")
-
-    def _read_tool_call(self, fragment: WireObject, position: int) -> Iterator[Event]:
+    def _read_tool_call(self, fragment: Any, position: int) -> Iterator[Event]:
         """A fragment of a call. Some servers put name and arguments beside the id, without `function`."""
+        if not is_object(fragment):
+            self._warn("bad-tool-calls", "a tool call is not an object; it was skipped")
+            return
         is_custom = is_object(fragment.get("custom"))
         function = fragment.get("custom") if is_custom else fragment.get("function")
         if not is_object(function):

@@ -180,10 +180,9 @@ def error_of(chunk: WireObject, choices: Iterable[Any]) -> WireObject | None:
 
 
 def thinking_text(value: Any) -> str:
-    """The text of a content part of type `thinking`: a list of text parts (Mistral), or the text itself."""
-    if not is_list(value):
-        return as_text(value)
-    return "".join(part if isinstance(part, str) else as_text(as_object(part).get("text")) for part in value)
+    """The text of a content part of type `thinking`: a list of text parts (Mistral), one such part, or the text itself."""
+    parts: list[Any] = value if is_list(value) else [value]
+    return "".join(part if isinstance(part, str) else as_text(as_object(part).get("text")) for part in parts)
 
 
 def has_unread_keys(chunk: WireObject) -> bool:

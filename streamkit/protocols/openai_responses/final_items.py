@@ -15,7 +15,7 @@ from ...messages import ConsoleMessage, ImageMessage, Status
 from ..values import WireObject, as_list, as_object, as_objects, as_text, text_or_json
 from .item import Item
 from .item_types import CALLS, CONTENT_PARTS, OUTPUT_KEYS, STATUSES
-from .wire import read_part
+from .wire import are_content_parts, content_parts, read_part
 
 __all__ = ["append_console", "finish_console", "finish_item"]
 
@@ -30,20 +30,27 @@ def finish_item(item: Item, wire: WireObject, status: Status) -> Iterator[Event]
 
 
 def _read_content(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
-    for index, part in _numbered_parts(item, wire, "content", ("text", "refusal")):
+    yield from _check_parts(item, wire, "content")
+    parts = content_parts(wire.get("content"), "output_text")
+    for index, part in _numbered_parts(item, parts, ("text", "refusal")):
         kind = CONTENT_PARTS.get(as_text(part.get("type")))
         if kind is not None:
             content, fields = read_part(part)
             yield from item.close(kind, index, content, status, **fields)
 
 
-def _numbered_parts(item: Item, wire: WireObject, key: str, kinds: tuple[str, ...]) -> list[tuple[int, WireObject]]:
-    """The parts in a list of the item, by the indexes that their deltas had.
+def _check_parts(item: Item, wire: WireObject, key: str) -> Iterator[Event]:
+    """A warning about content parts that are malformed."""
+    if not are_content_parts(wire.get(key)):
+        yield item.warn(f"bad-{key}", f"its `{key}` is not a list of content parts; what is text was read", item.type)
+
+
+def _numbered_parts(item: Item, parts: Sequence[WireObject], kinds: tuple[str, ...]) -> list[tuple[int, WireObject]]:
+    """The content parts of a list, by the indexes that their deltas had.
 
     If the deltas had a greater index than there are parts, the server did not count from 0: the parts then have the
     indexes of the deltas, in order.
     """
-    parts = as_objects(wire.get(key))
     indexes = sorted({index for kind, index in item.parts.by_part if kind in kinds})
     if indexes and indexes[-1] >= len(parts):
         further = enumerate(parts[len(indexes) :], indexes[-1] + 1 + len(indexes))
@@ -55,7 +62,8 @@ def _read_reasoning(item: Item, wire: WireObject, status: Status) -> Iterator[Ev
     """Summaries and texts. What is encrypted belongs to the last part, or is one of its own if there is no other."""
     contents: dict[tuple[str, int], str | None] = dict.fromkeys(item.parts.by_part, None)
     for key, kind in (("summary", "summary"), ("content", "reasoning")):
-        for index, part in _numbered_parts(item, wire, key, (kind,)):
+        yield from _check_parts(item, wire, key)
+        for index, part in _numbered_parts(item, content_parts(wire.get(key), ""), (kind,)):
             if text := as_text(part.get("text")):
                 contents[kind, index] = text
     encrypted = as_text(wire.get("encrypted_content"))

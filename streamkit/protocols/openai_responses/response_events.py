@@ -15,6 +15,7 @@ from ..values import (
     as_seconds,
     as_text,
     error_object,
+    is_object,
     text_or_none,
     usage_of,
 )
@@ -108,8 +109,12 @@ def _end(state: ResponseState, response: WireObject, status: RunStatus) -> Itera
     state.has_begun = state.has_ended = state.is_complete = True
     status = STATUSES.get(as_text(response.get("status"))) or status
     yield from _finish_items(state, as_objects(response.get("output")), OPEN_MESSAGE_STATUS[status])
-    if usage := as_object(response.get("usage")):
-        yield usage_of(usage)
+    usage = response.get("usage")
+    if is_object(usage):
+        if usage:
+            yield usage_of(usage)
+    elif usage is not None:
+        yield state.warn("bad-usage", "its `usage` is not an object; it was skipped", None)
     yield RunDone(_run(response, status))
 
 

@@ -1,7 +1,7 @@
 """What events of the Responses API hold: which deltas belong to which kind of part, their common shape, and readers.
 
 The deltas of a response come in thousands. Each type of them has a typed struct, which accepts a delta only in its
-common form: anything else takes the tolerant path. Readers never raise; a value of an unexpected type reads as absent.
+common form: anything else takes the tolerant path. Readers never raise; a value of an unexpected type reads as absent, or as what it can only mean.
 """
 
 from __future__ import annotations
@@ -12,7 +12,17 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from ...messages import Annotation
-from ..values import LARGEST_COUNT, WireObject, annotation_of, as_count, as_list, as_text, is_object, parse_json
+from ..values import (
+    LARGEST_COUNT,
+    WireObject,
+    annotation_of,
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    is_object,
+    parse_json,
+)
 
 __all__ = [
     "DELTA_DECODERS",
@@ -20,6 +30,8 @@ __all__ = [
     "TEXT_STREAMS",
     "DeltaEvent",
     "TextStream",
+    "are_content_parts",
+    "content_parts",
     "decode_any_delta",
     "json_or_text",
     "read_annotation",
@@ -151,6 +163,35 @@ def read_annotation(wire: Any) -> Annotation | None:
     if annotation.end is None:
         annotation.end = as_count(wire.get("index"))
     return annotation
+
+
+def content_parts(value: Any, default_type: str) -> list[WireObject]:
+    """The content parts in a list of an item, each in its place.
+
+    What is malformed is read as far as it can be: text in place of the list or of a part, a part in place of the list, and
+    a part with text or a refusal that has no type.
+    """
+    elements = [value] if isinstance(value, str) or is_object(value) else as_list(value)
+    return [_typed_part(element, default_type) for element in elements]
+
+
+def _typed_part(element: Any, default_type: str) -> WireObject:
+    if isinstance(element, str):
+        return {"type": default_type, "text": element}
+    part = as_object(element)
+    if isinstance(part.get("type"), str):
+        return part
+    if as_text(part.get("text")):
+        return {**part, "type": default_type}
+    return {**part, "type": "refusal"} if as_text(part.get("refusal")) else part
+
+
+def are_content_parts(value: Any) -> bool:
+    """Whether this is null or a list of objects the types of which are text or absent."""
+    return value is None or (
+        isinstance(value, (list, tuple))
+        and all(is_object(part) and isinstance(part.get("type", ""), str) for part in as_list(value))
+    )
 
 
 def read_part(part: WireObject) -> tuple[str, dict[str, Any]]:
