@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...answers import Confirmation
-from ...errors import UsageError
 from ...messages import (
     CodeMessage,
     ConsoleMessage,
@@ -20,6 +19,7 @@ from ...messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
+from ..request_content import cannot_take, fenced_block, image_url
 
 __all__ = ["to_input"]
 
@@ -68,12 +68,12 @@ class _Request:
             case ToolOutputMessage() if message.call_id not in self._other_calls:
                 self._add_tool_output(message)
             case ConsoleMessage() if message.call_id not in self._sent_calls:
-                self._add_to_user({"type": "text", "text": f"```output\n{message.content}\n```"})
+                self._add_to_user({"type": "text", "text": fenced_block(message.content, "output")})
             case ConsoleMessage():
                 if message.call_id not in self._answered:
                     self._add_console(message)
             case CodeMessage() if message.call_id not in self._sent_calls:
-                self._add_text(f"```{message.format or ''}\n{message.content}\n```")
+                self._add_text(fenced_block(message.content, message.format))
             case RefusalMessage():
                 assistant = self._assistant()
                 assistant["refusal"] = assistant.get("refusal", "") + message.content
@@ -142,15 +142,11 @@ def _content_part(message: Message) -> dict[str, Any]:
     """What the user attached, as a content part. Raises `UsageError` if Chat Completions has none for it."""
     format, content = message.format or "", message.content
     match message.type:
-        case "image" if format == "url":
-            return {"type": "image_url", "image_url": {"url": content}}
-        case "image" if format.startswith("base64."):
-            url = f"data:image/{format.removeprefix('base64.')};base64,{content}"
-            return {"type": "image_url", "image_url": {"url": url}}
+        case "image" if format == "url" or format.startswith("base64."):
+            return {"type": "image_url", "image_url": {"url": image_url(message)}}
         case "audio" if format in ("wav", "mp3"):
             return {"type": "input_audio", "input_audio": {"data": content, "format": format}}
         case "file" if format == "file_id":
             return {"type": "file", "file": {"file_id": content}}
-        case type:
-            what = f"the user's {type} {message.id!r}" + (f" with the format {format!r}" if format else "")
-            raise UsageError(f"Chat Completions cannot take {what}")
+        case _:
+            raise cannot_take("Chat Completions", message)

@@ -24,6 +24,7 @@ from ...messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
+from ..request_content import cannot_take, fenced_block, image_url
 from ..values import as_object, as_text
 from .wire import json_or_text
 
@@ -168,14 +169,10 @@ def _attachment(message: Message) -> dict[str, Any]:
             return {"type": "input_file", "file_id": content}
         case ImageMessage() if format == "file_id":
             return {"type": "input_image", "detail": "auto", "file_id": content}
-        case ImageMessage() if format in ("", "url"):
-            return {"type": "input_image", "detail": "auto", "image_url": content}
-        case ImageMessage() if format.startswith("base64."):
-            url = f"data:image/{format.removeprefix('base64.')};base64,{content}"
-            return {"type": "input_image", "detail": "auto", "image_url": url}
+        case ImageMessage() if format in ("", "url") or format.startswith("base64."):
+            return {"type": "input_image", "detail": "auto", "image_url": image_url(message)}
         case _:
-            what = f"the user's {message.type} {message.id!r}" + (f" with the format {format!r}" if format else "")
-            raise UsageError(f"the Responses API cannot take {what}; it takes text, images and files by id or data")
+            raise cannot_take("the Responses API", message, "it takes text, images and files by id or data")
 
 
 # -- calls, and what they gave
@@ -246,8 +243,8 @@ def _code_or_console(message: CodeMessage | ConsoleMessage) -> dict[str, Any]:
         action = {"commands": [message.content], **limits}
         return {"type": "shell_call", "call_id": message.call_id, "action": action, "status": "completed"}
     if isinstance(message, CodeMessage):
-        fenced = f"```{message.format or ''}\n{message.content}\n```"
-        return {"type": "message", "role": "assistant", "content": fenced}
+        code = fenced_block(message.content, message.format)
+        return {"type": "message", "role": "assistant", "content": code}
     if outcome := message.metadata.get("outcome"):
         output = {"stdout": message.content, "stderr": "", "outcome": outcome}
         return {"type": "shell_call_output", "call_id": message.call_id, "output": [output]}

@@ -17,7 +17,7 @@ from ...messages import (
     ToolOutputMessage,
 )
 
-__all__ = ["CALLS", "CONTENT_PARTS", "OUTPUT_KEYS", "OWN_KEYS", "PARTS", "STATUSES", "Call", "Part"]
+__all__ = ["CALLS", "CONTENT_PARTS", "ITEM_OF_PART", "OUTPUT_KEYS", "OWN_KEYS", "PARTS", "STATUSES", "Call", "Part"]
 
 
 class Part(NamedTuple):
@@ -62,6 +62,20 @@ CONTENT_PARTS = {
     "summary_text": "summary",
 }
 """The kinds of parts by the `type` of content parts."""
+
+
+ITEM_OF_PART = {
+    "text": "message",
+    "refusal": "message",
+    "reasoning": "reasoning",
+    "summary": "reasoning",
+    "redacted": "reasoning",
+    "code": "code_interpreter_call",
+    "command": "shell_call",
+    "console": "shell_call_output",
+    "image": "image_generation_call",
+}
+"""The type of item that has parts of a kind, for the kinds that only one type has."""
 
 
 class Call(NamedTuple):

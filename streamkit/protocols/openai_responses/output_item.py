@@ -8,6 +8,7 @@ from typing import Any
 
 from ...events import Delta
 from ...messages import Message, TextMessage
+from ..request_content import image_url
 from .item_types import OUTPUT_KEYS
 from .part_ids import PartIds
 from .wire import TEXT_STREAMS, json_or_text
@@ -15,7 +16,6 @@ from .wire_items import (
     annotation_object,
     call_arguments,
     content_part,
-    image_url,
     item_type_of,
     new_item,
     own_metadata,

@@ -13,7 +13,7 @@ from ...events import AnnotationAdded, Event, MessageDone
 from ...messages import ImageMessage, Message, TextMessage
 from ..values import WireObject, as_count, as_list, as_object, as_text, text_or_json
 from .final_items import append_console, finish_console
-from .item_types import CONTENT_PARTS, PARTS
+from .item_types import CONTENT_PARTS, ITEM_OF_PART, PARTS
 from .response_state import DeltaTarget, ResponseState
 from .wire import DELTA_DECODERS, DELTA_STRUCTS, TEXT_STREAMS, read_annotation, read_part
 
@@ -26,8 +26,6 @@ __all__ = [
     "read_partial_image",
     "read_speech",
 ]
-
-_ITEM_OF_PART = {"text": "message", "refusal": "message", "reasoning": "reasoning", "summary": "reasoning"}
 
 
 def read_delta(state: ResponseState, event: WireObject, *, stem: str) -> Iterator[Event]:
@@ -82,7 +80,7 @@ def read_content_part(state: ResponseState, event: WireObject, *, index_key: str
     kind = CONTENT_PARTS.get(as_text(part.get("type")))
     if kind is None:
         return
-    item = state.items.of_event(event, _ITEM_OF_PART[kind])
+    item = state.items.of_event(event, ITEM_OF_PART[kind])
     index = as_count(event.get(index_key)) or 0
     if is_end:
         text, fields = read_part(part)

@@ -19,14 +19,13 @@ from ...messages import (
 )
 from ..values import as_count, as_object, as_text, without_keys
 from .input import call_item
-from .item_types import CALLS, OUTPUT_KEYS
+from .item_types import CALLS, ITEM_OF_PART, OUTPUT_KEYS
 from .wire import json_or_text
 
 __all__ = [
     "annotation_object",
     "call_arguments",
     "content_part",
-    "image_url",
     "item_type_of",
     "new_item",
     "own_metadata",
@@ -44,17 +43,6 @@ _METADATA_KEYS = {
     "image_generation_call": ("background", "output_format", "prompt", "quality", "revised_prompt", "size"),
     "shell_call": ("environment",),
     "tool_search_output": ("execution",),
-}
-_ITEM_OF_PART = {
-    "text": "message",
-    "refusal": "message",
-    "reasoning": "reasoning",
-    "summary": "reasoning",
-    "redacted": "reasoning",
-    "code": "code_interpreter_call",
-    "command": "shell_call",
-    "console": "shell_call_output",
-    "image": "image_generation_call",
 }
 # The details of usage: what Chat Completions calls them, and the counts that clients of this API require.
 _USAGE_DETAILS = {
@@ -92,8 +80,8 @@ def part_kind_of(message: Message) -> str:
 
 def item_type_of(message: Message, kind: str) -> str:
     """The type of the item that a message of this kind is a part of."""
-    if kind in _ITEM_OF_PART:
-        return _ITEM_OF_PART[kind]
+    if kind in ITEM_OF_PART:
+        return ITEM_OF_PART[kind]
     item_type, is_custom = as_text(message.metadata.get("item_type")), message.metadata.get("custom") is True
     if kind == "result":
         if item_type in OUTPUT_KEYS:
@@ -193,14 +181,6 @@ def annotation_object(annotation: Annotation) -> dict[str, Any]:
         "end_index": annotation.end,
     }
     return without_keys(fields)
-
-
-def image_url(message: Message) -> str:
-    """An image's URL: a data URL for one in base64."""
-    format = message.format or ""
-    if format.startswith("base64."):
-        return f"data:image/{format.removeprefix('base64.')};base64,{message.content}"
-    return message.content
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:
