@@ -30,11 +30,11 @@ _NEVER_OF_A_USER = (ReasoningMessage, ToolCallMessage, ToolOutputMessage, CodeMe
 def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
     """Flat messages as the `messages=` of a request.
 
-    Texts of user, system and developer keep their roles; a user's images (`url`, `base64.…`), audio (`wav`, `mp3`) and files
-    (`file_id`) become content parts beside the text. What the assistant wrote and called between two messages of others
-    is one message: its texts joined, code as a fenced block, a refusal, the calls that were completed. A tool output is
-    a `tool` message. Console output answers the call that it belongs to, if no tool output does, and code of a call is
-    in the call already; other console output is a fenced block in a message of the user.
+    Texts of user, system and developer keep their roles; a user's images (`url`, `base64.…`), audio (`wav`, `mp3`) and
+    files (`file_id`) become content parts beside the text. What the assistant wrote and called between two messages of
+    others is one message: its texts joined, code as a fenced block, a refusal, the calls that were completed. A tool
+    output is a `tool` message. Console output answers the call that it belongs to, if no tool output does, and code of
+    a call is in the call already; other console output is a fenced block in a message of the user.
 
     Left out by design: reasoning, encrypted or not; calls that the provider ran, with their outputs, and calls that
     were not completed; confirmations; what the assistant and the computer made that is not the assistant's text

@@ -24,7 +24,7 @@ from .tool_calls import ToolCall, ToolCalls
 
 __all__ = ["OpenMessages"]
 
-# The kinds. Encrypted reasoning is a message of its own kind, and so is what a speech says.
+# Encrypted reasoning is a kind of its own, and so is the transcript of speech.
 _CLASSES: dict[str, type[Message]] = {
     "reasoning": ReasoningMessage,
     "redacted": ReasoningMessage,
@@ -128,7 +128,7 @@ class OpenMessages:
         self._metadata.clear()
 
     def _shared_fields(self) -> dict[str, Any]:
-        """The fields that every message of the choice has. A message created before a role arrived is the assistant's."""
+        """The fields that every message of the choice has. Without a role they are the assistant's."""
         self.role = self.role or "assistant"
         self._count += 1
         return {"role": self.role, "group": self._group, "index": self._count - 1, "choice": self._choice}

@@ -27,7 +27,8 @@ class ToolCall(msgspec.Struct):
         message_id: the id of its message, None until the message is created, for which the name must be there.
         pending_arguments: the fragments that arrived before the name.
         is_custom: whether it calls a custom tool, which takes text and not JSON.
-        arrived_complete: whether its first fragment had all its arguments, so that another fragment begins another call.
+        arrived_complete: whether its first fragment had all its arguments, so that the next fragment begins another
+            call.
     """
 
     call_id: str = ""

@@ -1,4 +1,4 @@
-"""What a Chat Completions chunk may hold: its keys, the shape of a plain delta, and readers of what other protocols lack.
+"""What a Chat Completions chunk may hold: its keys, the shape of a plain delta, and readers of what only Chat has.
 
 A value of an unexpected type reads as absent, and no reader here raises.
 """
@@ -180,7 +180,7 @@ def error_of(chunk: WireObject, choices: Iterable[Any]) -> WireObject | None:
 
 
 def thinking_text(value: Any) -> str:
-    """The text of a content part of type `thinking`: a list of text parts (Mistral), one such part, or the text itself."""
+    """The text of a content part of type `thinking`: a list of text parts (Mistral), one such part, or text."""
     parts: list[Any] = value if is_list(value) else [value]
     return "".join(part if isinstance(part, str) else as_text(as_object(part).get("text")) for part in parts)
 

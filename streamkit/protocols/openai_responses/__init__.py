@@ -1,9 +1,8 @@
 """The Responses protocol of OpenAI, and of the servers that imitate it.
 
-The format is documented at https://platform.openai.com/docs/api-reference/responses-streaming. When a response is
-complete is stated in `decoder`; what servers do differently is stated where it is handled: how events find their item in
-`item_index`, how an item's final form is read in `final_items`. What the protocol cannot express is the table in
-`encoder`.
+The format is documented at https://platform.openai.com/docs/api-reference/responses-streaming. `decoder` states when a
+response is complete. What servers do differently is stated where it is handled: `item_index` finds an event's item,
+`final_items` reads an item's final form. `encoder` has a table of what the protocol cannot express.
 """
 
 from .decoder import Decoder

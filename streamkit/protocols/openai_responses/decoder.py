@@ -73,8 +73,8 @@ class Decoder(base.Decoder):
     def feed_frames(self, frames: Frames) -> list[Event]:
         """The events of frames. A delta of an open part in its common form is decoded by its typed struct alone.
 
-        The part that received the latest delta comes first, then the other open parts, then the tolerant path. What an
-        event on the tolerant path does to the open parts is not examined: there is no latest part after it.
+        A frame is tried on the part that received the latest delta, then on the other open parts, and else takes the
+        tolerant path. After that no part is the latest, because the event may have ended any of them.
         """
         start = self.index
         self._first, self._frames = start, frames

@@ -1,8 +1,8 @@
 """Encodes events as a Responses stream, for clients of that API.
 
-Items come as OpenAI sends them: they are added, their parts receive deltas and are done, they are done; at the end comes
-the entire response. A message's item has the message's id; messages that this protocol's decoder made go back into the
-item that they came from.
+Items come as OpenAI sends them: they are added, their parts receive deltas and are done, they are done; at the end
+comes the entire response. A message's item has the message's id; messages that this protocol's decoder made go back
+into the item that they came from.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ class Encoder(base.Encoder):
                 yield from item.finish()
 
     def _confirmation(self, confirmation: Confirmation) -> Iterator[dict[str, Any]]:
-        """A question in the form of the API's own about MCP calls. If its subject is such a one, it was sent already."""
+        """A question, in the form that the API has for MCP calls. One about such a request was sent with the request."""
         subject = confirmation.subject
         sent = self._sent.get(subject.id)
         if sent is not None and sent.item.type == "mcp_approval_request":

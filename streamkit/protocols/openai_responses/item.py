@@ -101,7 +101,7 @@ class Item:
             self.metadata["item_type"] = self.type
 
     def _learn_shell_call(self, wire: WireObject) -> None:
-        """A shell call's limits; and whether the client runs its commands, which those in a container of OpenAI are not."""
+        """A shell call's limits, and whether its output is wanted: OpenAI runs the commands in its own containers."""
         self.metadata["item_type"] = self.type
         action = as_object(wire.get("action"))
         self.metadata |= {key: action[key] for key in action if key != "commands" and action[key] is not None}

@@ -26,8 +26,8 @@ class Part(NamedTuple):
     Attributes:
         message: the class of its message.
         format: the message's format.
-        id_pattern: the pattern of its message's id, for the output of a call, which is a part of the call's item. "" for
-            other parts, the ids of which follow from the item's.
+        id_pattern: for the output of a call, which is a part of the call's item: the pattern of its message's id. ""
+            for other parts, the ids of which follow from the item's.
     """
 
     message: type[Message]
@@ -51,8 +51,8 @@ PARTS: dict[str, Part] = {
     "console": Part(ConsoleMessage),
     "image": Part(ImageMessage, "base64.png"),
 }
-"""The kinds of parts. An `output` is a part of its call's item, a `result` is an item of its own; `logs` and `plot` are what
-a code interpreter printed and drew, a `console` is what a shell command printed, an `image` was generated."""
+"""The kinds of parts. An `output` is a part of its call's item, a `result` is an item of its own; `logs` and `plot` are
+what a code interpreter printed and drew, a `console` is what a shell command printed, an `image` was generated."""
 
 CONTENT_PARTS = {
     "output_text": "text",

@@ -1,7 +1,8 @@
 """What events of the Responses API hold: which deltas belong to which kind of part, their common shape, and readers.
 
 The deltas of a response come in thousands. Each type of them has a typed struct, which accepts a delta only in its
-common form: anything else takes the tolerant path. Readers never raise; a value of an unexpected type reads as absent, or as what it can only mean.
+common form: anything else takes the tolerant path. Readers never raise; a value of an unexpected type reads as absent,
+or as the only thing that it can mean.
 """
 
 from __future__ import annotations
@@ -168,8 +169,8 @@ def read_annotation(wire: Any) -> Annotation | None:
 def content_parts(value: Any, default_type: str) -> list[WireObject]:
     """The content parts in a list of an item, each in its place.
 
-    What is malformed is read as far as it can be: text in place of the list or of a part, a part in place of the list, and
-    a part with text or a refusal that has no type.
+    What is malformed is read as far as it can be: text in place of the list or of a part, a part in place of the list,
+    and a part with text or a refusal that has no type.
     """
     elements = [value] if isinstance(value, str) or is_object(value) else as_list(value)
     return [_typed_part(element, default_type) for element in elements]

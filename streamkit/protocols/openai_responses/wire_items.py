@@ -1,4 +1,4 @@
-"""Builds the wire form of output items, and of parts of them, from messages: the reverse of `item` and `final_items`."""
+"""Builds the wire form of output items and of their parts from messages: the reverse of `item` and `final_items`."""
 
 from __future__ import annotations
 
