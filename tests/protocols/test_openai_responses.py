@@ -548,6 +548,12 @@ def test_one_bad_value_never_loses_the_rest_of_a_message(content: Any, wanted: l
     assert story.codes == ["bad-content"]
 
 
+def test_empty_text_in_place_of_content_is_no_content() -> None:
+    """It makes no empty message, and no warning."""
+    story = decode(done(message(content="")))
+    assert (story.engine.messages, story.codes) == ([], [])
+
+
 def test_a_part_without_a_type_is_read() -> None:
     """A text as a text, a refusal as a refusal; a message does not need the type."""
     story = decode(done(message(content=[{"text": "a"}, {"refusal": "no"}])))

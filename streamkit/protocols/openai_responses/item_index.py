@@ -1,9 +1,14 @@
 """Which output item an event belongs to.
 
 Servers identify items differently: by `item_id`, which some of them change with every event, by `output_index`, which
-some of them repeat, by both, or by neither. An event belongs to the item with its id, if that item's output_index is
-not another one; else to the item of its type at its output_index that is not done; an event that has neither belongs
-to the latest item of its type that is not done. If there is no such item, the event begins one.
+some of them repeat, by both, or by neither. An event belongs to the first of these that there is:
+
+1. the item with its id, unless both have an output_index and these differ;
+2. the item of its type at its output_index, if that is not done;
+3. if it has neither id nor output_index: the latest item of its type that is not done;
+4. the item with its id, although the output_index differs.
+
+If there is none, the event begins an item.
 """
 
 from __future__ import annotations
@@ -47,8 +52,9 @@ class ItemIndex:
     def begin(self, id: str, type: str, output_index: int | None) -> Item:
         """The item that begins: a new one, unless its parts came before it."""
         item = self._by_id.get(id)
-        is_same = item is not None and item.output_index in (None, output_index) and item.type == type
-        return item if item is not None and is_same and not item.is_done else self.add(id, type, output_index)
+        if item is None or item.is_done or item.type != type or item.output_index not in (None, output_index):
+            return self.add(id, type, output_index)
+        return item
 
     def with_id(self, id: str) -> Item | None:
         """The latest item with this id."""

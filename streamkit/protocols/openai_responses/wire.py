@@ -172,13 +172,13 @@ def content_parts(value: Any, default_type: str) -> list[WireObject]:
     What is malformed is read as far as it can be: text in place of the list or of a part, a part in place of the list,
     and a part with text or a refusal that has no type.
     """
-    elements = [value] if isinstance(value, str) or is_object(value) else as_list(value)
+    elements = [value] if as_text(value) or is_object(value) else as_list(value)
     return [_typed_part(element, default_type) for element in elements]
 
 
 def _typed_part(element: Any, default_type: str) -> WireObject:
-    if isinstance(element, str):
-        return {"type": default_type, "text": element}
+    if text := as_text(element):
+        return {"type": default_type, "text": text}
     part = as_object(element)
     if isinstance(part.get("type"), str):
         return part
@@ -188,8 +188,8 @@ def _typed_part(element: Any, default_type: str) -> WireObject:
 
 
 def are_content_parts(value: Any) -> bool:
-    """Whether this is null or a list of objects the types of which are text or absent."""
-    return value is None or (
+    """Whether this is a list of objects the types of which are text or absent. Null and empty text count as a list."""
+    return value in (None, "") or (
         isinstance(value, (list, tuple))
         and all(is_object(part) and isinstance(part.get("type", ""), str) for part in as_list(value))
     )
