@@ -535,7 +535,7 @@ def test_the_arguments_of_a_call_are_there_however_it_came_to_be(how: str) -> No
         case "grown":
             call = m.ToolCallMessage("c", name="f")
             assert call.arguments == {}
-            call._replace('{"a": 1}')
+            call.replace_content('{"a": 1}')
         case _:
             pass
     assert call.arguments == {"a": 1}
