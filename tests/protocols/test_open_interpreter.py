@@ -32,6 +32,7 @@ from streamkit.events import (
 )
 from streamkit.protocols.open_interpreter import Decoder, Encoder, WebsocketDecoder, explode, to_input, truncate
 from streamkit.protocols.open_interpreter.legacy import Decoder as LegacyDecoder
+from streamkit.protocols.open_interpreter.questions import is_question_line
 
 from ..telling import Story, recordings, tell_bytes, tell_items
 
@@ -650,6 +651,22 @@ def test_only_what_is_read_without_doubt_can_be_approved(kind: Any, case: str) -
     assert tell_bytes(kind, [data]).lines == story.lines
 
 
+@pytest.mark.parametrize("case", SMELLS)
+def test_a_line_of_bytes_asks_what_its_item_asks(case: str) -> None:
+    """As JSON and as SSE, if the item has the shape of a chunk; a body is cut after such a line."""
+    item, _, _ = SMELLS[case]
+    line = json.dumps(item).encode()
+    expected = isinstance(item, dict) and Decoder.recognises(item)
+    assert is_question_line(line) is is_question_line(b"data: " + line + b"\n") is expected
+
+
+@pytest.mark.parametrize("line", [b"", b"data: [DONE]", b"confirmation", b'{"type": "confirmation"', b'"confirmation"'])
+def test_a_line_that_is_not_a_chunk_asks_nothing(line: bytes) -> None:
+    """Whatever it has in its text; nor does a chunk whose text mentions a confirmation."""
+    assert not is_question_line(line)
+    assert not is_question_line(json.dumps(message('{"type": "confirmation"}')).encode())
+
+
 INNOCENT: dict[str, list[Any]] = {
     "a message about it": [START, message('{"type": "confirmation"}'), message('"executing": 1'), END],
     "a piece that is its name": [START, {"role": "assistant", "content": "confirmation"}, END],
@@ -699,6 +716,16 @@ FAULTS: dict[str, tuple[list[Any], list[str], list[str]]] = {  # chunks, content
     ),
     "6.4 message": ([{"role": "assistant", "content": "a", "start": True}, END], ["a"], ["no-type"]),
     "6.4 skipped": ([{"role": "assistant", "content": 3}, START, message("a"), END], ["a"], ["no-type"]),
+    "6.4 skipped, but not its start": (
+        [{"role": "assistant", "content": 3, "start": True}, message("a"), END],
+        ["a"],
+        ["no-type"],
+    ),
+    "6.4 skipped, but not its end": (
+        [code("a", start=True), {"role": "computer", "content": [1], "end": True}],
+        ["a"],
+        ["no-type", "end-mismatch"],
+    ),
     "6.4 not a str": ([START, message("a", type=[]), END], ["a"], ["no-type"]),
     "6.4 an end": ([START, message("a"), {"role": "assistant", "end": True}], ["a"], ["no-type"]),
     "6.4 never told": ([{"role": "user", "start": True}, {"role": "user", "end": True}], [], ["no-type"]),
@@ -771,6 +798,13 @@ def test_malformed_chunks_are_repaired_and_told(items: list[Any], expected: list
         with pytest.raises(ProtocolError) as raised:
             tell_items(Decoder, items, strict=True)
         assert raised.value.code == codes[0]
+
+
+def test_further_keys_of_a_chunk_with_a_bad_line_number_are_read() -> None:
+    """One bad value never loses the rest of its item."""
+    bad = console("two", "active_line", status="failed", pid=7)
+    [printed] = tell_items(Decoder, [CONSOLE_START, console("a"), bad, CONSOLE_END]).engine.messages
+    assert (printed.status, printed.metadata) == ("failed", {"pid": 7})
 
 
 @pytest.mark.parametrize(("items", "expected", "codes"), FAULTS.values(), ids=FAULTS)
