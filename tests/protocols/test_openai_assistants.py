@@ -575,6 +575,30 @@ def test_11_a_refusal_is_told_and_an_annotation_alone_is_no_delta() -> None:
     assert story.contents("message") == ["a"]
 
 
+CITATION = {"index": 0, "type": "file_citation", "text": "[1]", "file_citation": {"file_id": "f1", "quote": "q"}}
+
+
+@pytest.mark.parametrize("type", [5, None, ["file_citation"], {}])
+def test_a_citation_whose_type_is_no_text_is_read_by_its_key(type: Any) -> None:
+    """One bad value never loses the rest: the file and the quote are there."""
+    story = tell(*TALKS, says(text("a [1]", annotations=[{**CITATION, "type": type}])), DONE)
+    [cited] = [event.annotation for event in story.events if isinstance(event, ev.AnnotationAdded)]
+    assert (cited.type, cited.file_id, cited.quote) == ("file_citation", "f1", "q")
+    assert contents(story) == [("m1", "a [1]")]
+    assert story.codes == ([] if type is None else ["bad-annotation"])
+
+
+@pytest.mark.parametrize("bad", [5, "x", [5], None])
+@pytest.mark.parametrize("key", ["index", "text", "start_index", "end_index", "file_citation"])
+def test_a_bad_value_in_a_citation_loses_nothing_else(key: str, bad: Any) -> None:
+    """The text comes whole, and the citation with what could be read of it."""
+    story = tell(*TALKS, says(text("a [1]", annotations=[{**CITATION, key: bad}])), DONE)
+    [cited] = [event.annotation for event in story.events if isinstance(event, ev.AnnotationAdded)]
+    assert cited.type == "file_citation"
+    assert cited.file_id == (None if key == "file_citation" else "f1")
+    assert contents(story) == [("m1", "a [1]")]
+
+
 def test_13_the_text_of_interleaved_messages_lands_in_its_own() -> None:
     """created m1, created m2, delta for m1."""
     story = tell(
