@@ -6,7 +6,7 @@ from typing import Any
 
 from ...events import Run, RunStep, StreamException, Usage
 from ...messages import Annotation, ImageMessage, Message, RefusalMessage, TextMessage
-from ..values import WireObject, as_object, as_objects, as_text
+from ..values import WireObject, as_object, as_objects, as_text, is_list
 from .open_objects import OpenStep, OpenThreadMessage
 from .run_fields import is_tags, run_fields
 
@@ -182,7 +182,7 @@ def _incomplete_details(message: OpenThreadMessage, status: str) -> Item:
 
 def _attachments(value: Any) -> list[Any]:
     """The attachments of a message, if they are such as this API has."""
-    return value if isinstance(value, list) and all(map(_is_attachment, as_objects(value))) else []
+    return value if is_list(value) and all(map(_is_attachment, as_objects(value))) else []
 
 
 def _is_attachment(wire: WireObject) -> bool:
