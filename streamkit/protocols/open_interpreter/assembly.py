@@ -45,9 +45,9 @@ class MessageAssembler:
 
     Attributes:
         ids: of the messages so far.
-        plain: by key, the groups whose message takes a plain text piece (same role, type and format) without a look
-            at anything else.
-        latest_actions: by type, the assistant's last code and last tool call; a confirmation may be about these.
+        plain: by key, the groups whose open message takes any text piece of the same role, type and format: the fast
+            path of the decoder need not check anything else.
+        latest_actions: by type, the assistant's last code and last tool call; a confirmation is normally about one of them.
     """
 
     def __init__(
@@ -296,8 +296,8 @@ class MessageAssembler:
             self._close(group, status)
 
     def close_before_question(self) -> None:
-        """Close the groups that a confirmation ends: those without an id, and the assistant's code. The code that it
-        asks about must not change afterwards."""
+        """Close the groups that a confirmation ends: those without an id, and the assistant's code. The code that
+        would run must not change afterwards."""
         for group in [*self._groups.values()]:
             if group.key is None or (group.role == "assistant" and group.type == "code"):
                 self._close(group)

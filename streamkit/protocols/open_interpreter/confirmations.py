@@ -1,4 +1,4 @@
-"""What a confirmation asks about: the code, or the tool call, that would run.
+"""What a confirmation is about: the code, or the tool call, that would run.
 
 The content of a confirmation is `{"type": "code", "format": language, "content": source}`; before 0.2 it was
 `{"language": language, "code": source}`. Both are read.
@@ -48,14 +48,14 @@ def _fault(type: Any, sources: list[Any], languages: list[Any]) -> str | None:
 
 
 def is_same_action(message: Message, subject: Message) -> bool:
-    """Whether running this code, or this tool call, is what a confirmation asks about."""
+    """Whether a confirmation of this subject is about this code, or this tool call: running either is the same."""
     if message.content != subject.content or message.format != subject.format:
         return False
     return message.type == "code" or (message.name == subject.name and message.call_id == subject.call_id)
 
 
 def confirmation_content(confirmation: Confirmation) -> Mapping[str, Any] | str:
-    """The content of the chunk that asks for this confirmation."""
+    """The content of the confirmation's chunk."""
     subject = confirmation.subject
     if confirmation.malformed:
         return subject.content  # not an object, so that no reader takes it for something that can be approved

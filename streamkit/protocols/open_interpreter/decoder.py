@@ -1,7 +1,7 @@
 """Decodes Open Interpreter's chunks (0.2 to 0.4): flat messages, cut in pieces between a `start` and an `end`.
 
-A chunk has a message's own keys (role, type, format, recipient, content) and the flags start, end and replace. What a
-chunk asks the user is decided in `questions`, how chunks become messages in `assembly`.
+A chunk has a message's own keys (role, type, format, recipient, content) and the flags start, end and replace. `questions`
+decides which chunks are questions to the user, `assembly` makes messages of the others.
 
 Terminal rule: the source ends with nothing open. `{"role": "server", "type": "status", "content": "complete"}`,
 `{"role": "server", "type": "error", …}` and an SSE `[DONE]` end the stream before that.
@@ -43,7 +43,7 @@ _decode_piece = msgspec.json.Decoder(_Piece).decode
 class Decoder(base.Decoder):
     """Chunks, however malformed, as events.
 
-    A `confirmation` becomes a `Confirmation`; its subject is the code message before it, if that is what it asks about.
+    A `confirmation` becomes a `Confirmation`; its subject is the code message before it, if that is the code that would run.
     An `active_line` becomes an `ActiveLine`, perhaps of a console message that never comes. `review`, `command` and
     what else the server sends become `RawEvent`s.
     """
@@ -68,7 +68,7 @@ class Decoder(base.Decoder):
 
     @classmethod
     def may_ask(cls, item: Any) -> bool:
-        """Whether an item asks a question, or has one inside; see `questions`."""
+        """Whether an item is a question, or has one inside; see `questions`."""
         return question_in_item(item) is not None
 
     @classmethod
@@ -151,10 +151,10 @@ class Decoder(base.Decoder):
         if events and isinstance(events[0], StreamWarning) and events[0].code == "not-json":
             self._unreadable_index = self.index - 1
             if not self._is_over and (question := question_in_text(data)):
-                asked = self._ask_without_chunk(question)
-                for event in asked:
+                emitted = self._ask_without_chunk(question)
+                for event in emitted:
                     event.raw_item, event.item_index, event.position = data, self.index - 1, events[0].position
-                events += asked
+                events += emitted
         return events
 
     def _guarded(self, item: Any) -> list[Event]:

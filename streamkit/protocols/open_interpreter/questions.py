@@ -1,4 +1,4 @@
-"""Whether an item, or a line of bytes, asks the user to approve something, even if it is malformed.
+"""Decides whether an item, or a line of bytes, is a question to the user: a request to approve something.
 
 Open Interpreter has a quirk: its producer is a generator in this process that runs the code when it is pulled past the
 confirmation chunk. Pulling on means yes. So a live producer must not be pulled past anything that may be such a chunk,
@@ -41,11 +41,11 @@ _DEPTH = 5  # levels of lists and objects that are searched
 
 
 class Question(NamedTuple):
-    """What an item asks the user to approve.
+    """A request to approve something, as far as it could be read.
 
     Attributes:
-        content: what it asks about, as received: well-formed if it is an object with code or a tool call.
-        doubt: why it is unclear whether, or about what, the item asks; None if the item itself is well-formed.
+        content: what would run, as received: an object with code or a tool call if it is well-formed.
+        doubt: why it is not certain that this is a question, or what would run; None if the item is well-formed.
     """
 
     content: Any
@@ -58,7 +58,7 @@ def is_confirmation_type(type: str) -> bool:
 
 
 def is_question_line(line: bytes) -> bool:
-    """Whether a line of a body (`data: {…}` or `{…}`) is a chunk that asks a question."""
+    """Whether a line of a body (`data: {…}` or `{…}`) is a chunk with a question."""
     if not _QUESTION_BYTES.search(line):
         return False
     try:
@@ -69,16 +69,16 @@ def is_question_line(line: bytes) -> bool:
 
 
 def question_in_item(item: Any) -> Question | None:
-    """The question that an item asks, or has inside; None if there is none."""
+    """The question that an item is, or has inside; None if there is none."""
     if is_object(item):
-        return _certainly_doubtful(question_in_chunk(item))
+        return question_in_chunk(item)
     if isinstance(item, (str, bytes, bytearray)):
         return question_in_text(item)
     return _question_in_list(item, _DEPTH)
 
 
 def question_in_chunk(item: Mapping[str, Any]) -> Question | None:
-    """The question that a chunk asks, or has inside; None if there is none."""
+    """The question that a chunk is, or has inside; None if there is none."""
     type, content = text_or_none(item.get("type")), item.get("content")
     if type == "confirmation":
         return Question(content, "it has a second question under 'executing'" if "executing" in item else None)
@@ -109,21 +109,17 @@ def _type_doubt(type: str | None) -> str:
     return "it has no type" if type is None else f"its type is {shown(type)}"
 
 
-def _certainly_doubtful(question: Question | None) -> Question | None:
-    """The same question, with a doubt in any case: it was found where no question belongs."""
-    return question and question._replace(doubt=question.doubt or "it is inside another item")
-
-
 def _question_inside(value: Any, depth: int) -> Question | None:
     """The question in a value inside an item, searched down to `depth` levels. Text inside is only text."""
-    if is_object(value):
-        return _certainly_doubtful(_question_in_inner_object(value, depth))
-    return _question_in_list(value, depth)
+    if not is_object(value):
+        return _question_in_list(value, depth)
+    question = _question_in_inner_object(value, depth)
+    return question and question._replace(doubt=question.doubt or "it is inside another item")
 
 
 def _question_in_list(value: Any, depth: int) -> Question | None:
     if depth and (is_list(value) or isinstance(value, (tuple, set, frozenset))):
-        for element in cast("Iterable[Any]", value):  # elements of an unknown type
+        for element in cast("Iterable[Any]", value):  # `isinstance` leaves the type of the elements unknown
             if question := _question_inside(element, depth - 1):
                 return question
     return None

@@ -1,5 +1,5 @@
-"""The retired OpenAI Assistants API (v2), whose streaming events https://platform.openai.com/docs/api-reference/assistants-streaming
-documents. Compatible servers still send them.
+"""The retired OpenAI Assistants API (v2), whose streams compatible servers still send. Documented at
+https://platform.openai.com/docs/api-reference/assistants-streaming.
 
 Its quirks: a run goes on in another stream after `requires_action` (`decoder`); servers leave out or repeat ids and indexes
 (`steps`, `thread_messages`); what its streams cannot express (the table of `Encoder`).

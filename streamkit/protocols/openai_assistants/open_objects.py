@@ -24,7 +24,7 @@ class OpenStep:
         number: its place among all steps; the key under which it is open.
         status: the first status of its calls that is not completed.
         unfinished: the ids of its flat messages (of calls and consoles) or of its thread's message that are not done.
-        awaiting_output: its calls whose output has to come, by call id.
+        awaiting_output: its calls whose output is yet to come, by call id.
     """
 
     def __init__(self, id: str, type: str, message_id: str, created_at: float | None, number: int) -> None:
@@ -79,7 +79,7 @@ class OpenThreadMessage:
         key: under which it is open: its group, or its own id.
         content: its parts.
         open_part: the id of the flat message that is its part in progress, None between parts.
-        last_delta_part: the index of the part whose delta came last, -1 before the first.
+        last_delta_part: the index of the part that had the last delta, -1 before the first.
         step: that creates it, if it is the assistant's.
     """
 

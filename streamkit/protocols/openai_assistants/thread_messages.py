@@ -62,7 +62,7 @@ class ThreadMessage:
         unused_id: returns an id that no flat message of the stream has, made from the wanted one.
 
     Attributes:
-        step_id: the step that creates it, as far as the stream says.
+        step_id: the step that creates it, if the stream names one.
         current: the part that came last.
     """
 
