@@ -65,7 +65,7 @@ def server_tool(index: Any, name: str, id: str = "s", **block: Any) -> dict[str,
     return start(index, "server_tool_use", **{"id": id, "name": name, "input": {}, **block})
 
 
-def delta(index: Any, type: str, **more: Any) -> dict[str, Any]:
+def delta(index: Any, type: Any, **more: Any) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": index, "delta": {"type": type, **more}}
 
 
@@ -502,6 +502,18 @@ ODD: dict[str, tuple[list[Any], list[tuple[str, str]], list[str]]] = {
     "the first text with the start": ([begin(), start(0, text="a"), said(0, "b")], [("message", "ab")], []),
     "usage that is text": ([begin(usage="x"), start(0), said(0, "a")], [("message", "a")], ["bad-usage"]),
     "no type": ([begin(), {"index": 0}, start(0), said(0, "a")], [("message", "a")], ["no-type"]),
+    "a delta without a type": (
+        [begin(), start(0), delta(0, None, text="a"), stop(0)],
+        [("message", "a")],
+        ["no-delta-type"],
+    ),
+    "content that is text": ([begin(content="a")], [("message", "a")], ["bad-content"]),
+    "content that is a number": ([begin(content=5), said(0, "a")], [("message", "a")], ["bad-content", "stray-delta"]),
+    "a part of the content that is text": (
+        [begin(content=[{"type": "text", "text": "a"}, "b", {"type": "text", "text": "c"}])],
+        [("message", "a"), ("message", "b"), ("message", "c")],
+        ["bad-content"],
+    ),
     "a call without an id": ([begin(), tool(0, ""), piece(0, "{}"), stop(0)], [("tool_call", "{}")], ["no-call-id"]),
     "nothing but types": (
         [{"type": x} for x in ("message_start", "content_block_start", "content_block_delta", "content_block_stop")],

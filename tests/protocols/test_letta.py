@@ -447,6 +447,11 @@ CALLS: dict[str, tuple[list[Any], list[tuple[str | None, str | None, str]], list
         [("t1", "f", "{}")],
         ["bad-tool-call"],
     ),
+    "`tool_calls` is text": (
+        [item("tool_call_message", tool_call={"name": "f", "arguments": "{}", "tool_call_id": "t1"}, tool_calls="f")],
+        [("t1", "f", "{}")],
+        ["bad-tool-call"],
+    ),
 }
 
 
@@ -483,6 +488,22 @@ def test_a_return_may_hold_several_and_what_they_printed() -> None:
     streams = [x.metadata for x in story.events if isinstance(x, e.ConsoleDelta)]
     assert streams == [{"stream": "stderr"}, {"stream": "stderr"}, {"stream": "stdout"}]
     assert [x.metadata for x in story.engine.messages if x.type == "tool_output"] == [{"error": True}, {}]
+
+
+RETURNS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "an entry is text": ({"tool_returns": ["x", {"tool_call_id": "t1", "tool_return": "ok"}]}, ["bad-tool-returns"]),
+    "all entries are text": ({"tool_returns": ["x"], "tool_return": "ok"}, ["bad-tool-returns"]),
+    "one that is not in a list": ({"tool_returns": {"tool_call_id": "t1", "tool_return": "ok"}}, []),
+    "a status that is a number": ({"tool_return": "ok", "status": 5, "tool_returns": None}, []),
+    "printed lines that are none": ({"tool_return": "ok", "stdout": 5, "stderr": [None]}, []),
+}
+
+
+@pytest.mark.parametrize("fields, codes", RETURNS.values(), ids=RETURNS)
+def test_a_return_with_a_bad_value_is_read_without_it(fields: dict[str, Any], codes: list[str]) -> None:
+    story = tell(call("t1", "f", "{}"), item("tool_return_message", "m2", "o9", tool_call_id="t1", **fields), stop())
+    assert story.contents("tool_output") == ["ok"]
+    assert story.codes == codes
 
 
 def test_images_in_a_return_are_images() -> None:
@@ -651,6 +672,21 @@ def test_an_approval_response_settles_its_question(answer: dict[str, Any]) -> No
     assert (done.confirmation.status, done.confirmation.reason) == ("declined", "why")
     assert "raw_event" not in story.types
     assert [x.data for x in tell(echo, stop()).events if isinstance(x, e.RawEvent)] == [echo]
+
+
+BAD_RESPONSES: dict[str, tuple[dict[str, Any], str]] = {
+    "an answer that is text": ({"approvals": [{"tool_call_id": "t1", "approve": "yes"}]}, "bad-approval"),
+    "an answer that is no object": ({"approvals": [True], "tool_call_id": "t1", "approve": True}, "bad-approvals"),
+}
+
+
+@pytest.mark.parametrize("answer, code", BAD_RESPONSES.values(), ids=BAD_RESPONSES)
+def test_an_approval_response_with_a_bad_value_is_warned_of(answer: dict[str, Any], code: str) -> None:
+    story = tell(*ASKED, item("approval_response_message", "m5", "o5", **answer), stop())
+    assert code in story.codes
+    (warning,) = [x for x in story.events if isinstance(x, e.StreamWarning) and x.code == code]
+    assert warning.index == len(ASKED)
+    assert [x.status for x in story.engine.confirmations][:1] == ["approved" if code == "bad-approvals" else "declined"]
 
 
 def test_an_approval_response_may_hold_what_the_clients_tool_gave() -> None:

@@ -72,7 +72,9 @@ READERS: list[tuple[Callable[[Any], Any], Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("reader", "value", "expected"), READERS, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(
+    ("reader", "value", "expected"), READERS, ids=lambda value: getattr(value, "__name__", str(value)[:30])
+)
 def test_a_reader_returns_a_value_of_its_type_and_nothing_else(
     reader: Callable[[Any], Any], value: Any, expected: Any
 ) -> None:

@@ -139,7 +139,7 @@ def _console_events(content: WireObject, fields: dict[str, Any], metadata: dict[
             yield m.ConsoleMessage.delta_event(id, printed, False, {"stream": stream})
     for number, file in enumerate(as_list(content.get("content"))):
         if file_id := as_text(as_object(file).get("file_id")):
-            file_fields = {"role": "computer", "format": "file_id", "content": file_id, **fields}
+            file_fields: dict[str, Any] = {"role": "computer", "format": "file_id", "content": file_id, **fields}
             yield MessageDone(m.FileMessage(f"{call_id}.file.{number}", **file_fields))
     status: m.Status = "failed" if failure else "completed"
     yield MessageDone(m.ConsoleMessage(id, status=status, metadata=metadata, **fields))

@@ -1,94 +1,60 @@
-"""Which message a piece of a Letta stream belongs to: the merge rules, and nothing of events.
+"""Which message a fragment of a Letta stream belongs to: the merge rules, without events.
 
-A text is told apart by its kind and its otid, else by its kind and its id: reasoning, answer and calls of one model
-call share an id. A call is told apart by its tool_call_id alone, however its fragments interleave.
+A text is identified by its kind and its otid, else by its kind and its id: the reasoning, answer and calls of one model call
+share an id. A call is identified by its tool_call_id alone, however its fragments interleave.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
-from ...core.unique_ids import UniqueIds
-from .dates import time_of
-from .wire import Wire, text
-
-__all__ = ["Call", "Calls", "MessageIds", "Places", "TextPart", "TextParts"]
+__all__ = ["Call", "Calls", "TextPart", "TextParts"]
 
 
 _is_uuid = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE).fullmatch
 
 
-class MessageIds:
-    """Message ids: the wire's, made unique."""
-
-    def __init__(self, new_id: Callable[[], str]) -> None:
-        self._new_id = new_id
-        self._ids = UniqueIds()
-        self._whole: dict[tuple[str, str], str] = {}
-
-    def unused(self, *wanted: str) -> str:
-        """The first of these that there is, or, where that is used already, the next of `id.2`, `id.3` …."""
-        return self._ids.unused(next(filter(None, wanted), "") or self._new_id())
-
-    def of_whole(self, kind: str, *wanted: str) -> str:
-        """The same, for what is told whole: told again, it has the same id."""
-        key = (kind, next(filter(None, wanted), ""))
-        if not key[1]:
-            return self.unused()
-        if key not in self._whole:
-            self._whole[key] = self.unused(*wanted)
-        return self._whole[key]
-
-
-class Places:
-    """Where messages are: a message of Letta's own is a group of ours."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-
-    def of(self, wire: Wire) -> dict[str, Any]:
-        """What the next message of an item has of it."""
-        group = text(wire.get("id"))
-        place = self._counts.get(group, 0)
-        if group:
-            self._counts[group] = place + 1
-        known = {"group": group or None, "step_id": text(wire.get("step_id")) or None}
-        return {**known, "index": place, "created_at": time_of(wire.get("date"))}
+# -- texts
 
 
 class TextPart(msgspec.Struct, kw_only=True, eq=False):
-    """A text, reasoning or hidden reasoning that may grow. `metadata` is what its done message will have."""
+    """A text, reasoning or hidden reasoning that may grow.
+
+    `kind` is its item's `message_type`, `id` and `otid` are the wire's, `metadata` is that of its done message.
+    """
 
     kind: str
     message_id: str
     id: str
     otid: str
-    open: bool = True
+    is_open: bool = True
     metadata: dict[str, object] = {}
 
 
 class TextParts:
-    """The texts, by either of their keys: fragments may have both, or one."""
+    """The texts of a stream, by otid and by id. A fragment may have both keys, either, or none.
+
+    Attributes:
+        open: the texts that are open, in the order in which they began.
+    """
 
     def __init__(self) -> None:
+        self.open: list[TextPart] = []
         self._by_otid: dict[tuple[str, str], TextPart] = {}
         self._by_id: dict[tuple[str, str], TextPart] = {}
-        self._newest: dict[str, TextPart] = {}
-        self.open: list[TextPart] = []
+        self._newest: dict[str, TextPart] = {}  # by kind
 
     def find(self, kind: str, id: str, otid: str) -> TextPart | None:
-        """The open part that a fragment belongs to, None if it begins another one."""
+        """The open text that a fragment belongs to, None if it begins another one."""
         if otid:
             part = self._by_otid.get((kind, otid)) or self._without_otid(kind, id)
         elif id:
-            part = self._by_id.get((kind, id)) or self._nameless(kind)
+            part = self._by_id.get((kind, id)) or self._without_keys(kind)
         else:
             part = self._newest.get(kind)
-        if part is None or not part.open:
+        if part is None or not part.is_open:
             return None
         part.id = part.id or id
         part.otid = part.otid or otid
@@ -96,16 +62,18 @@ class TextParts:
         return part
 
     def add(self, part: TextPart) -> None:
+        """A text begins."""
         self.open.append(part)
         self._enter(part, part.id)
 
     def ended_by(self, id: str, otid: str) -> list[TextPart]:
-        """The open parts that are over where another part of the message with this id begins. The server's parts
-        follow each other, and its otids number them; others' otids only tell parts apart, which may interleave."""
-        return [part for part in self.open if part.id == id and _is_over(part.otid, otid)]
+        """The open texts that end where another part of the message with this id begins. The server's parts follow each
+        other, and are numbered by their otids. Other servers' otids only distinguish parts, which may interleave."""
+        return [part for part in self.open if part.id == id and _ends_before(part.otid, otid)]
 
     def close(self, part: TextPart) -> None:
-        part.open = False
+        """A text ends."""
+        part.is_open = False
         self.open.remove(part)
 
     def _enter(self, part: TextPart, id: str) -> None:
@@ -116,41 +84,49 @@ class TextParts:
             self._by_id[part.kind, id] = part
 
     def _without_otid(self, kind: str, id: str) -> TextPart | None:
-        """The part that had this id alone so far, or neither."""
+        """The text whose fragments had only this id so far, or neither key."""
         part = self._by_id.get((kind, id)) if id else None
-        part = part or self._nameless(kind)
+        part = part or self._without_keys(kind)
         return part if part is not None and not part.otid else None
 
-    def _nameless(self, kind: str) -> TextPart | None:
+    def _without_keys(self, kind: str) -> TextPart | None:
         part = self._newest.get(kind)
         return part if part is not None and not part.id and not part.otid else None
 
 
-def _is_over(otid: str, next: str) -> bool:
-    """Whether a part is over where the next one of its message begins: if nothing says that it is not. The server makes
-    otids of the message's id, whose last seven bits are then the number of the part."""
+def _ends_before(otid: str, next: str) -> bool:
+    """Whether a part ends where the next one of its message begins: yes, unless their otids show that both may go on.
+
+    The server makes otids from the message's id. Their last seven bits are then the number of the part.
+    """
     if not (otid and next):
         return True
     if not (_is_uuid(otid) and _is_uuid(next)):
         return False
-    (head, number), (same, other) = (divmod(int(one.replace("-", ""), 16), 128) for one in (otid, next))
-    return head == same and number < other
+    (head, number), (next_head, next_number) = (divmod(int(id.replace("-", ""), 16), 128) for id in (otid, next))
+    return head == next_head and number < next_number
 
 
-class Extent:
-    """Finds where a JSON object ends, in text that comes in pieces: where its depth is back at 0. That a piece can be
-    parsed alone says nothing. It need be no JSON: models write newlines into strings."""
+# -- calls
+
+
+class _ObjectEnd:
+    """Finds where a JSON object ends, in text that comes in pieces: where its depth is 0 again.
+
+    Parsing would not do: a piece that is valid JSON may still be followed by more, and an object may end that is not valid
+    JSON, as models write newlines into strings.
+    """
 
     _tokens = re.compile(r'\\.|\\|["{}\[\]]', re.DOTALL).finditer
 
     def __init__(self) -> None:
         self._depth = 0
-        self._quoted = False
-        self._escape = ""  # one that the end of a piece cut
-        self._broken = False
+        self._is_quoted = False
+        self._escape = ""  # a backslash at the end of the last piece
+        self._is_broken = False  # text followed a first object
 
-    def ends(self, text: str) -> bool:
-        """Whether the object ends with this piece, with nothing but space after it."""
+    def is_in(self, text: str) -> bool:
+        """Whether the object ends in this piece, with only white space after it."""
         text = self._escape + text
         self._escape = ""
         for found in self._tokens(text):
@@ -158,66 +134,72 @@ class Extent:
                 case "\\":
                     self._escape = "\\"
                 case '"':
-                    self._quoted = not self._quoted
-                case "{" | "[" if not self._quoted:
+                    self._is_quoted = not self._is_quoted
+                case "{" | "[" if not self._is_quoted:
                     self._depth += 1
-                case "}" | "]" if not self._quoted:
+                case "}" | "]" if not self._is_quoted:
                     self._depth -= 1
                     if self._depth == 0 and not text[found.end() :].strip():
-                        return not self._broken
-                    self._broken = self._broken or self._depth <= 0
+                        return not self._is_broken
+                    self._is_broken = self._is_broken or self._depth <= 0
                 case _:
                     pass
         return False
 
 
 class Call(msgspec.Struct, kw_only=True, eq=False):
-    """A tool call. `message_id` is "" until its name is known.
+    """A tool call. `group` is the id of the item in which it began; `message_id` is "" until its name is known.
 
-    `complete` says that its arguments' JSON ended, `asks` that it waits for an approval, `asked` that it was asked for,
-    `answered` that its return came.
+    It is open until its arguments end, or the step does. Then it may need an approval, of which one confirmation is emitted,
+    and at last it is answered by a return.
     """
 
     call_id: str = ""
     group: str = ""
     name: str = ""
     message_id: str = ""
-    pieces: list[str] = []
-    open: bool = True
-    complete: bool = False
-    asks: bool = False
-    asked: bool = False
-    answered: bool = False
-    extent: Extent = msgspec.field(default_factory=Extent)
-    scanned: int = 0
+    pieces: list[str] = []  # of its arguments
+    is_open: bool = True
+    is_complete: bool = False  # the JSON object of its arguments ended
+    needs_approval: bool = False
+    is_asked: bool = False  # its confirmation was emitted
+    is_answered: bool = False
+    object_end: _ObjectEnd = msgspec.field(default_factory=_ObjectEnd)
+    searched: int = 0  # how many pieces `object_end` has seen
 
     @property
     def arguments(self) -> str:
+        """Its arguments so far."""
         return "".join(self.pieces)
 
-    def take(self, piece: str) -> None:
-        """Take in a piece of the arguments."""
+    def append(self, piece: str) -> None:
+        """Add a piece to the arguments."""
         self.pieces.append(piece)
         if "}" in piece:
-            fresh, self.scanned = "".join(self.pieces[self.scanned :]), len(self.pieces)
-            self.complete = self.extent.ends(fresh)
+            new, self.searched = "".join(self.pieces[self.searched :]), len(self.pieces)
+            self.is_complete = self.object_end.is_in(new)
 
 
 class Calls:
-    """The tool calls, in the order in which they began. `growing` are those whose fragments tell nothing but
-    arguments: for the fast path."""
+    """The tool calls of a stream, in the order in which they began.
+
+    Attributes:
+        all: the calls, except for those that are answered and forgotten.
+        open: the calls that are open.
+        growing: for the fast path, by tool_call_id: open calls whose next fragments can only be arguments.
+    """
 
     def __init__(self) -> None:
-        self.all: list[Call] = []  # but those that were forgotten
+        self.all: list[Call] = []
         self.open: list[Call] = []
         self.growing: dict[str, Call] = {}
         self._by_id: dict[str, Call] = {}
 
-    def find(self, call_id: str, group: str, name: str, arguments: str, *, asks: bool) -> Call:
-        """The call that a fragment belongs to; a new one where it begins one."""
-        call = self._by_id.get(call_id) if call_id else self._going_on(group, name)
-        if call is not None and not call.open and name and self._is_another(call, arguments, asks=asks):
-            call = None  # some models number their calls anew in each step, or call all of them 0
+    def find(self, call_id: str, group: str, name: str, arguments: str, *, needs_approval: bool) -> Call:
+        """The call that a fragment belongs to; a new one if it begins one."""
+        call = self._by_id.get(call_id) if call_id else self._continued(group, name)
+        if call is not None and not call.is_open and name and _is_another(call, arguments, needs_approval):
+            call = None  # some models number their calls anew in each step, or give all of them the id 0
         if call is None:
             call = Call(call_id=call_id, group=group)
             self.all.append(call)
@@ -226,29 +208,32 @@ class Calls:
                 self._by_id[call_id] = call
         return call
 
-    def answered(self, call_id: str) -> Call | None:
-        """The call that a return is for; where it does not say, the first that has none."""
+    def returned(self, call_id: str) -> Call | None:
+        """The call that a return is for: without an id, the first call without an id and a return."""
         if call_id:
             return self._by_id.get(call_id)
-        return next((call for call in self.all if not call.answered and not call.call_id), None)
+        return next((call for call in self.all if not call.is_answered and not call.call_id), None)
 
     def close(self, call: Call) -> None:
-        call.open = False
+        """A call's arguments end."""
+        call.is_open = False
         self.open.remove(call)
         self.growing.pop(call.call_id, None)
 
     def forget(self) -> None:
-        """Keep what later items may be about: the ids, and the calls without a return."""
-        self.all = [call for call in self.all if not call.answered]
+        """Drop the answered calls from `all`. They are still found by their ids."""
+        self.all = [call for call in self.all if not call.is_answered]
 
-    def _going_on(self, group: str, name: str) -> Call | None:
-        """The call that a fragment without an id goes on with."""
+    def _continued(self, group: str, name: str) -> Call | None:
+        """The call that a fragment without an id continues."""
         last = self.all[-1] if self.all else None
-        if last is None or not last.open or last.group != group or (name and last.name):
+        if last is None or not last.is_open or last.group != group or (name and last.name):
             return None
         return last
 
-    def _is_another(self, call: Call, arguments: str, *, asks: bool) -> bool:
-        if asks and not call.asks and not call.answered:
-            return bool(arguments) and arguments != call.arguments
-        return call.answered or bool(arguments.strip())
+
+def _is_another(call: Call, arguments: str, needs_approval: bool) -> bool:
+    """Whether a fragment with a name and the id of a closed call begins another call."""
+    if needs_approval and not call.needs_approval and not call.is_answered:
+        return bool(arguments) and arguments != call.arguments
+    return call.is_answered or bool(arguments.strip())
