@@ -9,8 +9,7 @@ from ...core.unique_ids import UniqueIds
 from ...events import Delta
 from ...messages import CodeMessage, ConsoleMessage, ImageMessage, Message, ToolCallMessage, ToolOutputMessage
 from ..values import WireObject, as_object, as_objects, parse_json
-from .objects import Item
-from .open_objects import OpenCall
+from .open_objects import Item, OpenCall
 from .run_fields import is_number
 from .run_writer import NamedItem, NamedItems, RunWriter
 

@@ -35,7 +35,8 @@ from ...messages import (
 from .. import base
 from .call_writer import CallWriter
 from .message_writer import MessageWriter
-from .objects import Item, content_part, stream_error_object
+from .objects import content_part, stream_error_object
+from .open_objects import Item
 from .run_writer import NamedItem, NamedItems, RunWriter
 
 __all__ = ["Encoder"]

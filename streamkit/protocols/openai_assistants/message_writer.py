@@ -6,8 +6,8 @@ from typing import Any
 
 from ...events import AnnotationAdded, Delta
 from ...messages import ImageMessage, Message
-from .objects import Item, citation_object, content_part, thread_message
-from .open_objects import OpenThreadMessage
+from .objects import citation_object, content_part, thread_message
+from .open_objects import Item, OpenThreadMessage
 from .run_writer import NamedItem, NamedItems, RunWriter
 
 __all__ = ["MessageWriter"]

@@ -7,11 +7,10 @@ from typing import Any
 from ...events import Run, RunStep, StreamException, Usage
 from ...messages import Annotation, ImageMessage, Message, RefusalMessage, TextMessage
 from ..values import WireObject, as_object, as_objects, as_text, is_list
-from .open_objects import OpenStep, OpenThreadMessage
+from .open_objects import Item, OpenStep, OpenThreadMessage
 from .run_fields import is_tags, run_fields
 
 __all__ = [
-    "Item",
     "citation_object",
     "content_part",
     "ended_run_object",
@@ -20,8 +19,6 @@ __all__ = [
     "stream_error_object",
     "thread_message",
 ]
-
-Item = dict[str, Any]
 
 _RUN_ERROR_CODES = ("server_error", "rate_limit_exceeded", "invalid_prompt")
 _STEP_ERROR_CODES = ("server_error", "rate_limit_exceeded")

@@ -5,14 +5,15 @@ They only hold the state; `run_writer`, `call_writer` and `message_writer` make 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...messages import CodeMessage, Message, Status, ToolCallMessage
 from ..values import WireObject
 
-__all__ = ["OpenCall", "OpenStep", "OpenThreadMessage"]
+__all__ = ["Item", "OpenCall", "OpenStep", "OpenThreadMessage"]
 
-Item = dict[str, Any]
+Item: TypeAlias = dict[str, Any]
+"""An object of the API, as it is sent."""
 
 
 class OpenStep:

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 from ...core.unique_ids import UniqueIds
 from ...events import Run, RunStep
-from .objects import Item, ended_run_object, run_object, step_object, thread_message
-from .open_objects import OpenStep, OpenThreadMessage
+from .objects import ended_run_object, run_object, step_object, thread_message
+from .open_objects import Item, OpenStep, OpenThreadMessage
 
 __all__ = ["NamedItem", "NamedItems", "RunWriter"]
 
