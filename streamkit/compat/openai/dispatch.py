@@ -32,7 +32,7 @@ from ...events import (
     ToolCallDone,
 )
 from ...protocols import Encoder, find, is_object
-from ...protocols.openai_assistants.wire import named
+from ...protocols.openai_assistants.wire import name_and_data
 from ...streams.state import StreamState
 from .messages import HookCall
 from .objects import wire_event
@@ -245,7 +245,7 @@ def _named(source: Any, name: str | None) -> tuple[str, Any]:
             return "", None
         if not (is_object(item) and "event" in item and "data" in item):
             item = {"event": name or "", "data": item}
-    return named(item) if is_object(item) else ("", None)
+    return name_and_data(item) if is_object(item) else ("", None)
 
 
 def earlier(stream: Any, own: Telling | None, kind: type) -> tuple[str | None, bool, Before | None]:
