@@ -9,7 +9,7 @@ from ... import messages as m
 from ...answers import Confirmation
 from ...errors import UsageError
 from ...messages import Message
-from .output import block_of
+from .block_writer import block_of
 from .wire import CODE_TOOLS
 
 __all__ = ["to_input"]
