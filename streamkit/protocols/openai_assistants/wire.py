@@ -13,8 +13,12 @@ import msgspec
 
 from ...events import Run, RunStatus, RunStep, StreamWarning, Usage
 from ...messages import Annotation, Status
-from ..openai_responses.wire import integer, json_text, mapping, sequence, text
+from ..values import as_count as integer
+from ..values import as_list as sequence
+from ..values import as_object as mapping
+from ..values import as_text as text
 from ..values import is_object
+from ..values import text_or_json as json_text
 
 __all__ = [
     "ANNOUNCED",
