@@ -260,14 +260,11 @@ class Encoder:
         no id, in Chat Completions and Anthropic Messages, it gets the text twice: as the model's own, and from the call.
         """
         message: Any = getattr(event, "snapshot", None)
-        if not self.choices and message is not None and message.choice:
+        if message is None:
+            return self.feed(event)
+        if message.choice and not self.choices:
             return ()
-        if (
-            not self.fields
-            and message is not None
-            and "field" in message.metadata
-            and not isinstance(message, TextMessage)
-        ):
+        if "field" in message.metadata and not self.fields and not isinstance(message, TextMessage):
             return ()
         return self.feed(event)
 

@@ -3,8 +3,8 @@
 Documented at https://docs.anthropic.com/en/api/messages and https://docs.anthropic.com/en/api/messages-streaming.
 
 `decoder` states the terminal rule and the quirks of the stream, `encoder` what the protocol cannot express, `input` what a
-request takes, `wire` the tables and forms of the wire. Content blocks become messages in `blocks`, `results` (blocks that
-come complete) and `content` (those of one answer together); `output` is the way back from messages to blocks.
+request takes, `wire` the tables and forms of the wire. Blocks become messages in `blocks` (those that grow), `results`
+(those that come complete) and `content` (all blocks of one answer); messages become blocks in `block_writer`.
 """
 
 from .decoder import Decoder

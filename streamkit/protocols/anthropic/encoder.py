@@ -11,7 +11,7 @@ from ... import messages as m
 from ...messages import Message
 from .. import base
 from ..values import WireObject, as_object, as_text, json_text, without_keys
-from .output import SERVER_TOOLS, arguments_of, block_of, citation_of, console_block, result_block
+from .block_writer import SERVER_TOOLS, arguments_of, block_of, citation_of, console_block, result_block
 from .results import TEXTLESS_BLOCKS
 from .wire import CODE_TOOLS, STATUS_OF_STOP_REASON, TOOL_OF_LANGUAGE
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from ... import messages as m
 from ...answers import Confirmation
-from ...errors import UsageError
 from ...messages import Message
-from .output import block_of
+from ..request_content import cannot_take, fenced_block
+from .block_writer import block_of
 from .wire import CODE_TOOLS
 
 __all__ = ["to_input"]
@@ -86,10 +86,10 @@ class _Turns:
             case m.TextMessage() if message.role != "assistant":
                 pass
             case m.CodeMessage() if message.name not in CODE_TOOLS:
-                fenced = f"```{message.format or ''}\n{message.content}\n```"
+                fenced = fenced_block(message.content, message.format)
                 self._add_to_answer(message, {"type": "text", "text": fenced})
             case m.ConsoleMessage() if "block_type" not in message.metadata:
-                fenced = f"```output\n{message.content}\n```"
+                fenced = fenced_block(message.content, "output")
                 self._turn("user")["content"].append({"type": "text", "text": fenced})
             case _ if (block := block_of(message)) is not None:
                 self._add_to_answer(message, block)
@@ -142,9 +142,7 @@ def _user_part(message: Message) -> dict[str, Any]:
     """The block of a user's message, which is never left out."""
     part = _part(message)
     if part is None:
-        format = f", of format {message.format!r}" if message.format else ""
-        what = f"the user's {message.type} {message.id!r}{format}"
-        raise UsageError(f"the Messages API cannot take {what}; it takes text, and images and files by id or data")
+        raise cannot_take("the Messages API", message, "it takes text, and images and files by id or data")
     return part
 
 

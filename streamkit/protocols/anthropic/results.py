@@ -88,7 +88,7 @@ def _result_events(wire: WireObject, type: str, place: Place, tool_names: Mappin
 class _Result(NamedTuple):
     """The content of a result: its text, what it has beside the text, and whether it is an error.
 
-    `rest` is what `output.result_block` needs to restore the content: None where the text is the content's JSON,
+    `rest` is what `block_writer.result_block` needs to restore the content: None where the text is the content's JSON,
     `{"text": True}` where the content is the text alone, `{"parts": sizes}` where it is a list of text parts.
     """
 

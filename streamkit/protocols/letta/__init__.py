@@ -3,8 +3,8 @@
 Documented at https://docs.letta.com/guides/agents/streaming and in the `letta-client` package's types.
 
 `decoder` states the terminal rule and the quirks of the stream, `encoder` what the protocol cannot express, `input` what a
-request takes, `wire` the tables and forms of the wire, `legacy` how the items of 2024 correspond to today's. `parts` has the
-merge rules for fragments, which become events in `texts` and `calls`; `ids` and `dates` are what the names say.
+request takes, `wire` the tables and forms of the wire, `legacy` how the items of 2024 correspond to today's. `fragments`
+has the merge rules, which `texts` and `calls` apply; `ids` numbers messages, `dates` reads and writes times.
 """
 
 from .decoder import Decoder

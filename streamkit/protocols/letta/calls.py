@@ -10,8 +10,8 @@ from ... import messages as m
 from ...answers import Confirmation
 from ...events import ToolCallDelta
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_json, text_or_none
+from .fragments import Call, Calls
 from .ids import MessageIds, Places
-from .parts import Call, Calls
 from .texts import Texts
 from .wire import read_content, warning
 

@@ -9,6 +9,7 @@ from ... import messages as m
 from ...answers import Confirmation
 from ...errors import UsageError
 from ...messages import Message
+from ..request_content import cannot_take, fenced_block
 
 __all__ = ["to_input"]
 
@@ -44,10 +45,9 @@ def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]
             case m.TextMessage() | m.RefusalMessage() if message.role in ("assistant", "system") and message.content:
                 turns.append({"role": message.role, "content": message.content})
             case m.CodeMessage() if message.call_id not in calls:
-                fenced = f"```{message.format or ''}\n{message.content}\n```"
-                turns.append({"role": "assistant", "content": fenced})
+                turns.append({"role": "assistant", "content": fenced_block(message.content, message.format)})
             case m.ConsoleMessage() if message.call_id not in calls | with_output:
-                _add_user_part(turns, {"type": "text", "text": f"```output\n{message.content}\n```"})
+                _add_user_part(turns, {"type": "text", "text": fenced_block(message.content, "output")})
             case Message(role="user") if not isinstance(message, m.ReasoningMessage | m.ToolCallMessage):
                 _add_user_part(turns, _image_part(message))
             case _:
@@ -127,6 +127,5 @@ def _image_part(message: Message) -> dict[str, Any]:
             return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": content}}
         case "image" if format == "file_id":
             return {"type": "image", "source": {"type": "letta", "file_id": content}}
-        case type:
-            what = f"the user's {type} {message.id!r}" + (f", whose format is {format!r}" if format else "")
-            raise UsageError(f"Letta cannot take {what}; it takes text and images by URL, data or id")
+        case _:
+            raise cannot_take("Letta", message, "it takes text and images by URL, data or id")

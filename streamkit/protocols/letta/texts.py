@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ... import events as e
 from ... import messages as m
 from ..values import WireObject, as_text, without_keys
+from .fragments import TextPart, TextParts
 from .ids import MessageIds, Places
-from .parts import TextPart, TextParts
 from .wire import DELTA_STRUCTS, read_content, warning
 
 __all__ = ["GROWING_TEXTS", "GrowingText", "Texts"]
