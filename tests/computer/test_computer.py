@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 import streamkit as sk
-from streamkit.computer import Computer, Limits, Outcome, Runner
+from streamkit.computer import Computer, Limits, Runner, RunResult
 
 from .running import HELLO, LANGUAGES, Ran, in_thread, language, marked, run
 from .test_python import IMAGE
@@ -253,10 +253,10 @@ class Echo(Runner):
 
     name = "echo"
 
-    def run(self, run: Any) -> Outcome:
-        run.feed.text("stdout", run.code)
-        run.outcome.ended = True
-        return run.outcome
+    def run(self, run: Any) -> RunResult:
+        run.output.put_text("stdout", run.code)
+        run.result.ended = True
+        return run.result
 
 
 def test_other_languages_register() -> None:

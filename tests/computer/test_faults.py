@@ -161,11 +161,11 @@ def test_the_code_waits_where_nobody_reads() -> None:
     with marked(output_limit=None) as given:
         execution = given.computer.run("python", "while True: print('x' * 999)")
         next(iter(execution))
-        feed = execution._request.feed
+        feed = execution._request.output
         while not feed.full:
             pass
         execution.interrupt()
-        execution._over.wait(5)
+        execution._ended.wait(5)
         assert execution.status == "interrupted"
         held = sum(len(getattr(event, "value", "") or "") for event in execution)
         assert held < 8_000_000

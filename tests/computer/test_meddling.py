@@ -148,7 +148,7 @@ def test_a_process_that_ended_between_two_runs_is_told(name: str) -> None:
         run(given.computer, name, HELLO[name])
         os.kill(process_of(given.computer, name), signal.SIGKILL)
         ran = run(given.computer, name, HELLO[name])
-        told = f"[after the last run the {name} process was killed by signal 9; its variables and its state are lost]"
+        told = f"[after the last run the {name} process was killed by signal 9; its variables and state are lost]"
         assert (ran.text, ran.status, ran.execution.state_lost) == (f"{told}\nhello\n", "completed", True)
         assert run(given.computer, name, HELLO[name]).text == "hello\n"
 

@@ -205,7 +205,7 @@ def test_input_is_answered(computer: Computer, answer: Any, text: str) -> None:
 def test_input_is_refused_where_nobody_answers(computer: Computer, answer: Any) -> None:
     """Which the code can handle."""
     code = "try:\n    input('name? ')\nexcept EOFError as error:\n    print(error)"
-    assert run(computer, "python", code, input=answer).text == "name? there is nobody to answer input()\n"
+    assert run(computer, "python", code, input=answer).text == "name? input() was not answered\n"
 
 
 def test_a_fault_of_who_answers_is_raised_to_who_reads(computer: Computer) -> None:
