@@ -28,10 +28,11 @@ import streamkit as sk
 from streamkit.events import Delta, Event
 from streamkit.messages import message_class
 from streamkit.renderers import STYLES, ConsolePrinter, Label, LiveDisplay
-from streamkit.renderers.characters import ConsoleText, PrintableText, fitted
-from streamkit.renderers.markdown import LONGEST, MarkdownPieces
-from streamkit.renderers.prose import Code, Prose
-from streamkit.renderers.region import rows_of
+from streamkit.renderers.characters import ConsoleText, PrintableText, encodable
+from streamkit.renderers.code import Code
+from streamkit.renderers.markdown import LONGEST, IncrementalMarkdown
+from streamkit.renderers.prose import Prose
+from streamkit.renderers.rows import rows_of
 
 from .faces import LIMIT, Face, Source, body, calls, chat, every_face, interpreter
 from .telling import recordings
@@ -587,8 +588,8 @@ def test_no_terminal_lacks_a_character() -> None:
     file = Ascii()
     sk.stream(iter(everything(text)), LiveDisplay(console(file=file))).until_done()
     assert " * ??" in re.sub("\x1b[^m]*m", "", file.getvalue())
-    assert fitted("│ 東 •…é", "latin-1") == "| ?? *.é"
-    assert fitted("é", "no such encoding") == "?"
+    assert encodable("│ 東 •…é", "latin-1") == "| ?? *.é"
+    assert encodable("é", "no such encoding") == "?"
 
 
 # -- the live display
@@ -993,7 +994,7 @@ def test_without_rich_the_text_says_what_brings_it(monkeypatch: pytest.MonkeyPat
 
 def test_an_impossible_pace_is_refused() -> None:
     """It is a number of times a second."""
-    with pytest.raises(sk.UsageError, match="0 times a second or more"):
+    with pytest.raises(sk.UsageError, match="refresh_per_second has to be 0 or more"):
         LiveDisplay(console(), refresh_per_second=-1)
 
 
@@ -1026,11 +1027,11 @@ LINES = st.sampled_from(
 def rendered(pieces: Iterable[str], width: int = 60) -> str:
     """The blocks as they are settled, with the blank lines between them."""
     output = console(width, force_terminal=False, color_system=None)
-    markdown = MarkdownPieces()
+    markdown = IncrementalMarkdown()
     lines: list[str] = []
 
     def put(final: bool) -> None:
-        for block in markdown.settled(final=final):
+        for block in markdown.take_settled(final=final):
             rows = rows_of(output, Prose.of(block.tokens, "ansi_dark"), width)
             text = "\n".join("".join(segment.text for segment in row) for row in rows).strip("\n")
             lines.extend([*([""] if lines and not block.joins else []), *text.split("\n")])
@@ -1073,10 +1074,10 @@ def test_no_letter_is_lost_on_a_narrow_terminal(lines: list[str], width: int) ->
 
 def test_a_settled_block_is_forgotten() -> None:
     """What is kept of a long text is its last block."""
-    markdown = MarkdownPieces()
+    markdown = IncrementalMarkdown()
     for _ in range(1000):
         markdown.feed("A paragraph.\n\n- an item\n- another\n\n```\ncode\n```\n")
-        markdown.settled()
+        markdown.take_settled()
         assert len(markdown.source) < 20
 
 
@@ -1102,15 +1103,15 @@ def test_a_settled_block_is_forgotten() -> None:
 )
 def test_no_block_is_too_long(text: str) -> None:
     """It is shown in parts, nothing of it is lost, and it takes no time to speak of."""
-    markdown = MarkdownPieces()
+    markdown = IncrementalMarkdown()
     began = time.process_time()
     kept = 0
     for start in range(0, len(text), 997):
         markdown.feed(text[start : start + 997])
-        markdown.settled()
+        markdown.take_settled()
         markdown.tail(80, 24)
         kept = max(kept, len(markdown.source))
-    markdown.settled(final=True)
+    markdown.take_settled(final=True)
     assert time.process_time() - began < LIMIT / 2
     assert kept <= LONGEST + 1000
 
