@@ -64,8 +64,8 @@ class Computer:
 
     Args:
         cwd: the directory in which code runs; None, the default, is the current one.
-        env: the environment of the processes, in place of a copy of this process's own, which is the default. It is
-            used as given: without `PATH` in it neither `bash` nor `node` is found.
+        env: the complete environment of the processes; None, the default, is a copy of this process's own. Without
+            `PATH` in it neither `bash` nor `node` is found.
         timeout: seconds that a run may take; None, the default, is no limit.
         memory_limit: bytes of resident memory that all processes of a language may hold together; None, the default,
             is no limit. It is checked up to four times a second, so code can pass it for a moment.
@@ -73,8 +73,8 @@ class Computer:
             before the limit is delivered.
         process_limit: processes that a language may have, 1000 by default; None is no limit.
         input: answers `input(prompt)` of Python code; called with the prompt in a thread of its own, while the run
-            waits. Returning None refuses, and so does None in its place, the default: the code then gets `EOFError`.
-            What it raises is raised where the run is read. Shell and JavaScript code always has an empty stdin.
+            waits. If it returns None, or without a callback, the default, the code gets `EOFError`. What the callback
+            raises is raised where the run is read. Shell and JavaScript code always has an empty stdin.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Computer:
     def start(self, language: str = "python") -> None:
         """Start a language's process in the background, for example while a model still writes the code.
 
-        It returns at once. If the process cannot be started, the next run says so.
+        It returns at once. If the process cannot be started, the next run fails and explains why.
 
         Args:
             language: a name or an alias, `python` by default.
@@ -178,20 +178,20 @@ class Computer:
     ) -> Execution:
         """A run of some code. It begins when it is first read, not now.
 
-        An unsupported language, or code that cannot be run at all, is not raised: the console of the run says so and
-        its status is `failed`, for a model has to read it too.
+        An unsupported language, or code that cannot be run at all, raises no error here: the run fails, and its console
+        explains why, so that a model can read it.
 
         Args:
             language: a name or an alias.
             code: the source code, of any length.
             id: the id of the run's first message, which must be unique in the stream that the run becomes part of;
                 `execution-1`, `execution-2` … by default.
-            call_id: the id of the tool call whose code this is, copied to all messages of the run.
-            timeout: seconds, in place of the computer's own limit; None is no limit.
-            input: in place of the computer's own callback; None refuses every `input()` of the code.
+            call_id: the id of the tool call that the code came from, copied to all messages of the run.
+            timeout: seconds that this run may take; None is no limit. By default the computer's own limit.
+            input: the callback for this run; None refuses every `input()` of the code. By default the computer's own.
 
         Raises:
-            UsageError: another run of this language is going on, or the computer is closed.
+            UsageError: another run of this language has not ended, or the computer is closed.
         """
         name = self.language_of(language)
         with self._lock:

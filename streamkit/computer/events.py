@@ -29,7 +29,7 @@ _REPRESENTATIONS: tuple[tuple[str, type[Message] | None, str], ...] = (
     ("text/latex", None, ""),
     ("text/plain", None, ""),
 )
-_DEFAULT_REPR = re.compile(r"<[^\n]*>\Z")  # as of an object without a `__repr__` of its own: it says nothing
+_DEFAULT_REPR = re.compile(r"<[^\n]*>\Z")  # that of an object without a `__repr__` of its own
 
 
 class RunEvents:
@@ -37,7 +37,7 @@ class RunEvents:
 
     Args:
         id: the id of the first message; those after it get it with a number, as `id.2`.
-        call_id: the id of the call whose code runs, for all messages; None if it is no call's.
+        call_id: the id of the tool call that the code came from, for all messages; None without one.
     """
 
     def __init__(self, id: str, call_id: str | None) -> None:

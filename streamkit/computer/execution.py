@@ -63,7 +63,7 @@ class Execution(Readable):
     """One run of code. It begins when it is first read, and it is read once.
 
     Read it as an iterable of events, sync or async, or give it to `stream` or `astream` as the source. Leaving a loop
-    over it only pauses the reading: a later loop goes on where it stopped, and meanwhile the code runs until a
+    over it only pauses the reading: a later loop continues where it stopped, and meanwhile the code runs until about a
     megabyte of output waits. To stop the code call `interrupt` or `close`, or use the run as a context manager, sync
     or async, which closes it:
 
@@ -74,10 +74,10 @@ class Execution(Readable):
         print(execution.status)  # "interrupted"
 
     Attributes:
-        language: the language's name, never an alias.
+        language: the language's name, not an alias; of an unsupported language the name that was passed.
         code: the source code.
         id: the id of its first message. Further messages have it with a number.
-        call_id: the id of the call whose code this is, None if it is no call's.
+        call_id: the id of the tool call that the code came from; None without one.
         status: `waiting` until it is first read, then `running`, and at the end one of: `completed`; `failed` (the code
             raised an error or ended with an exit status other than 0, the language is not supported, or its process
             could not be started); `interrupted`, by `interrupt` or `close`; `timed_out`; `limit` (of output, memory or
@@ -130,10 +130,10 @@ class Execution(Readable):
     # -- reading
 
     def __iter__(self) -> Iterator[Event]:
-        """The events as they happen. Each event is returned once: another loop goes on after it.
+        """The events as they happen. Each event is returned once: another loop continues after it.
 
         Raises:
-            UsageError: another run of the language is going on, or the computer is closed.
+            UsageError: another run of the language has not ended, or the computer is closed.
             Exception: whatever `input` raised, after the last event.
         """
         while self._pending or self._fill_pending():

@@ -2,7 +2,7 @@
 //
 // Each run has two pipes of its own. What it started, be it a timer, a promise or a child process, writes to the run's
 // pipes for as long as it lives. Frames are JSON lines on a descriptor of their own: `ready`, `begin`, `sync` (waits for
-// an acknowledgement), and `end` with the status `ok`, `error`, `interrupted`, or `unsettled` if a stopped run goes on.
+// an acknowledgement), and `end` with the status `ok`, `error`, `interrupted`, or `unsettled` if a stopped run keeps running.
 'use strict';
 
 // Code may replace globals and what modules export. So all that is needed here is held by constants of its own.
@@ -20,7 +20,7 @@ const childProcesses = require('node:child_process');
 const inspector = require('node:inspector');
 const path = require('node:path');
 
-const SETTLE_TIME = 300; // milliseconds that a stopped run has until nothing of it goes on
+const SETTLE_TIME = 300; // milliseconds that a stopped run has to come to rest
 const BROKEN_EXIT = 70; // the exit status when this program itself cannot go on
 // What the error of code says that tries to load a module as only modules can.
 const NO_MODULE = /ERR_VM_DYNAMIC_IMPORT_CALLBACK_MISSING|Cannot use import statement outside a module/;
@@ -37,7 +37,7 @@ const FRAMES = ownDescriptor(Number(process.argv[2]), 'w');
 const session = new inspector.Session();
 session.connect();
 const runOfContext = new AsyncLocalStorage();
-let currentRun = null; // the run that goes on, or the last one
+let currentRun = null; // or the last one, between two runs
 let runCount = 0;
 let syncCount = 0;
 
@@ -136,7 +136,7 @@ function replaceTimers() {
     globalThis[name] = Object.assign((callback, ...rest) => {
       const run = findRun();
       if (run === null || typeof callback !== 'function') return original(callback, ...rest);
-      if (run.stopped) return original(() => {}, 0); // nothing of a stopped run goes on
+      if (run.stopped) return original(() => {}, 0); // a stopped run starts nothing any more
       const timer = original((...values) => {
         if (awaited) run.timers.delete(timer);
         callback(...values);
@@ -286,7 +286,7 @@ function isUnsettled(run) {
 
 const { reallyExit } = process;
 
-// Code made this program unable to go on: it exits, which is reported in place of the run's end.
+// Code made this program unable to go on: it exits, and the runner reports that.
 function exitBroken(error) {
   try { writeAll(2, Buffer.from(`${error?.stack}\n`)); } finally { reallyExit(BROKEN_EXIT); }
 }

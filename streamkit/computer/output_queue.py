@@ -78,7 +78,7 @@ class OutputQueue:
 
     @property
     def full(self) -> bool:
-        """Whether the writer should pause. Nothing is refused: what is put into a full queue is still delivered."""
+        """Whether the writer should pause. A full queue still accepts and delivers output."""
         return self._size >= CAPACITY and not self.abandoned
 
     def put_text(self, stream: str, text: str) -> None:

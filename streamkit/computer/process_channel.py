@@ -57,7 +57,7 @@ class ProcessChannel:
         self.send_line(msgspec.json.encode(command))
 
     def send_line(self, line: bytes) -> None:
-        """Send a line, without its line end, as it is."""
+        """Send a line, given without its line end."""
         self._unsent += line + b"\n"
         self.flush()
 

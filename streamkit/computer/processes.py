@@ -1,7 +1,7 @@
 """The processes of a language: found by a mark and by their ancestry, and killed until none is left.
 
-The mark is an environment variable, which every child inherits: it finds a daemon that left its session and whose
-parents have ended. A process that cleared its environment is found as long as its parents live.
+The mark is an environment variable, which every child inherits: it finds a daemon that left its session and lost
+its parents. A process that cleared its environment is found as long as its parents live.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """A runner: one language, the process that runs its code, and how runs are handed to it.
 
 The process lives from its first run to the end of the computer, so its state lives on. Every run has a pipe of its own
-for stdout and one for stderr: whatever an earlier run started keeps writing to that run's pipes, whose content is then
-discarded. Everything else that the process reports comes as frames, see `supervisor`.
+for stdout and one for stderr: whatever an earlier run started keeps writing to that run's pipes, where it is discarded. Everything else that the process reports comes as frames, see `supervisor`.
 
 A run that has to stop is interrupted; where that does not end it within a second the process is killed and its state
-is lost, which the console says. Then everything that the run had started is killed.
+is lost; the console explains that. Then everything that the run had started is killed.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Runner:
     One with a process overrides `command`, `submit` and `interrupt`. Its process writes frames, JSON objects in lines,
     to the descriptor that `command` names: first `{"type": "ready"}`, then for each run, with the run's id as `run`,
     `{"type": "begin"}`, and at the end `{"type": "end", "status": "ok", "exit_code": 0}`. Its output goes to the two
-    named pipes whose paths `submit` gets.
+    named pipes at the paths that `submit` gets.
 
     Args:
         settings: the directory and the environment for the process.
@@ -133,7 +132,7 @@ class Runner:
         """Called before the process is ended, and also where there is none."""
 
     def repeat_interrupt(self, before: set[Identity]) -> None:
-        """Called about 30 times a second while interrupted code goes on. By default its child processes get SIGINT."""
+        """Called about 30 times a second while interrupted code keeps running. By default its child processes get SIGINT."""
         if self.process_tree is not None:
             self.process_tree.interrupt(besides=before)
 
@@ -159,7 +158,7 @@ class Runner:
         return run.result
 
     def wake(self) -> None:
-        """Have the run that goes on notice its new `stop_reason`. From any thread."""
+        """Have the current run notice its new `stop_reason`. From any thread."""
         self.wakeup.set()
 
     def start(self) -> None:

@@ -21,8 +21,8 @@ from .runner import Runner
 __all__ = ["ShellRunner"]
 
 _START = "set +o history +o histexpand +m; PS1= PS2=; unset PROMPT_COMMAND HISTFILE PS0"
-# bash has no thread that could notice that this program was killed. A child of it waits for the end of a pipe whose
-# other end this program holds, and then ends everything.
+# bash has no thread that could notice that this program was killed. A child of it waits for the end of a pipe,
+# which comes when this program ends, and then kills everything.
 _WATCH = "( trap '' INT; read -r _ <&{alive}; rm -rf -- {directory}; kill -KILL -- -$$ ) </dev/null >/dev/null 2>&1 & disown; exec {alive}<&-"
 
 

@@ -2,10 +2,10 @@
 
 A run is in one of these states, and never goes back:
 
-- running: no limit was passed, and nobody asked it to stop.
+- running: no limit was passed, and no stop was requested.
 - stopping, from `stop` on: the process is interrupted as soon as it has begun to run the code.
 - interrupted: the interrupt is repeated every 30 ms, for one that comes at an unlucky moment is lost.
-- given up: it did not end within a second of `stop`, or it passed the memory or the process limit, which allow no
+- abandoned: it did not end within a second of `stop`, or it passed the memory or the process limit, which allow no
   delay. `check` returns True, and the process is to be killed.
 """
 
@@ -70,7 +70,7 @@ class RunStopper:
         return max(0.0, min(seconds))
 
     def check(self, *, begun: bool) -> bool:
-        """Do what is due now. True: the run is given up, and its process is to be killed.
+        """Do what is due now. True: the run is abandoned, and its process has to be killed.
 
         Args:
             begun: whether the process has begun to run the code; before that an interrupt would be lost.

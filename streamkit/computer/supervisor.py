@@ -5,7 +5,7 @@ The process reports through frames: `begin`; `line` (the line that runs); `displ
 run's pipes are empty, so that output and frames keep their order; a frame with an `ack` number is then answered with
 that number, and its sender waits for the answer.
 
-The run is over when its `end` frame came, its process ended, or `RunStopper` gave it up.
+The run is over when its `end` frame came, its process ended, or `RunStopper` abandoned it.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class Supervisor:
             self._output.write("stderr", f"{start}{text}\n")
 
     def _end(self, frame: Mapping[str, Any]) -> None:
-        """Take over how the code ended: status `ok`, `error`, `interrupted`, or `unsettled` if a part of it goes on."""
+        """Take over how the code ended: status `ok`, `error`, `interrupted`, or `unsettled` if a part of it keeps running."""
         result = self._run.result
         status, exit_code = frame["status"], frame.get("exit_code")
         if status == "unsettled":

@@ -1,4 +1,4 @@
-"""What goes on besides the messages themselves: calls without an output, the line that runs, a stream that waits."""
+"""Signs of activity besides the messages: calls without an output, the line that runs, a stream that waits."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SUMMARY_PIECES = 8  # how many of the last pieces of a waiting message are show
 
 
 class Activity:
-    """The lines at the bottom that show what goes on.
+    """The lines at the bottom of the screen that show activity.
 
     Attributes:
-        running: whether a run goes on.
+        running: whether a run has begun and not ended.
         line: the number of the line of code that runs; None if none does.
         code: the code that was shown last.
-        calls: the calls whose output has not come, by call id: their names, and since when (`time.monotonic`).
+        calls: the calls without an output, by call id: their names, and since when (`time.monotonic`).
         call_names: the names of all calls, by call id.
     """
 
@@ -40,7 +40,7 @@ class Activity:
         self.call_names: dict[str, str] = {}
 
     def run_done(self) -> None:
-        """The run is over, and nothing goes on any more."""
+        """The run is over, and with it all activity."""
         self.running = False
         self.calls.clear()
         self.line = None
@@ -63,7 +63,7 @@ class Activity:
         Args:
             waiting: the messages that wait for their turn.
             height: rows of the terminal.
-            idle: whether nothing else shows that the stream goes on.
+            idle: whether nothing else shows that the stream is still running.
         """
         spinner = _SPINNER[int(time.monotonic() * _SPINNER_STEPS) % len(_SPINNER)]
         for message in waiting:

@@ -61,7 +61,7 @@ class ConsolePrinter(EventHandler):
         UsageError: there is no style of this name.
     """
 
-    # Defaults for a subclass whose `__init__` does not call this one.
+    # Defaults for a subclass that does not call this `__init__`.
     _printer: StreamPrinter | None = None
     _file: Writable | None = None
     _style: Style = staticmethod(plain)
@@ -115,7 +115,7 @@ class ConsolePrinter(EventHandler):
         printer.show(printer.turns.append(snapshot, delta.value, replace=delta.replace, stream=stream))
 
     def on_message_done(self, message: Message, /) -> None:
-        """Print the end of the message; of a call whose fields showed nothing, all of it."""
+        """Print the end of the message; of a call without field messages, all of it."""
         printer = self._stream_printer
         if is_shown_by_fields(self._streamkit_live, message):
             if has_field_messages(self._streamkit_live, message):

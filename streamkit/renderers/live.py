@@ -103,7 +103,7 @@ class LiveDisplay(EventHandler):
 
     def bind(self, stream: StreamState) -> None:
         """Begin a stream. Called by the stream."""
-        if not hasattr(self, "_look"):  # a subclass whose `__init__` does not call this one
+        if not hasattr(self, "_look"):  # the `__init__` of a subclass did not call this one
             LiveDisplay.__init__(self)
         super().bind(stream)
         self.close()
@@ -140,7 +140,7 @@ class LiveDisplay(EventHandler):
             self._report("message_delta", snapshot, delta.value, delta.replace, stream)
 
     def on_message_done(self, message: Message, /) -> None:
-        """Show that a message is complete; of a call whose fields showed nothing, all of it."""
+        """Show that a message is complete; of a call without field messages, all of it."""
         if is_shown_by_fields(self._streamkit_live, message):
             if has_field_messages(self._streamkit_live, message):
                 return
@@ -150,14 +150,14 @@ class LiveDisplay(EventHandler):
             self._report("message_delta", message, describe_content(message), False, "")
         self._report("message_done", message, tuple(sources(message)) if isinstance(message, TextMessage) else ())
         if isinstance(message, _MAY_NEED_CONFIRMATION):
-            self.refresh()  # it has to be visible before anybody is asked about it
+            self.refresh()  # visible before a handler asks the user about it
 
     def on_active_line(self, line: int | None, snapshot: ConsoleMessage | None, /) -> None:
         """Show the line that runs."""
         self._report("active_line", line)
 
     def on_confirmation(self, confirmation: Confirmation, /) -> None:
-        """Show the question, and leave the terminal to whoever asks it."""
+        """Show the question, and leave the terminal to the handler that asks it."""
         self._report("line", "?", f"may this {one_line(confirmation.subject.type)} run?", "yellow")
         self._report("hold", True)
         self.refresh()

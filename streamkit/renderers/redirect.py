@@ -12,7 +12,7 @@ __all__ = ["Redirection"]
 
 
 class Redirection:
-    """Replaces `sys.stdout` and `sys.stderr`, where they are the same terminal as a given file."""
+    """Replaces `sys.stdout` and `sys.stderr`, where they are the same terminal as another file."""
 
     def __init__(self) -> None:
         self._replaced: list[tuple[str, IO[str]]] = []

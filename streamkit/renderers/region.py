@@ -140,5 +140,5 @@ def _lines(rows: Sequence[Row]) -> Iterator[Segment]:
 
 
 def _control(codes: str) -> Segment:
-    """A segment that Rich writes as it is. Which control type it has does not matter."""
+    """A segment that Rich writes unchanged. Which control type it has does not matter."""
     return Segment(codes, None, ((ControlType.CARRIAGE_RETURN,),))

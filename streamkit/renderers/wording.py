@@ -24,7 +24,7 @@ __all__ = [
 
 
 def is_shown_by_fields(stream: StreamState | None, message: Message) -> bool:
-    """Whether a message is a call whose arguments become messages of their own (`fields=`), so it is not shown too."""
+    """Whether the arguments of a call become messages of their own (`fields=`), so the call itself is not shown."""
     return isinstance(message, ToolCallMessage) and stream is not None and stream.has_fields(message)
 
 

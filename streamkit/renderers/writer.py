@@ -1,4 +1,4 @@
-"""Writing to a file that may be a terminal: where its last line stands, colours, and lines that are overwritten."""
+"""Writing to a file that may be a terminal: the state of its last line, colours, and lines that are overwritten."""
 
 from __future__ import annotations
 

@@ -78,9 +78,9 @@ class Channel:
     """Writes frames and reads answers in two threads of its own, so that an interrupt never cuts a frame in half.
 
     Attributes:
-        run: the run that goes on, or the last one.
+        run: the current run, or the last one.
         interruptible: whether the run's code is running, so that an interrupt may raise an error in it.
-        stop_requested: whether the runner asked to interrupt the run.
+        stop_requested: whether the runner sent an interrupt for the run.
         interrupted: whether the interrupt was raised in the code.
         handler: the kernel's own signal handler for interrupts.
         cancel: cancels what the code awaits; None while it awaits nothing.
@@ -182,7 +182,7 @@ class Channel:
         frame = self.find_run_frame(_current_frames().get(self._main_thread))
         if run is None or frame is None:
             return
-        line = frame.f_lineno  # read once, for the main thread goes on
+        line = frame.f_lineno  # read once, for the main thread keeps running
         if run.line != line and run is self.run and self.interruptible:
             run.line = line
             self._queue.put(_encode({"type": "line", "run": run.id, "line": line}))

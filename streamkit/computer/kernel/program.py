@@ -102,7 +102,7 @@ class Shell(ZMQInteractiveShell):
 
 
 class Kernel(IPythonKernel):
-    """The kernel: executes requests that carry a run, and asks the runner to answer `input()`."""
+    """The kernel: executes requests that carry a run; `input()` is answered by the runner."""
 
     shell_class = Shell
     compiler_class = Compiler
@@ -210,7 +210,7 @@ def exit_text(code: Any) -> str:
 
 
 def exit_status(text: str) -> int:
-    """The exit status that Python would give a `SystemExit` whose code has this text: 1 for one that is no number."""
+    """The exit status of a `SystemExit` with this text: the number, 0 for none, 1 for any other text."""
     try:
         return 0 if text in ("", "None") else int(text)
     except ValueError:
