@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...renderers.characters import printable
-from ...renderers.console import Paper
+from ...renderers.writer import TerminalWriter
 from .interfaces import AgentInterface
 from .memgpt_format import Line, function_lines, kind_lines, message_lines, simple_lines, user_lines
 from .normalise import as_given
@@ -18,7 +18,7 @@ __all__ = ["CLIInterface", "TerminalLines"]
 
 def put(lines: Iterable[Line]) -> None:
     """Print lines. A terminal that went away is the caller's to notice: it raises as `print` does."""
-    paper = Paper(None)
+    paper = TerminalWriter(None)
     for line in lines:
         paper.write(line.text, line.colour)
         paper.write("\n")
