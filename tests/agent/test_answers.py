@@ -10,7 +10,7 @@ import openai
 import pytest
 
 import streamkit as sk
-from streamkit.agent.history import told
+from streamkit.agent.history import model_view
 from streamkit.testing import McpApproval, ModelServer, Reply, Text, ToolCall
 
 from ..faces import Face, body, every_face
@@ -123,8 +123,8 @@ def test_a_question_without_its_answer_is_not_told() -> None:
     """Of an earlier answer, or of a conversation that was loaded."""
     asked = sk.ToolCallMessage("q", name="drop", content="{}", metadata={"item_type": "mcp_approval_request"})
     yes = sk.Confirmation("q", asked, status="approved")
-    assert told([asked], limit=10) == []
-    assert told([asked], limit=10, answered=[yes]) == [asked, yes]
+    assert model_view([asked], limit=10) == []
+    assert model_view([asked], limit=10, answered=[yes]) == [asked, yes]
 
 
 async def _rule(code: sk.CodeMessage) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit.agent.code import Code, arguments_of, read_code
+from streamkit.agent.code import Code, code_arguments, read_code
 
 _words = st.sampled_from(["language", "code", "format", "content", "why"])
 _values = st.sampled_from(['"python"', '"shell"', '"a"', '"b"', '""', "1", "null", '["a"]', '{"code": "a"}'])
@@ -52,6 +52,6 @@ def test_whole_code_that_was_shown_runs(source: str) -> None:
         source.encode()
     except UnicodeEncodeError:
         return
-    read = read_code(call_of(arguments_of("Python", source)), [shown("x", "2"), shown(source, language="Python")])
+    read = read_code(call_of(code_arguments("Python", source)), [shown("x", "2"), shown(source, language="Python")])
     assert isinstance(read, Code)
     assert (read.language, read.source) == ("python", source)

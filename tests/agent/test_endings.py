@@ -201,9 +201,9 @@ async def test_one_stream_at_a_time(face: Face) -> None:
         async with agent_on(face, server) as talker:
             early = talker.stream("Early.")
             async with talker.stream("Go.") as stream:
-                with pytest.raises(sk.UsageError, match="still going on"):
+                with pytest.raises(sk.UsageError, match="still running"):
                     talker.stream("Second.")
-                with pytest.raises(sk.UsageError, match="still going on"):
+                with pytest.raises(sk.UsageError, match="still running"):
                     await early.until_done()
                 await stream.until_done()
             await talker.say("Third.")

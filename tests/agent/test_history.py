@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit.agent.history import NOT_RUN, told
-from streamkit.agent.requests import Provider, outputs_first
+from streamkit.agent.history import NOT_RUN, model_view
+from streamkit.agent.requests import Provider, outputs_after_calls
 from streamkit.testing import ModelServer, Reply
 
 from .parts import PNG, PROVIDERS
@@ -176,7 +176,7 @@ def test_a_model_is_told(given: list[dict[str, Any]], wanted: list[tuple[str, st
     """Each call right before its output, or all of a round before all of theirs; nothing else in between."""
     messages = [sk.Message.from_dict(message) for message in given]
     before = [message.to_dict() for message in messages]
-    assert [brief(message) for message in told(messages, limit=1000)] == wanted
+    assert [brief(message) for message in model_view(messages, limit=1000)] == wanted
     assert [message.to_dict() for message in messages] == before  # it is a view
 
 
@@ -184,7 +184,7 @@ def test_a_model_is_told(given: list[dict[str, Any]], wanted: list[tuple[str, st
 @pytest.mark.parametrize("given", [given for given, _ in VIEWS.values()], ids=VIEWS)
 def test_every_call_has_one_output_in_every_dialect(provider: str, given: list[dict[str, Any]]) -> None:
     """With its id, after it, before anything that is no output or call of its round."""
-    view = told([sk.Message.from_dict(message) for message in given], limit=1000)
+    view = model_view([sk.Message.from_dict(message) for message in given], limit=1000)
     with ModelServer(Reply("I see.")) as server, _client(provider, server) as client:
         sk.stream(Provider(client, provider).request("m", view, "", [], {})).until_done()
         sent = server.requests[0].body
@@ -226,7 +226,7 @@ def test_long_output_is_cut_in_the_view_alone() -> None:
     text = "".join(f"{n}\n" for n in range(10_000))
     given = [*executes("1", "x"), console(text, call_id="1"), call("2"), output("2", text)]
     messages = [sk.Message.from_dict(message) for message in given]
-    view = told(messages, limit=500)
+    view = model_view(messages, limit=500)
     assert len(view[1].content) == 500
     assert view[1].content.startswith("0\n1\n")
     assert view[1].content.endswith("9998\n9999\n")
@@ -237,7 +237,7 @@ def test_long_output_is_cut_in_the_view_alone() -> None:
 def test_a_model_that_takes_no_images_is_told_that_there_are_some() -> None:
     """In the output of the code that displayed them."""
     messages = [sk.Message.from_dict(message) for message in [*executes("1", "x"), image(call_id="1")]]
-    view = told(messages, limit=500, images=False)
+    view = model_view(messages, limit=500, images=False)
     assert [brief(message) for message in view] == [
         ("tool_call", "python: x"),
         ("tool_output", "[displayed: image]\n"),
@@ -248,9 +248,11 @@ def test_edited_code_is_told_as_it_ran() -> None:
     """In the call, and with a word that it was edited."""
     first, second = executes("1", "x")
     second = {**second, "content": "y", "metadata": {**second["metadata"], "edited": True}}
-    view = told([sk.Message.from_dict(message) for message in [first, second, console("1", call_id="1")]], limit=500)
+    view = model_view(
+        [sk.Message.from_dict(message) for message in [first, second, console("1", call_id="1")]], limit=500
+    )
     assert brief(view[0]) == ("tool_call", "python: y")
-    assert view[1].content == "(The user edited the code before it ran: above is what ran.)\n1"
+    assert view[1].content == "(The user edited the code before it ran; the call above shows the edited code.)\n1"
 
 
 _STEPS: list[dict[str, Any]] = [{}, STEP, NEXT, {"run_id": "q", "step_id": "s"}]
@@ -285,9 +287,9 @@ def anything(draw: st.DrawFn) -> list[dict[str, Any]]:
 @settings(max_examples=600, deadline=None)
 def test_whatever_was_said_can_be_told(given: list[dict[str, Any]], provider: str) -> None:
     """To every provider: no message raises, and each call has one output, where the provider wants it."""
-    view = told([sk.Message.from_dict(message) for message in given], limit=1000)
+    view = model_view([sk.Message.from_dict(message) for message in given], limit=1000)
     wire = sk.to_input(view, provider)
-    calls, outputs = _pairs(provider, outputs_first(wire) if provider == "openai_chat" else wire)
+    calls, outputs = _pairs(provider, outputs_after_calls(wire) if provider == "openai_chat" else wire)
     assert sorted(calls) == sorted(outputs)
     assert len(set(calls)) == len(calls)
     said = sum(message["type"] == "message" and message["role"] == "user" for message in given)

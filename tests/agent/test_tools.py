@@ -14,8 +14,8 @@ import pytest
 
 import streamkit as sk
 from streamkit.agent import Tool, progress, tool
-from streamkit.agent.docstrings import described
-from streamkit.agent.progress import telling
+from streamkit.agent.docstrings import parse_docstring
+from streamkit.agent.progress import current_progress
 from streamkit.testing import ModelServer, Reply, ToolCall
 
 from ..faces import Face, async_faces, body, every_face
@@ -142,7 +142,7 @@ def test_arguments_become_python_values(function: Any, arguments: str, wanted: A
     """Converted and checked; what does not fit says why, and the function is not called."""
     made = Tool(function)
     if wanted is None:
-        with pytest.raises(ValueError, match=f"the arguments of {made.name} cannot be taken: "):
+        with pytest.raises(ValueError, match=f"invalid arguments for {made.name}: "):
             made.bind(arguments)
     else:
         assert made.bind(arguments).arguments == wanted
@@ -242,7 +242,7 @@ DOCSTRINGS = [
 @pytest.mark.parametrize(("text", "summary", "parameters"), DOCSTRINGS)
 def test_a_docstring_describes_the_parameters(text: str, summary: str, parameters: dict[str, str]) -> None:
     """Sections and fields; what is said of results and errors is for people."""
-    assert described(text) == (summary, parameters)
+    assert parse_docstring(text) == (summary, parameters)
 
 
 # -- in a conversation
@@ -281,11 +281,11 @@ OUTPUTS: list[tuple[Any, dict[str, Any] | str, str]] = [
     (nothing, {}, "null"),
     (listing, {}, '[1,{"name":"A","height":0.0},{"x":null}]'),
     (failing, {}, "Error: LookupError: nothing there"),
-    (a, {"text": 1}, "Error: the arguments of a cannot be taken: Expected `str`, got `int` - at `$.text`"),
+    (a, {"text": 1}, "Error: invalid arguments for a: Expected `str`, got `int` - at `$.text`"),
     (garbled, {}, "Error: FileNotFoundError: no file ?"),
     (stubborn, {}, "Error: RuntimeError: never"),
     (unsaid, {}, "Error: a tool's output is text or what JSON can hold, not object"),
-    (a, '{"text": ', "Error: the arguments of a cannot be taken: "),
+    (a, '{"text": ', "Error: invalid arguments for a: "),
 ]
 
 
@@ -319,7 +319,9 @@ async def test_a_tool_that_is_not_there_is_told_to_the_model(face: Face) -> None
     with ModelServer([Reply(ToolCall("fly", {})), Reply("Then not.")]) as server:
         async with agent_on(face, server, tools=[nothing, {"name": "ask", "parameters": {}}]) as talker:
             stream = await talker.say("Go.")
-        assert outputs_of(server.requests[1]) == {"call_1_0": "Error: there is no tool 'fly'; there are: nothing, ask"}
+        assert outputs_of(server.requests[1]) == {
+            "call_1_0": "Error: there is no tool 'fly'; the available tools are: nothing, ask"
+        }
     assert stream.status == "completed"
 
 
@@ -422,7 +424,7 @@ async def test_progress_of_calls_side_by_side_is_bounded(face: Face) -> None:
     ready, both = anyio.Event(), anyio.Event()
 
     async def first() -> str:
-        tell_other.append(telling.get())
+        tell_other.append(current_progress.get())
         ready.set()
         await both.wait()
         return "first"
