@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import streamkit as sk
 from streamkit.compat.open_interpreter import Llm, OpenInterpreter, interpreter
-from streamkit.compat.open_interpreter.flat_chunks import Flat
-from streamkit.compat.open_interpreter.history import Kept, chunks_of
+from streamkit.compat.open_interpreter.flat_chunks import MessageSequencer
+from streamkit.compat.open_interpreter.history import MessageHistory, chunks_of
 from streamkit.protocols.open_interpreter import Encoder
 from streamkit.testing import ModelServer, Reasoning, Reply, Text, ToolCall
 
@@ -381,7 +381,7 @@ def test_what_a_user_gives_is_such_as_models_take(tmp_path: Path) -> None:
         assert one.messages[:4] == given
         with pytest.raises(sk.UsageError, match="cannot be read"):
             one.chat([{**given[0], "content": str(tmp_path / "none.png")}], display=False)
-        with pytest.raises(sk.UsageError, match="no image"):
+        with pytest.raises(sk.UsageError, match="not an image"):
             one.chat([{**given[0], "content": "/a/table.csv"}], display=False)
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
     text = [{"type": "text", "text": text} for text in ("A dot.", "The user attached a file: /a/table.csv")]
@@ -438,7 +438,7 @@ def test_a_chat_that_does_not_block() -> None:
     with made(Reply(code("hang")), Reply("Done."), Reply(status=401), computer=computer, auto_run=True) as one:
         assert one.chat("go", display=False, blocking=False) is None
         assert computer.hanging.wait(10)
-        with pytest.raises(sk.UsageError, match="going on"):
+        with pytest.raises(sk.UsageError, match="still running"):
             one.chat("second", display=False)
         computer.runs[0].interrupt()
         assert one.wait()[-1]["content"] == "Done."
@@ -462,7 +462,7 @@ def test_the_instance_is_there_and_holds_nothing() -> None:
     """Importing it makes no client and no computer."""
     assert isinstance(interpreter, OpenInterpreter)
     assert interpreter._computer is None
-    assert interpreter.llm._made is None
+    assert interpreter.llm._cached is None
 
 
 WHERE = [
@@ -502,17 +502,17 @@ WRONG: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
-def test_what_is_not_served_says_so_when_it_is_set(name: str, value: Any) -> None:
+def test_what_is_not_supported_says_so_when_it_is_set(name: str, value: Any) -> None:
     """Rather than doing nothing. What would change nothing can be set."""
     one = OpenInterpreter(verbose=True, safe_mode="off")
     target: Any = one.llm if name.startswith("llm.") else one
-    with pytest.raises(sk.UsageError, match="not served"):
+    with pytest.raises(sk.UsageError, match="not supported"):
         setattr(target, name.removeprefix("llm."), value)
 
 
 def test_what_is_not_there_says_what_is() -> None:
     """An attribute of the original's that this has not."""
-    with pytest.raises(AttributeError, match=r"interpreter\.start_terminal_interface is not served here"):
+    with pytest.raises(AttributeError, match=r"interpreter\.start_terminal_interface is not supported"):
         _ = OpenInterpreter().start_terminal_interface
     with pytest.raises(sk.UsageError, match="api_base"):
         next(iter(OpenInterpreter(offline=True, computer=ToyComputer()).chat("go", display=False, stream=True)))
@@ -561,12 +561,12 @@ def interleaved(draw: st.DrawFn) -> list[sk.Event]:
 @settings(max_examples=300, deadline=None)
 def test_messages_are_told_one_after_the_other_whatever_order_they_grow_in(events: list[sk.Event]) -> None:
     """Brackets do not overlap, nothing is lost, and what is kept is what was told."""
-    flat, encoder, messages = Flat("execute"), Encoder(), list[dict[str, Any]]()
-    kept, chunks = Kept(messages), list[dict[str, Any]]()
+    sequencer, encoder, messages = MessageSequencer("execute"), Encoder(), list[dict[str, Any]]()
+    history, chunks = MessageHistory(messages), list[dict[str, Any]]()
     for event in events:
-        told = [*flat.feed(event)]
-        kept.feed(told)
-        chunks += [chunk for one in told for chunk in chunks_of(encoder, one)]
+        emitted = [*sequencer.feed(event)]
+        history.feed(emitted)
+        chunks += [chunk for one in emitted for chunk in chunks_of(encoder, one)]
     assert [chunk.get("start", False) for chunk in chunks if "content" not in chunk] == [True, False] * (
         sum(chunk.get("start", False) for chunk in chunks)
     )
