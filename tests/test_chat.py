@@ -169,7 +169,7 @@ def test_a_narrow_terminal_cuts_no_word(chat: Open) -> None:
     talk = chat(runs("print(1)"), columns=40)
     talk.say("Tell me.")
     screen = talk.wait("[y]es [n]o [e]dit [a]lways:")
-    assert "/help tells what can be typed; Ctrl-C\nstops an answer" in screen
+    assert "/help lists the commands; Ctrl-C stops\nan answer" in screen
 
 
 @on_terminal
@@ -213,7 +213,7 @@ def test_ctrl_c_stops_the_run_and_not_the_program(chat: Open) -> None:
     talk.terminal.type("C-c")
     talk.wait("(stopped)", 3)
     talk.terminal.type("half a line", "C-c")
-    talk.wait("(Ctrl-D leaves)")
+    talk.wait("(Ctrl-D exits)")
     talk.say("Well?")
     assert "never" not in talk.wait("I am still here.").replace("print('never')", "")
     talk.terminal.type("C-d")

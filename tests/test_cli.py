@@ -139,7 +139,7 @@ def test_the_demo_shows_a_handler_and_what_it_is_told(protocol: str) -> None:
     assert "on_image_file_done 1" in " ".join(rest.split())
     assert "on_end 1\n" in rest
     assert re.search(r"\d+ deltas, the first after \d\.\d{3} s; [\d,]+ deltas a second\.", rest)
-    assert f"The handler kept 220 characters of text, {len(PRINTED)} of output, 1 picture(s).\n" in rest
+    assert f"The handler collected 220 characters of text, {len(PRINTED)} of output, and 1 picture.\n" in rest
 
 
 @pytest.mark.parametrize("answers", ["", "y\n"], ids=["nobody", "a pipe"])
@@ -148,7 +148,7 @@ def test_where_nobody_can_be_asked_no_code_runs(answers: str) -> None:
     command = [sys.executable, "-m", "streamkit", "demo"]
     result = subprocess.run(command, env=CLEAN, input=answers, capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stderr) == (0, "")
-    assert "(--yes: it will.)" in " ".join(result.stdout.split())
+    assert "(With --yes it will.)" in " ".join(result.stdout.split())
     assert "[confirmation] declined\n" in result.stdout
     assert "4 messages, completed:" in result.stdout
     assert "sin(0/4 turn) = 0" not in result.stdout
@@ -173,7 +173,7 @@ def test_the_demo_asks_a_real_model_where_one_is_named(how: str) -> None:
         (request,) = server.requests
     assert (result.returncode, result.stderr) == (0, "")
     assert "a real one, big-one at" in result.stdout
-    assert "scripted one, served" not in result.stdout
+    assert "a scripted one" not in result.stdout
     assert "[message] Fog.\n" in result.stdout
     assert request.body["model"] == "big-one"
     said = request.body["input"] if how == "key" else request.body["messages"]
@@ -643,7 +643,7 @@ def test_a_person_sees_the_story_arrive(terminal: Open) -> None:
     assert len(set(printed)) > 2
     last = seen[-1].splitlines()
     assert "  class Demo(EventHandler):" in last
-    assert "The model: a scripted one, served on this machine: no key, no network. The code" in last
+    assert "The model: a scripted one on this machine, which needs no key and no network." in last
     table = last[last.index("7 messages, completed:") :]
     assert table[1] == "  id             role       type       status     content"
     assert table[6] == "  execution-1    computer   console    completed  sin(0/4 turn) = 0…"
