@@ -73,12 +73,39 @@ class Agent(_BaseAgent):
     no handler answers is declined, and the run ends. A tool that raises does not end the stream: the model reads the
     error, and `on_warning` receives it.
 
+    Args:
+        client: `openai.OpenAI`, `anthropic.Anthropic`, or an object with the same methods.
+        model: the model's name.
+        tools: functions, which the agent calls itself; and schemas (dicts), for tools whose calls the application answers
+            with `call.respond(...)` or that the provider runs.
+        computer: runs the model's code, such as a `streamkit.computer.Computer`. Without one the model is offered no tool
+            that runs code.
+        instructions: the system prompt.
+        auto_run: which code runs without a confirmation: none (False, the default), all (True), or that for which this
+            function of the `CodeMessage` returns True.
+        max_steps: how many model calls one run may have, 20 by default. If the model asks for more, the run ends
+            `incomplete` with the `finish_reason` "max_steps".
+        protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client at
+            api.openai.com, `openai_chat` at any other address, and `anthropic` for its client.
+        fields: further string arguments of tools that become messages of their own, as in `streamkit.stream`:
+            `{"send_message.message": "text"}`.
+        output_limit: characters of one run's console output that the model reads, 10,000 by default; the middle of a
+            longer output is left out. `messages` keep all of it.
+        images: whether the model takes images, which code may display; True by default. Otherwise it reads that there
+            were some.
+        messages: the conversation so far, as `Message`s or their dicts.
+        options: further arguments of every request, such as `temperature=0`.
+
     Attributes:
         messages: the conversation, a list of flat messages. It grows while a stream runs; the application may change it
             between two streams.
         model, computer, instructions, auto_run, max_steps, fields, output_limit, images, options: as the constructor
             received them. They may be set between two streams.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
+
+    Raises:
+        UsageError: the client is not recognised, or is asynchronous; a tool cannot be described to a model; two tools have the same
+            name; a message is malformed; `auto_run` or `max_steps` is not valid.
     """
 
     def stream(self, input: UserInput | Handler = None, /, *handlers: Handler, **options: Any) -> StreamManager:
@@ -125,12 +152,39 @@ class AsyncAgent(_BaseAgent):
 
     Code that the model writes, and each call of a tool with `confirm=True`, is a `Confirmation` first; see `Agent`.
 
+    Args:
+        client: `openai.AsyncOpenAI`, `anthropic.AsyncAnthropic`, their sync forms, or an object with the same methods.
+        model: the model's name.
+        tools: functions, which the agent calls itself; and schemas (dicts), for tools whose calls the application answers
+            with `call.respond(...)` or that the provider runs.
+        computer: runs the model's code, such as a `streamkit.computer.Computer`. Without one the model is offered no tool
+            that runs code.
+        instructions: the system prompt.
+        auto_run: which code runs without a confirmation: none (False, the default), all (True), or that for which this
+            function of the `CodeMessage` returns True.
+        max_steps: how many model calls one run may have, 20 by default. If the model asks for more, the run ends
+            `incomplete` with the `finish_reason` "max_steps".
+        protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client at
+            api.openai.com, `openai_chat` at any other address, and `anthropic` for its client.
+        fields: further string arguments of tools that become messages of their own, as in `streamkit.stream`:
+            `{"send_message.message": "text"}`.
+        output_limit: characters of one run's console output that the model reads, 10,000 by default; the middle of a
+            longer output is left out. `messages` keep all of it.
+        images: whether the model takes images, which code may display; True by default. Otherwise it reads that there
+            were some.
+        messages: the conversation so far, as `Message`s or their dicts.
+        options: further arguments of every request, such as `temperature=0`.
+
     Attributes:
         messages: the conversation, a list of flat messages. It grows while a stream runs; the application may change it
             between two streams.
         model, computer, instructions, auto_run, max_steps, fields, output_limit, images, options: as the constructor
             received them. They may be set between two streams.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
+
+    Raises:
+        UsageError: the client is not recognised; a tool cannot be described to a model; two tools have the same
+            name; a message is malformed; `auto_run` or `max_steps` is not valid.
     """
 
     _accepts_async = True

@@ -23,7 +23,9 @@ AnyTool: TypeAlias = Callable[..., Any] | Mapping[str, Any]
 
 
 class AgentCore:
-    """The settings, tools and conversation of an agent. `Agent` and `AsyncAgent` add `stream` and `close`.
+    """The settings, tools and conversation of an agent.
+
+    `Agent` and `AsyncAgent` add `stream` and `close`; their docstrings describe the arguments.
 
     Attributes:
         provider: the client, and the protocol in which requests are sent.
@@ -49,35 +51,6 @@ class AgentCore:
         messages: Iterable[Message | Mapping[str, Any]] = (),
         **options: Any,
     ) -> None:
-        """Create an agent. No request is sent before a stream starts.
-
-        Args:
-            client: `openai.OpenAI`, `anthropic.Anthropic`, or an object with the same methods. `AsyncAgent` takes their
-                async forms as well; it calls a sync client in a worker thread.
-            model: the model's name.
-            tools: functions, which the agent calls itself; and schemas (dicts), for tools whose calls the application
-                answers with `call.respond(...)` or that the provider runs.
-            computer: runs the model's code, such as a `streamkit.computer.Computer`. Without one the model is offered
-                no tool that runs code.
-            instructions: the system prompt.
-            auto_run: which code runs without a confirmation: none (False, the default), all (True), or that for which
-                this function of the `CodeMessage` returns True.
-            max_steps: how many model calls one run may have, 20 by default. If the model asks for more, the run ends
-                `incomplete` with the `finish_reason` "max_steps".
-            protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client
-                at api.openai.com, `openai_chat` at any other address, and `anthropic` for its client.
-            fields: further string arguments of tools that become messages of their own, as in `streamkit.stream`:
-                `{"send_message.message": "text"}`.
-            output_limit: characters of one run's console output that the model reads, 10,000 by default; the middle of
-                a longer output is left out. `messages` keep all of it.
-            images: whether the model takes images, which code may display. Otherwise it reads that there were some.
-            messages: the conversation so far, as `Message`s or their dicts.
-            options: further arguments of every request, such as `temperature=0`.
-
-        Raises:
-            UsageError: the client is not recognised, or is asynchronous and the agent is not; a tool cannot be described
-                to a model; two tools have the same name; a message is malformed; `auto_run` or `max_steps` is not valid.
-        """
         if max_steps < 1:
             raise UsageError(f"max_steps must be at least 1, not {max_steps}")
         self.provider = Provider(client, protocol)

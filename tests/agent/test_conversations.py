@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -357,3 +359,25 @@ def test_what_an_agent_cannot_be_is_said_when_it_is_made(wrong: str) -> None:
     }
     with pytest.raises(sk.UsageError):
         made[wrong]()
+
+
+@pytest.mark.parametrize("kind", [sk.Agent, sk.AsyncAgent])
+def test_the_docstring_describes_every_argument(kind: type) -> None:
+    """And nothing else, so that `help` is a reference."""
+    arguments = (inspect.getdoc(kind) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    described = re.findall(r"^    (\w+): ", arguments, re.MULTILINE)
+    assert described == [*inspect.signature(kind).parameters]
+
+
+@every_face
+@body
+async def test_a_computer_may_be_set_between_two_streams(face: Face) -> None:
+    """From then on the model is offered the tool that runs code, and its code is shown and runs."""
+    computer = ToyComputer()
+    with ModelServer([Reply("I cannot."), Reply(code("say hi")), Reply("Done.")]) as server:
+        async with agent_on(face, server) as talker:
+            await talker.say("Go.", Approving())
+            talker.agent.computer = computer
+            await talker.say("Now?", Approving())
+        assert [len(request.body.get("tools", [])) for request in server.requests] == [0, 1, 1]
+    assert computer.ran == ["say hi"]
