@@ -249,7 +249,7 @@ def test_a_conversation_is_saved_forgotten_and_loaded(chat: Open, tmp_path: Path
     assert "Alpha" not in talk.told()
     assert [message["content"] for message in json.loads(path.read_text())] == ["My name is Alpha.", "Noted."]
     talk.say(f"/load {path}")
-    talk.wait("2 messages")
+    talk.wait("loaded 2 messages")
     talk.say("/load /no/such/file")
     talk.wait("streamkit: /no/such/file")
     talk.say("/what")

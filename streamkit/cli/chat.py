@@ -94,7 +94,8 @@ class Chat:
                     self._agent.save(path)
                 case "/load":
                     self._agent.load(path)
-                    print(f"{len(self._agent.messages)} messages")
+                    number = len(self._agent.messages)
+                    print(f"loaded {number} message{'' if number == 1 else 's'}")
                 case _:
                     print(_help())
         except (OSError, UsageError) as error:
