@@ -168,7 +168,7 @@ def order(chunks: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_order_of_chunks_is_the_recorded_one(name: str, kernel: Any) -> None:
-    """For the same turns of the model, as Open Interpreter 0.4.3 yielded them; and what is kept is what it kept."""
+    """For the same answers of the model, as Open Interpreter 0.4.3 yielded them; and the messages are those that it stored."""
     path = RECORDINGS / "open-interpreter" / f"{name}.jsonl"
     if not path.exists():
         pytest.skip("the recorded streams are not beside this checkout")
@@ -224,7 +224,7 @@ def test_leaving_at_the_confirmation_declines() -> None:
         assert [message["role"] for message in one.messages] == ["user", "assistant", "user", "assistant"]
 
 
-def test_what_is_left_is_kept_as_it_was_recorded() -> None:
+def test_the_messages_after_leaving_are_the_recorded_ones() -> None:
     """The code that was declined, and the chat after it."""
     path = RECORDINGS / "open-interpreter" / "rec_after_break_next_string.jsonl"
     if not path.exists():
@@ -289,7 +289,7 @@ def test_chunks_have_open_interpreters_keys_alone() -> None:
 
 
 def test_messages_grow_with_the_chunks() -> None:
-    """At each chunk the newest message has what was told so far."""
+    """At each chunk the newest message has the content so far."""
     with made(Reply(Text("One two three."), code("say hello")), Reply("Done."), auto_run=True) as one:
         told: dict[int, str] = {}
         for chunk in one.chat("go", display=False, stream=True):
@@ -300,8 +300,8 @@ def test_messages_grow_with_the_chunks() -> None:
     assert [message["content"] for message in one.messages] == ["go", *told.values()]
 
 
-def test_calls_that_grow_side_by_side_are_told_one_after_the_other() -> None:
-    """Each in its own bracket, whole."""
+def test_calls_that_grow_side_by_side_follow_each_other() -> None:
+    """Each is complete, between its own start and end."""
     replies = [Reply(code("say one two"), code("say three four"), interleave=True), Reply("Done.")]
     with made(*replies, auto_run=True) as one:
         chunks = spoken(one)
@@ -319,7 +319,7 @@ def test_calls_that_grow_side_by_side_are_told_one_after_the_other() -> None:
 
 
 def test_a_call_that_cannot_run_says_so_in_the_console() -> None:
-    """And the model is told."""
+    """And the model reads the reason."""
     with made(Reply(ToolCall("execute", '{"language": "python", "code": "a", "code": "b"}')), Reply("Sorry.")) as one:
         chunks = spoken(one)
         assert "twice" in one.messages[-2]["content"]
@@ -349,7 +349,7 @@ def test_chat_gives_the_new_messages() -> None:
 
 
 def test_a_conversation_of_plain_dicts_goes_on() -> None:
-    """Code in it is told as the call that it was, with what it printed."""
+    """Its code is sent as a call, with what it printed."""
     saved = [
         {"role": "user", "type": "message", "content": "34/24?"},
         {"role": "assistant", "type": "code", "format": "python", "content": "print(34/24)"},
@@ -366,7 +366,7 @@ def test_a_conversation_of_plain_dicts_goes_on() -> None:
 
 
 def test_what_a_user_gives_is_such_as_models_take(tmp_path: Path) -> None:
-    """Images by path are read, files are named; the conversation keeps what was given."""
+    """Images given by path are read, files are named. The conversation itself stays unchanged."""
     (tmp_path / "dot.png").write_bytes(base64.b64decode(PNG))
     path = str(tmp_path / "dot.png")
     given = [
@@ -388,8 +388,8 @@ def test_what_a_user_gives_is_such_as_models_take(tmp_path: Path) -> None:
     assert request.body["messages"][-1]["content"] == [image, image, *text]
 
 
-def test_long_output_is_kept_and_cut_for_the_model() -> None:
-    """`max_output` characters of it are told."""
+def test_long_output_is_cut_for_the_model_only() -> None:
+    """The model reads `max_output` characters of it."""
     with made(Reply(code("say " + "x" * 9000)), Reply("Long."), auto_run=True, max_output=200) as one:
         one.chat("go", display=False)
         told = one._asked()[1].body["messages"][-1]["content"]  # type: ignore[attr-defined]
@@ -415,7 +415,7 @@ def test_display_prints_and_asks(
 
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_display_asks_while_it_streams_too(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Going on past the chunk is no answer then: the person gave one."""
+    """Pulling past the chunk does not approve it then, because the person answers."""
     computer = ToyComputer()
     monkeypatch.setattr("builtins.input", lambda prompt="": answer)
     with made(Reply(code("say hello")), Reply("Done."), computer=computer) as one:
@@ -424,7 +424,7 @@ def test_display_asks_while_it_streams_too(answer: str, monkeypatch: pytest.Monk
     assert computer.ran == ["say hello"] * (answer == "y")
 
 
-def test_nobody_is_asked_where_nobody_looks() -> None:
+def test_without_display_and_stream_there_is_no_question() -> None:
     """Without `stream` and `display` code runs with `auto_run` alone."""
     computer = ToyComputer()
     with made(Reply(code("say hello")), Reply("Done."), computer=computer) as one:
@@ -447,7 +447,7 @@ def test_a_chat_that_does_not_block() -> None:
             one.wait()
 
 
-def test_a_failure_is_raised_and_what_arrived_is_kept() -> None:
+def test_a_failure_is_raised_and_the_messages_have_what_arrived() -> None:
     """As a `StreamkitError`, out of the loop."""
     with made(Reply(Text("So far and further."), cut_after=3)) as one:
         with pytest.raises(sk.StreamkitError):
@@ -478,7 +478,7 @@ WHERE = [
 
 
 @pytest.mark.parametrize(("settings", "url", "name"), WHERE)
-def test_a_models_name_says_where_it_is_asked(settings: dict[str, str], url: str, name: str) -> None:
+def test_the_models_name_decides_on_the_server(settings: dict[str, str], url: str, name: str) -> None:
     """And the same client is used again until a setting changes."""
     llm = Llm()
     llm.api_key = "any"
@@ -523,7 +523,7 @@ def test_what_is_not_there_says_what_is() -> None:
 
 
 def test_the_computer_that_was_made_is_closed() -> None:
-    """By `reset`; one that was given is the giver's."""
+    """By `reset`. One that was passed in stays open."""
     given = ToyComputer()
     one = OpenInterpreter(computer=given)
     one.reset()
@@ -559,8 +559,8 @@ def interleaved(draw: st.DrawFn) -> list[sk.Event]:
 
 @given(interleaved())
 @settings(max_examples=300, deadline=None)
-def test_messages_are_told_one_after_the_other_whatever_order_they_grow_in(events: list[sk.Event]) -> None:
-    """Brackets do not overlap, nothing is lost, and what is kept is what was told."""
+def test_messages_follow_each_other_in_whatever_order_they_grow(events: list[sk.Event]) -> None:
+    """Messages do not overlap, nothing is lost, and the list has the content of the chunks."""
     sequencer, encoder, messages = MessageSequencer("execute"), Encoder(), list[dict[str, Any]]()
     history, chunks = MessageHistory(messages), list[dict[str, Any]]()
     for event in events:
