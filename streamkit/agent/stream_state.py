@@ -1,7 +1,4 @@
-"""The one place where an agent reads and sets what its stream keeps private."""
-
-# pyright: reportPrivateUsage=false
-# `StreamState` has no accessors for these; its underscores keep users out.
+"""The one place where an agent reads and sets the internal state of its stream."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ def prepare_for_agent(stream: StreamState, executes: Callable[[ToolCallMessage],
         stream: the agent's stream, before it starts.
         executes: whether the agent answers a call itself.
     """
-    stream._engine.takes_outputs = True
-    stream._engine.executes = executes
-    stream._sends_approvals = True  # the next request answers what the provider itself asks
+    stream.engine.takes_outputs = True
+    stream.engine.executes = executes
+    stream.engine.takes_approvals = True  # the next request answers what the provider itself asks
 
 
 def raise_if_source_incomplete(stream: StreamState) -> None:
@@ -38,27 +35,27 @@ def raise_if_source_incomplete(stream: StreamState) -> None:
     Raises:
         IncompleteStreamError: it stopped before its protocol's end.
     """
-    decoder = stream._source_decoder
+    decoder = stream.source_decoder
     if decoder is not None and not decoder.complete:
         raise decoder.incomplete()
 
 
 def continues_in_next_source(stream: StreamState) -> bool:
     """Whether the provider paused its answer, which the next request continues."""
-    decoder = stream._source_decoder
+    decoder = stream.source_decoder
     return decoder is not None and decoder.continues_in_next_source
 
 
 def is_cut_short(stream: StreamState) -> bool:
     """Whether the provider cut the answer short, by its length or a filter."""
-    return stream._engine.cut_short
+    return stream.engine.cut_short
 
 
 def has_unanswered_calls(stream: StreamState) -> bool:
     """Whether calls wait for an answer of the application's."""
-    return bool(stream._engine.unanswered)
+    return bool(stream.engine.unanswered)
 
 
 def decline_run(stream: StreamState) -> None:
     """End the run as declined by the user."""
-    stream._engine.decline()
+    stream.engine.end_declined()

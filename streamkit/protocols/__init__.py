@@ -6,16 +6,14 @@ one, and `values` has the readers for values of any JSON type.
 """
 
 from .base import Decoder, Encoder
-from .registry import BUILT_IN, asking, find, gating, names, recognise, to_input
+from .registry import BUILT_IN, find, names, recognise, to_input
 from .values import is_list, is_object
 
 __all__ = [
     "BUILT_IN",
     "Decoder",
     "Encoder",
-    "asking",
     "find",
-    "gating",
     "is_list",
     "is_object",
     "names",

@@ -117,6 +117,12 @@ class Decoder:
         live producer is not pulled past such an item."""
         return False
 
+    @classmethod
+    def is_question_line(cls, line: bytes) -> bool:
+        """Whether a line of a body is a complete question although its newline has not come. Called for protocols with
+        `pull_approves` only, where the newline may come with the next pull, which would be too late."""
+        return False
+
     def feed(self, item: WireObject) -> Iterable[Event]:
         """The events of one item, in order. Called once for each item, which must be neither kept nor changed.
 

@@ -21,7 +21,7 @@ from ..messages import CodeMessage, Message, ReasoningMessage, TextMessage, Tool
 from .base import Decoder
 from .values import is_object
 
-__all__ = ["BUILT_IN", "asking", "find", "gating", "names", "recognise", "to_input"]
+__all__ = ["BUILT_IN", "find", "names", "recognise", "to_input"]
 
 BUILT_IN = (
     "openai_responses",
@@ -88,29 +88,6 @@ def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
         decoder: type[Decoder] = find(name).Decoder
         wrapped = {"event": event_name, "data": item} if decoder.wraps_event_name and event_name else item
         if is_object(wrapped) and decoder.recognises(wrapped):
-            return decoder
-    return None
-
-
-def asking(item: Any) -> type[Decoder] | None:
-    """The decoder of a protocol in which this item may be a question, although no protocol recognises it.
-
-    Only protocols with `pull_approves` are considered.
-    """
-    for name in BUILT_IN:
-        decoder: type[Decoder] = find(name).Decoder
-        if decoder.pull_approves and decoder.may_ask(item):
-            return decoder
-    return None
-
-
-def gating(item: Any) -> type[Decoder] | None:
-    """The decoder of the protocol that this item belongs to, if it is a protocol with `pull_approves`."""
-    if not is_object(item):
-        return None
-    for name in BUILT_IN:
-        decoder: type[Decoder] = find(name).Decoder
-        if decoder.pull_approves and decoder.recognises(item):
             return decoder
     return None
 

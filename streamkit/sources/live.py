@@ -8,11 +8,9 @@ protocol has such questions, and with `may_ask` what might be one. All of that m
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
-
-import msgspec
 
 from ..core.engine import Engine
 from ..protocols import registry
@@ -21,15 +19,12 @@ from ..protocols.values import is_object
 
 __all__ = ["ForeignQuestions", "decoder_of_possible_question", "ends_with_question"]
 
-_has_words_of_question = re.compile(b"confirm|executing", re.IGNORECASE).search
 
-
-def _asking_decoders() -> Iterator[type[Decoder]]:
+@cache
+def _asking_decoders() -> tuple[type[Decoder], ...]:
     """The decoders of protocols with questions that pulling on answers."""
-    for name in registry.BUILT_IN:
-        decoder: type[Decoder] = registry.find(name).Decoder
-        if decoder.pull_approves:
-            yield decoder
+    decoders: list[type[Decoder]] = [registry.find(name).Decoder for name in registry.BUILT_IN]
+    return tuple(decoder for decoder in decoders if decoder.pull_approves)
 
 
 def decoder_of_possible_question(item: Any) -> type[Decoder] | None:
@@ -46,14 +41,7 @@ def _decoder_with_questions(item: Any) -> type[Decoder] | None:
 
 def ends_with_question(line: bytes) -> bool:
     """Whether a line, of SSE or of JSON Lines, is a complete question although its end has not come."""
-    if not _has_words_of_question(line):
-        return False
-    try:
-        item = msgspec.json.decode(line.strip().removeprefix(b"data:"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    decoder = _decoder_with_questions(item)
-    return decoder is not None and decoder.may_ask(item)
+    return b'"content"' in line and any(decoder.is_question_line(line) for decoder in _asking_decoders())
 
 
 class ForeignQuestions:

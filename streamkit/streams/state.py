@@ -11,6 +11,7 @@ from .. import errors, protocols
 from ..answers import Confirmation
 from ..core.argument_fields import ArgumentFields
 from ..core.delivery import Delivery
+from ..core.engine import Engine
 from ..core.resume import ResumableEngine
 from ..core.run_tracker import merge
 from ..errors import (
@@ -218,6 +219,18 @@ class StreamState(Delivery):
         stopped by Python; the stream then ends when that wait does.
         """
         raise NotImplementedError("a manager's")
+
+    # -- for streamkit's own packages
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that completes the stream's events. For streamkit's own packages, which may change with it."""
+        return self._engine
+
+    @property
+    def source_decoder(self) -> SourceDecoder | None:
+        """What decodes the source that is read, or was read last. For streamkit's own packages, as `engine`."""
+        return self._source_decoder
 
     # -- sources
 

@@ -21,7 +21,7 @@ from ..framing import Frames, as_frame
 from ..values import is_object, text_or_none
 from .assembly import MessageAssembler
 from .confirmations import is_same_action, read_subject
-from .questions import Question, question_in_chunk, question_in_item, question_in_text
+from .questions import Question, is_question_line, question_in_chunk, question_in_item, question_in_text
 from .wire import any_as_text, is_chunk
 
 __all__ = ["Decoder", "WebsocketDecoder"]
@@ -70,6 +70,11 @@ class Decoder(base.Decoder):
     def may_ask(cls, item: Any) -> bool:
         """Whether an item is a question, or has one inside; see `questions`."""
         return question_in_item(item) is not None
+
+    @classmethod
+    def is_question_line(cls, line: bytes) -> bool:
+        """Whether a line is a chunk with a question; see `questions`."""
+        return is_question_line(line)
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
