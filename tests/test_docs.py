@@ -236,14 +236,13 @@ def described_objects() -> Iterator[Any]:
         entries = re.split(r"^::: ", page.read_text("utf-8"), flags=re.MULTILINE)[1:]
         for entry in entries:
             name = entry.split()[0]
-            members = re.findall(r"^ {8}- (\w+)$", entry, re.MULTILINE)
             try:
                 described: Any = importlib.import_module(name)
             except ModuleNotFoundError:
                 module, _, attribute = name.rpartition(".")
                 yield getattr(importlib.import_module(module), attribute)
                 continue
-            for member in members or described.__all__:
+            for member in described.__all__:
                 yield getattr(described, member)
 
 
@@ -255,6 +254,15 @@ def test_the_reference_describes_every_public_name() -> None:
         module = importlib.import_module(name)
         missing += [f"{name}.{public}" for public in module.__all__ if id(getattr(module, public)) not in described]
     assert missing == []
+
+
+def test_the_architecture_names_files_that_exist() -> None:
+    """Each path in it is one of the repository's, or of the package's."""
+    text = (ROOT / ".github" / "ARCHITECTURE.md").read_text("utf-8")
+    paths = set(re.findall(r"`([\w./]+(?:\.py|/))`", text))
+    assert len(paths) > 20
+    tops = (ROOT, ROOT / "streamkit", ROOT / "streamkit" / "protocols" / "openai_chat")
+    assert [path for path in sorted(paths) if not any((top / path).exists() for top in tops)] == []
 
 
 def main() -> None:
