@@ -6,6 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from streamkit.cli import main
 from streamkit.handlers import HOOKS, Hooks
 
@@ -55,7 +57,7 @@ def test_the_readme_names_the_families_of_hooks() -> None:
     assert named <= set(HOOKS)
 
 
-def test_the_readme_names_commands_that_exist(capsys) -> None:  # type: ignore[no-untyped-def]
+def test_the_readme_names_commands_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
     """`streamkit …` in the text is a command of the program."""
     main([])
     help_text = capsys.readouterr().out
