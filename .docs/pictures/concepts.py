@@ -31,8 +31,26 @@ class Palette(NamedTuple):
     hook: str
 
 
-LIGHT = Palette("#ffffff", "#1f2933", "#66727f", "#f1f5f9", "#e2eaf3", "#ffffff", "#2563eb", "#9a3412")
-DARK = Palette("#0f141b", "#e6ebf1", "#93a1b0", "#161d27", "#1f2935", "#0f141b", "#60a5fa", "#fdba74")
+LIGHT = Palette(
+    "#ffffff",
+    "#1f2933",
+    "#66727f",
+    "#f1f5f9",
+    "#e2eaf3",
+    "#ffffff",
+    "#2563eb",
+    "#9a3412",
+)
+DARK = Palette(
+    "#0f141b",
+    "#e6ebf1",
+    "#93a1b0",
+    "#161d27",
+    "#1f2935",
+    "#0f141b",
+    "#60a5fa",
+    "#fdba74",
+)
 
 
 class Message(NamedTuple):
@@ -49,7 +67,13 @@ STEP_1 = (44, 96, 560, 286)
 STEP_2 = (620, 96, 296, 286)
 
 MESSAGES = (
-    Message(60, 132, "text message", ("Let me ", "look."), ("on_text_created", "on_text_delta", "on_text_done")),
+    Message(
+        60,
+        132,
+        "text message",
+        ("Let me ", "look."),
+        ("on_text_created", "on_text_delta", "on_text_done"),
+    ),
     Message(
         60,
         214,
@@ -58,7 +82,11 @@ MESSAGES = (
         ("on_tool_call_created", "on_tool_call_delta", "on_tool_call_done"),
     ),
     Message(
-        60, 296, "tool output", ("rain",), ("on_tool_output_created", "on_tool_output_delta", "on_tool_output_done")
+        60,
+        296,
+        "tool output",
+        ("rain",),
+        ("on_tool_output_created", "on_tool_output_delta", "on_tool_output_done"),
     ),
 )
 
@@ -70,23 +98,41 @@ class Drawing:
         self.colours = colours
         self.parts: list[str] = []
 
-    def box(self, x: int, y: int, width: int, height: int, fill: str, *, radius: int = 10) -> None:
+    def box(
+        self, x: int, y: int, width: int, height: int, fill: str, *, radius: int = 10
+    ) -> None:
         """A filled, rounded rectangle."""
         size = f'x="{x}" y="{y}" width="{width}" height="{height}" rx="{radius}"'
-        self.parts.append(f'<rect {size} fill="{fill}" stroke="{self.colours.faint}" stroke-opacity="0.45"/>')
+        self.parts.append(
+            f'<rect {size} fill="{fill}" stroke="{self.colours.faint}" stroke-opacity="0.45"/>'
+        )
 
-    def text(self, x: float, y: float, text: str, *, kind: str = "label", anchor: str = "start") -> None:
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        kind: str = "label",
+        anchor: str = "start",
+    ) -> None:
         """A line of text of a class that the style names."""
-        self.parts.append(f'<text x="{x}" y="{y}" class="{kind}" text-anchor="{anchor}">{escape(text)}</text>')
+        self.parts.append(
+            f'<text x="{x}" y="{y}" class="{kind}" text-anchor="{anchor}">{escape(text)}</text>'
+        )
 
     def circle(self, x: float, y: float, *, filled: bool) -> None:
         """The mark of a message's beginning (empty) or end (filled)."""
         fill = self.colours.accent if filled else self.colours.message
-        self.parts.append(f'<circle cx="{x}" cy="{y}" r="6" fill="{fill}" stroke="{self.colours.accent}"/>')
+        self.parts.append(
+            f'<circle cx="{x}" cy="{y}" r="6" fill="{fill}" stroke="{self.colours.accent}"/>'
+        )
 
     def line(self, x1: float, y1: float, x2: float, y2: float) -> None:
         """A thin line."""
-        self.parts.append(f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{self.colours.accent}"/>')
+        self.parts.append(
+            f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{self.colours.accent}"/>'
+        )
 
     def piece(self, x: float, y: float, width: float, text: str) -> None:
         """A delta: a small box with the new text in it."""
@@ -104,9 +150,7 @@ class Drawing:
             f" .hook{{font:11.5px {MONO};fill:{hook}}} .piece{{font:12px {MONO};fill:{ink}}}"
         )
         about = "A run holds run steps, a run step holds messages, a message is created, grows by deltas and is done."
-        head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{about}">'
-        )
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{about}">'
         return "\n".join((head, f"<style>{style}</style>", *self.parts, "</svg>", ""))
 
 
@@ -145,7 +189,9 @@ def draw_last_message(drawing: Drawing) -> None:
     for place, piece_width, text in _places(("Take an ", "umbrella."), x + 38):
         drawing.piece(place, y + 54, piece_width, text)
     drawing.circle(x + width - 20, y + 54, filled=True)
-    for line, hook in enumerate(("on_text_created", "on_text_delta   (each piece)", "on_text_done")):
+    for line, hook in enumerate(
+        ("on_text_created", "on_text_delta   (each piece)", "on_text_done")
+    ):
         drawing.text(x + 14, y + 92 + 20 * line, hook, kind="hook")
 
 
@@ -166,7 +212,13 @@ def draw(colours: Palette) -> str:
         drawing.text(x + 16, y + 23, f"run step {number}", kind="title")
         drawing.text(x + 116, y + 23, about)
         drawing.text(x + 16, y + height + 17, "on_run_step_created", kind="hook")
-        drawing.text(x + width - 16, y + height + 17, "on_run_step_done", kind="hook", anchor="end")
+        drawing.text(
+            x + width - 16,
+            y + height + 17,
+            "on_run_step_done",
+            kind="hook",
+            anchor="end",
+        )
     for message in MESSAGES:
         draw_message(drawing, message, 528)
     draw_last_message(drawing)

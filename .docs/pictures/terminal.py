@@ -52,7 +52,12 @@ THEME = TerminalTheme(
 
 def tmux(*arguments: str) -> str:
     """Runs a tmux command on a server of its own and returns its output."""
-    done = subprocess.run(["tmux", "-L", "streamkit-picture", *arguments], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["tmux", "-L", "streamkit-picture", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     return done.stdout
 
 
@@ -83,7 +88,13 @@ def shown_lines(screen: list[str]) -> list[Text]:
 def svg_of(lines: list[Text]) -> str:
     """The lines as an SVG that fetches no font."""
     with open("/dev/null", "w", encoding="utf-8") as nowhere:
-        console = Console(record=True, width=COLUMNS, file=nowhere, color_system="truecolor", force_terminal=True)
+        console = Console(
+            record=True,
+            width=COLUMNS,
+            file=nowhere,
+            color_system="truecolor",
+            force_terminal=True,
+        )
         console.print(Text.assemble(("$ ", "green"), ("streamkit demo --yes", "bold")))
         console.print()
         for line in lines:
