@@ -1,4 +1,4 @@
-"""In a script: the final text, the final messages, and what there is when a stream fails.
+"""In a script: the final text, the final messages, and what arrived before a stream failed.
 
     python examples/03_until_done_in_a_script.py
 

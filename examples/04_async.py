@@ -53,8 +53,8 @@ async def main() -> None:
         create: Any = client.responses.create  # its TypedDicts are narrower than the dicts here
 
         async def ask(stream: sk.StreamState | None = None) -> Any:
-            said = sk.to_input(stream.messages, "openai_responses") if stream else []
-            return await create(model=name, input=[QUESTION, *said], tools=[TOOL], stream=True)
+            so_far = sk.to_input(stream.messages, "openai_responses") if stream else []
+            return await create(model=name, input=[QUESTION, *so_far], tools=[TOOL], stream=True)
 
         async with sk.astream(ask, Weather(), then=ask) as stream:
             await stream.until_done()

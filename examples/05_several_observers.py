@@ -29,7 +29,7 @@ class Printer(sk.EventHandler):
 
 
 class Progress(sk.EventHandler):
-    """Would send every update to a slow place, so it is told of few."""
+    """Stands for a handler that is slow, so it gets few, larger updates."""
 
     def __init__(self) -> None:
         self.lengths: list[int] = []

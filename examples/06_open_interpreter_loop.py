@@ -1,4 +1,4 @@
-"""Open Interpreter: its chunk loop, turned into a handler that is asked before code runs.
+"""Open Interpreter: its chunk loop, turned into a handler that decides whether code runs.
 
     python examples/06_open_interpreter_loop.py
 
@@ -14,7 +14,7 @@ Without OPENAI_API_KEY a small generator stands in for the interpreter and runs 
             print(chunk["content"], end="")
         elif chunk.get("type") == "confirmation":
             if input("Run this code? [y/N] ") != "y":
-                break  # going on is the yes
+                break  # going on approves it
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Terminal(sk.EventHandler):
     def on_confirmation(self, confirmation: sk.Confirmation) -> None:
         try:
             answer = input("\nRun this code? [y/N] ")
-        except EOFError:  # nobody is there to ask
+        except EOFError:  # stdin is closed
             answer = ""
         confirmation.approve() if answer == "y" else confirmation.decline("the user said no")
 
 
 def chat(question: str) -> Iterator[dict[str, Any]]:
-    """What `interpreter.chat(question, stream=True, display=False)` gives."""
+    """The chunks of `interpreter.chat(question, stream=True, display=False)`."""
     if os.environ.get("OPENAI_API_KEY"):
         from interpreter import interpreter  # type: ignore  # pip install open-interpreter
 
@@ -60,7 +60,7 @@ def chat(question: str) -> Iterator[dict[str, Any]]:
 
 
 def scripted() -> Iterator[dict[str, Any]]:
-    """Chunks as Open Interpreter makes them. As there, being pulled past the confirmation is the yes."""
+    """Chunks as Open Interpreter makes them. As there, pulling past the confirmation approves it."""
     text = {"role": "assistant", "type": "message"}
     code = {"role": "assistant", "type": "code", "format": "python"}
     console = {"role": "computer", "type": "console"}
@@ -86,4 +86,4 @@ def scripted() -> Iterator[dict[str, Any]]:
 if __name__ == "__main__":
     stream = sk.stream(chat("What is 34/24?"), Terminal())
     messages = stream.get_final_messages()
-    print(f"\n({len(messages)} messages; {', '.join(c.status for c in stream.confirmations) or 'nothing was asked'})")
+    print(f"\n({len(messages)} messages; {', '.join(c.status for c in stream.confirmations) or 'no confirmation'})")

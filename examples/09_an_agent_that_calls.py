@@ -19,7 +19,7 @@ SCRIPT = Reply("About ", "1.417.", delay=0.02)
 
 
 def agent(emitter: sk.Emitter, client: openai.OpenAI, name: str) -> None:
-    """Calls as it goes along. What it raises would be told to its readers."""
+    """Calls the emitter as it goes along. An exception in here would fail the streams of its readers."""
     with emitter:
         emitter.reasoning("A division.")
         emitter.code("print(round(34 / 24, 3))", "python")
@@ -32,7 +32,7 @@ def agent(emitter: sk.Emitter, client: openai.OpenAI, name: str) -> None:
 
 
 class Reader(sk.EventHandler):
-    """Shows what it is told, and says yes."""
+    """Prints each finished message, and approves what wants to run."""
 
     def on_message_done(self, message: sk.Message) -> None:
         print(f"[{message.type}] {message.content.strip()}")

@@ -2,8 +2,8 @@
 
     python examples/10_computer.py
 
-Without OPENAI_API_KEY a scripted model writes the code, on this machine; with it, OpenAI does. The model's code runs after
-a yes alone. (It needs `pip install "streamkit-sdk[computer]"`.)
+Without OPENAI_API_KEY a scripted model writes the code, on this machine; with it, OpenAI does. The model's code runs
+only after a yes. (It needs `pip install "streamkit-sdk[computer]"`.)
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python examples/11_agent.py
 
-Without OPENAI_API_KEY a scripted model answers, on this machine; with it, OpenAI does. Code runs after a yes alone. (It
+Without OPENAI_API_KEY a scripted model answers, on this machine; with it, OpenAI does. Code runs only after a yes. (It
 needs `pip install "streamkit-sdk[computer]"`.)
 """
 
@@ -64,7 +64,7 @@ class Terminal(sk.EventHandler):
     def on_confirmation(self, confirmation: sk.Confirmation) -> None:
         try:
             answer = input("\nRun this code? [y/N] ")
-        except EOFError:  # nobody is there to ask
+        except EOFError:  # stdin is closed
             answer = ""
         confirmation.approve() if answer == "y" else confirmation.decline("the user said no")
 

@@ -31,10 +31,10 @@ with model(*SCRIPT) as (client, name):
         elif chunk["type"] == "confirmation":
             try:
                 answer = input("\nRun this code? [y/N] ")
-            except EOFError:  # nobody is there to ask
+            except EOFError:  # stdin is closed
                 answer = ""
             if answer != "y":
-                break  # going on is the yes
+                break  # going on approves it
         elif chunk.get("format") != "active_line" and "content" in chunk:
             print(chunk["content"], end="", flush=True)
     print(f"\n({len(interpreter.messages)} messages)")

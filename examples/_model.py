@@ -1,4 +1,4 @@
-"""Whom the examples ask: OpenAI where OPENAI_API_KEY is set, else a scripted model that is served on this machine.
+"""The model behind the examples: OpenAI if OPENAI_API_KEY is set, else a scripted model that is served on this machine.
 
 OPENAI_MODEL names another model, OPENAI_BASE_URL another server.
 """
@@ -18,7 +18,7 @@ NAME = os.environ.get("OPENAI_MODEL", "gpt-5.4-mini")
 
 @contextmanager
 def model(*script: Reply) -> Generator[tuple[OpenAI, str]]:
-    """A client and a model's name. `script` is what the scripted model says, one reply a request."""
+    """A client and a model's name. `script` holds the scripted model's replies, one for each request."""
     if os.environ.get("OPENAI_API_KEY"):
         with OpenAI() as client:
             yield client, NAME

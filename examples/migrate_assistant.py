@@ -2,7 +2,7 @@
 
     python examples/migrate_assistant.py
 
-Without OPENAI_API_KEY a scripted model answers in all three dialects, on this machine; with it, OpenAI answers over
+Without OPENAI_API_KEY a scripted model answers in all three protocols, on this machine; with it, OpenAI answers over
 Responses. With ANTHROPIC_API_KEY Claude answers, too; ASSISTANTS_BASE_URL and ASSISTANT_ID name a server that still
 speaks the Assistants API.
 """
@@ -29,7 +29,7 @@ QUESTION = "Solve 3x - 11 = 121 with Python."
 
 
 class EventHandler(AssistantEventHandler):
-    """Shows text, what the code interpreter is given, and what it prints."""
+    """Shows text, the code that the code interpreter runs, and what it prints."""
 
     @override
     def on_text_created(self, text: Text) -> None:
@@ -56,7 +56,7 @@ class EventHandler(AssistantEventHandler):
 def over_assistants(url: str, assistant: str, key: str) -> None:
     """As before: the real client starts the stream, on a server that still speaks the Assistants API."""
     with openai.OpenAI(base_url=url, api_key=key, max_retries=0) as client, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the client says that the API is retired
+        warnings.simplefilter("ignore", DeprecationWarning)  # the client warns that the API is retired
         with client.beta.threads.create_and_run_stream(
             assistant_id=assistant,
             thread={"messages": [{"role": "user", "content": QUESTION}]},
@@ -72,7 +72,7 @@ def over_responses(client: openai.OpenAI, name: str) -> None:
             model=name,
             input=QUESTION,
             tools=[{"type": "code_interpreter", "container": {"type": "auto"}}],
-            include=["code_interpreter_call.outputs"],  # else the API keeps the logs to itself
+            include=["code_interpreter_call.outputs"],  # without it the API leaves the logs out
             stream=True,
         ),
         EventHandler(),
@@ -94,7 +94,7 @@ def over_anthropic(client: anthropic.Anthropic) -> None:
     ).until_done()
 
 
-def told(title: str, run: Callable[[], None]) -> None:
+def show(title: str, run: Callable[[], None]) -> None:
     print(f"== {title}", end="")
     run()
     print("\n")
@@ -103,16 +103,16 @@ def told(title: str, run: Callable[[], None]) -> None:
 with ModelServer(SCRIPT) as server:
     if url := os.environ.get("ASSISTANTS_BASE_URL"):
         key, assistant = os.environ.get("ASSISTANTS_API_KEY", "none"), os.environ["ASSISTANT_ID"]
-        told("Assistants", lambda: over_assistants(url, assistant, key))
+        show("Assistants", lambda: over_assistants(url, assistant, key))
     elif not os.environ.get("OPENAI_API_KEY"):
-        told("Assistants", lambda: over_assistants(server.url, "asst_1", "none"))
+        show("Assistants", lambda: over_assistants(server.url, "asst_1", "none"))
 
     with model(SCRIPT) as (client, name):
-        told("Responses", lambda: over_responses(client, name))
+        show("Responses", lambda: over_responses(client, name))
 
     if os.environ.get("ANTHROPIC_API_KEY"):
         with anthropic.Anthropic() as claude:
-            told("Anthropic", lambda: over_anthropic(claude))
+            show("Anthropic", lambda: over_anthropic(claude))
     elif not os.environ.get("OPENAI_API_KEY"):
         with anthropic.Anthropic(base_url=server.root_url, api_key="none", max_retries=0) as claude:
-            told("Anthropic", lambda: over_anthropic(claude))
+            show("Anthropic", lambda: over_anthropic(claude))
