@@ -322,18 +322,18 @@ deltas = st.builds(
 def test_a_log_gives_what_was_written_after_every_cursor(
     events: list[e.Event], limit: int, data: st.DataObject
 ) -> None:
-    """However much of it is sealed, and wherever a reading stops: the deltas of a message are the same text."""
+    """However much of it is joined, and wherever a reading stops: the deltas of a message are the same text."""
     log = Log(limit)
     for event in events:
         log.append(type(event)(event.message_id, event.value, event.replace, event.metadata) if isinstance(event, e.Delta) else e.RawEvent("r"))  # fmt: skip
-        if log.ripe and data.draw(st.booleans()):
-            log.seal()
+        if log.joinable and data.draw(st.booleans()):
+            log.join()
     for after in range(len(events) + 1):
         until = data.draw(st.integers(after, len(events)))
         told: list[e.Event] = []
         place = after
         while True:
-            batch, place = log.take(place, until)
+            batch, place = log.events(place, until)
             told += batch
             if not batch:
                 break
@@ -362,9 +362,9 @@ def test_pieces_of_base64_are_never_joined() -> None:
     log = Log(8)
     for _ in range(20):
         log.append(e.MessageDelta("m", "QQ=="))
-        if log.ripe:
-            log.seal()
-    assert log.held == 20
+        if log.joinable:
+            log.join()
+    assert len(log) == 20
 
 
 MILLION = """
@@ -679,7 +679,7 @@ def test_reading_in_parts_tells_the_same_messages(events: list[e.Event], data: s
     """Whatever the story, and wherever each part stops."""
     relay = MemoryRelay()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streamkit.relay.log._MOST", data.draw(st.sampled_from((2, 5, 1024))))  # sealed together
+        patch.setattr("streamkit.relay.log._MOST", data.draw(st.sampled_from((2, 5, 1024))))  # joined together
         tell_into(relay, events)
     try:
         whole = sk.stream(relay.reader("run"))
@@ -846,7 +846,7 @@ def test_a_silent_producer_is_told_as_a_timeout() -> None:
     began = time.monotonic()
     threading.Timer(0.15, relay.heartbeat, ["run"]).start()
     stream = sk.stream(relay.reader("run", timeout=0.3), Handler())
-    with pytest.raises(sk.SourceTimeoutError, match="told nothing for"):
+    with pytest.raises(sk.SourceTimeoutError, match="was silent for"):
         stream.until_done()
     assert 0.4 < time.monotonic() - began < 3
     assert hooks == ["timeout", "end"]

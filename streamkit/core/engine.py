@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -38,6 +38,8 @@ from .run_tracker import RunTracker, merge
 from .unique_ids import UniqueIds
 
 __all__ = ["Engine"]
+
+_T = TypeVar("_T")
 
 # How a message ends that is still open when its run ends so.
 _OPEN_ENDS: dict[str, Status] = {
@@ -84,6 +86,21 @@ class Engine:
         self._item: int | None = None  # … and the number of the item that it saw it in
         self.number_of: Callable[[Any], int | None] = _unknown  # … or what knows it
         self.new_id = _ids_from(self._ids)
+
+    def forget_oldest(self, limit: int) -> int:
+        """Forget messages, confirmations and run steps that are over, the oldest first, where there are more than
+        `limit` of one kind: an eighth of them at once, so that it is seldom done. Returns the number of deltas that
+        the forgotten messages had."""
+        if max(len(self.messages), len(self.confirmations), len(self.runs.steps)) <= limit:
+            return 0
+        newest, deltas = limit - limit // 8, 0
+        for message in _cut(self.messages, newest, lambda message: message.status != "in_progress"):
+            deltas += message.delta_count
+            self._ids.forget(message.id)
+            self._annotated.pop(message.id, None)
+        _cut(self.confirmations, newest, lambda confirmation: confirmation.id not in self.pending)
+        self.runs.forget_steps(_cut(self.runs.steps, newest, lambda step: step is not self.runs.step))
+        return deltas
 
     def let_go(self) -> None:
         """It is over: refer no more to who drives it, so that both are freed as soon as nobody else has them."""
@@ -509,6 +526,15 @@ _STEPS: dict[type[e.Event], Callable[[Engine, Any], Iterator[e.Event]]] = {
     e.StreamTimeout: Engine._take_end,
     e.StreamEnd: Engine._take_end,
 }
+
+
+def _cut(items: list[_T], newest: int, is_over: Callable[[_T], bool]) -> list[_T]:
+    """Take what is over out of a list, except for the newest items. In one step, for other threads read the list."""
+    old = items[:-newest]
+    cut = [item for item in old if is_over(item)]
+    if cut:
+        items[: len(old)] = [item for item in old if not is_over(item)]
+    return cut
 
 
 def _nobody() -> None:

@@ -17,7 +17,7 @@ from ..events import ActiveLine, AnnotationAdded, ConfirmationCreated, Event, Ru
 from ..messages import Annotation, ConsoleMessage, Message, TextMessage, append_piece, replace_content
 from .engine import Engine
 
-__all__ = ["ResumableEngine", "Resumption"]
+__all__ = ["ResumableEngine", "Resumption", "events_so_far"]
 
 
 class ResumableEngine(Engine):
@@ -32,12 +32,13 @@ class ResumableEngine(Engine):
         if self.runs.step is not None:
             yield RunStepCreated(self.runs.step, position=position)
         for message in [one for one in self.messages if one.status == "in_progress"]:
-            yield from _so_far(message, position)
+            yield from events_so_far(message, position)
         for asked in [one for one in self.pending.values() if isinstance(one, Confirmation)]:
             yield ConfirmationCreated(asked, position=position)
 
 
-def _so_far(message: Message, position: int | str | None) -> Iterator[Event]:
+def events_so_far(message: Message, position: int | str | None) -> Iterator[Event]:
+    """The events that re-create an open message. It is emptied first, and has its content again after the last one."""
     content = message.content
     replace_content(message, "")
     annotations: list[Annotation] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -47,6 +47,11 @@ class RunTracker:
                 usage.details,
             )
         )
+
+    def forget_steps(self, steps: Iterable[e.RunStep]) -> None:
+        """Forget the ids of steps that are over."""
+        for step in steps:
+            self._by_id.pop(step.id, None)
 
     def open(self, given: e.Run, cause: e.Event) -> Iterator[e.Event]:
         if self.run is None:

@@ -49,7 +49,7 @@ from ..protocols import Decoder
 from ..sources.decoding import SourceDecoder
 from ..sources.source import AsyncSource, Source
 
-__all__ = ["CLOSE", "NEXT", "PULL", "StreamState", "Timing", "Wait"]
+__all__ = ["CLOSE", "NEXT", "PULL", "StreamState", "Timing", "Wait", "error_of"]
 
 
 class _Command:
@@ -374,7 +374,7 @@ class StreamState:
     def _check_failure(self) -> None:
         failure, outcome = self._engine.failure, self._engine.runs.outcome
         if failure is not None:
-            raise _error_of(failure)
+            raise error_of(failure)
         if outcome is not None and outcome.status in ("failed", "expired"):
             error = outcome.error or {}
             text = error.get("message") or f"the run {outcome.status}"
@@ -511,7 +511,7 @@ def _details(error: BaseException) -> dict[str, Any]:
     return {key: value for key, value in known.items() if value is not None}
 
 
-def _error_of(event: StreamException) -> StreamkitError:
+def error_of(event: StreamException) -> StreamkitError:
     """The error that another stream ended with."""
     if isinstance(event.exception, StreamkitError):
         return event.exception
