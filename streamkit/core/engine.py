@@ -68,6 +68,7 @@ class Engine:
         self.warnings: list[e.StreamWarning] = []
         self.pending: dict[str, Confirmation | ToolCallMessage] = {}
         self.confirmations: list[Confirmation] = []
+        self.forgotten_deltas = 0  # of messages that `forget_oldest` removed
         self.takes_approvals = False  # what the source can do with answers; the source's manager sets these
         self.takes_edits = False
         self.takes_outputs = False
@@ -87,20 +88,18 @@ class Engine:
         self.number_of: Callable[[Any], int | None] = _unknown  # … or what knows it
         self.new_id = _ids_from(self._ids)
 
-    def forget_oldest(self, limit: int) -> int:
+    def forget_oldest(self, limit: int) -> None:
         """Forget messages, confirmations and run steps that are over, the oldest first, where there are more than
-        `limit` of one kind: an eighth of them at once, so that it is seldom done. Returns the number of deltas that
-        the forgotten messages had."""
+        `limit` of one kind: an eighth of them at once, so that it is seldom done."""
         if max(len(self.messages), len(self.confirmations), len(self.runs.steps)) <= limit:
-            return 0
-        newest, deltas = limit - limit // 8, 0
+            return
+        newest = limit - limit // 8
         for message in _cut(self.messages, newest, lambda message: message.status != "in_progress"):
-            deltas += message.delta_count
+            self.forgotten_deltas += message.delta_count
             self._ids.forget(message.id)
             self._annotated.pop(message.id, None)
         _cut(self.confirmations, newest, lambda confirmation: confirmation.id not in self.pending)
         self.runs.forget_steps(_cut(self.runs.steps, newest, lambda step: step is not self.runs.step))
-        return deltas
 
     def let_go(self) -> None:
         """It is over: refer no more to who drives it, so that both are freed as soon as nobody else has them."""

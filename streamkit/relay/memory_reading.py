@@ -70,14 +70,11 @@ class MemoryReading(Reading):
         if self._silent_until < snapshot.dropped:
             self._snapshot.append(snapshot.warning(run.id))
 
-    def on_pull(self) -> None:
-        """All that was handed out is handled."""
-        self.passed = self.number
-        self._run.report_progress()
-
-    def take(self, waker: ThreadWaker | TaskWaker) -> list[Event] | None:
-        """The next events; an empty list at the end, None where there are none yet."""
+    def take(self, waker: ThreadWaker | TaskWaker) -> list[Event] | float:
+        """The next events, or for how many seconds to wait for them."""
         run, log = self._run, self._run.log
+        self.passed = self.number
+        run.report_progress()
         with run.lock:
             if not self._has_joined:
                 self._join()
@@ -93,8 +90,8 @@ class MemoryReading(Reading):
             run.delivered = max(run.delivered, self.number)
             if events or run.closed:
                 return events
-            run.wait_with(waker)
-            return None
+            run.waiting[waker] = None
+        return run.patience(self._timeout)
 
     def _too_slow(self) -> SourceError:
         run = self._run
@@ -105,15 +102,9 @@ class MemoryReading(Reading):
         error.status_code = 410
         return error
 
-    def patience(self) -> float:
-        """For how many seconds to wait before the producer's silence is looked at again."""
-        return self._run.patience(self._timeout)
-
-    def stop_waiting(self, waker: ThreadWaker | TaskWaker) -> None:
-        """`waker` need not be woken any more."""
-        self._run.stop_waiting(waker)
-
     def close(self) -> None:
         """Stop reading, without taking a lock."""
         super().close()
+        if self._waker is not None:
+            self._run.waiting.pop(self._waker, None)
         self._run.leave(self)

@@ -32,6 +32,7 @@ class MemoryRun(RunLog):
         delivered: the number of the newest event that some reader has received.
         lost: why the producer cannot write any more although the run is open; "" while it can.
         last_sign: when the producer gave its last sign of life, on the monotonic clock.
+        waiting: the wakers of readers that wait for the next event, in the order they came.
     """
 
     def __init__(self, run_id: str, limit: int, overflow: Overflow, timeout: float | None) -> None:
@@ -46,7 +47,7 @@ class MemoryRun(RunLog):
         self._overflow = overflow
         self._timeout = timeout
         self._watchers: set[Callable[[], None]] = set()
-        self._waiting: dict[ThreadWaker | TaskWaker, None] = {}
+        self.waiting: dict[ThreadWaker | TaskWaker, None] = {}
         self._readings: dict[int, weakref.ref[MemoryReading]] = {}
         self._last_left = 0.0  # when a reader left, on the monotonic clock
         self._threads: list[threading.Thread] = []  # of the producer; the newest is the last
@@ -225,17 +226,9 @@ class MemoryRun(RunLog):
         for wake in [*self._watchers]:
             wake()
 
-    def wait_with(self, waker: ThreadWaker | TaskWaker) -> None:
-        """Wake this one at the next event, once."""
-        self._waiting[waker] = None
-
-    def stop_waiting(self, waker: ThreadWaker | TaskWaker) -> None:
-        """Do not wake this one any more."""
-        self._waiting.pop(waker, None)
-
     def wake(self) -> None:
         """Wake all readers that wait for an event."""
-        waiting = self._waiting
+        waiting = self.waiting
         while waiting:
             try:
                 waker, _ = waiting.popitem()

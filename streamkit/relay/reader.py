@@ -41,43 +41,26 @@ class Reading(ABC):
         """
 
     @abstractmethod
-    def take(self, waker: ThreadWaker | TaskWaker) -> list[Event] | None:
-        """The next events; an empty list at the end. None if there are none yet: `waker` is woken when there are.
-
-        Raises:
-            SourceError: the next events were dropped, because this reader was too slow: `status_code` is 410.
-        """
-
-    @abstractmethod
-    def patience(self) -> float:
-        """For how many seconds to wait before `take` and this are called again.
+    def take(self, waker: ThreadWaker | TaskWaker) -> list[Event] | float:
+        """The next events; an empty list at the end. If there are none yet: for how many seconds to wait before this is
+        called again. The relay wakes `waker` when there are some. Each call says that all events before are handled.
 
         Raises:
             SourceTimeoutError: the producer has been silent for too long.
+            SourceError: the next events were dropped, because this reader was too slow: `status_code` is 410.
         """
 
-    @abstractmethod
-    def on_pull(self) -> None:
-        """Called at the beginning of each pull: all events that were returned before are handled."""
-
-    @abstractmethod
-    def stop_waiting(self, waker: ThreadWaker | TaskWaker) -> None:
-        """Called after each wait: `waker` need not be woken any more."""
-
     def pull(self) -> list[Event] | None:
-        """The next events, as soon as there are any; None at the end. Raises as `take` and `patience`."""
+        """The next events, as soon as there are any; None at the end. Raises as `take`."""
         waker = self._waker
         if not isinstance(waker, ThreadWaker):
             waker = self._waker = ThreadWaker()
-        self.on_pull()
         while not self._is_over:
             waker.reset()
-            if (events := self.take(waker)) is not None:
+            events = self.take(waker)
+            if isinstance(events, list):
                 return events or None
-            try:
-                waker.wait(self.patience())
-            finally:
-                self.stop_waiting(waker)
+            waker.wait(events)
         return None
 
     async def apull(self) -> list[Event] | None:
@@ -87,17 +70,14 @@ class Reading(ABC):
         waker = self._waker
         if not isinstance(waker, TaskWaker):
             waker = self._waker = task_waker()
-        self.on_pull()
         self._has_waited = False
         while not self._is_over:
             waker.reset()
-            if (events := self.take(waker)) is not None:
+            events = self.take(waker)
+            if isinstance(events, list):
                 return events or None
             self._has_waited = True
-            try:
-                await waker.wait(self.patience())
-            finally:
-                self.stop_waiting(waker)
+            await waker.wait(events)
         return None
 
     def cancel(self) -> None:

@@ -18,7 +18,7 @@ from ..events import Delta, Event, MessageDone, Run, RunCreated, RunStep, RunSte
 from ..messages import Message
 from ..sources.interrupt import Stopped
 from ..sources.source import Items, Source, translate
-from ..streams.state import StreamState, Timing, error_of
+from ..streams.state import StreamState, error_of
 from .interface import Relay
 from .memory import MemoryRelay
 
@@ -49,7 +49,6 @@ class Writer(StreamState):
         self._feed: Items | None = None  # what joins the pieces of the body that is being fed
         self._watchers: set[Callable[[], None]] = set()
         self._cursor: str | None = None
-        self._forgotten_deltas = 0
         self._times["start"] = time.monotonic()
         self._log = self.relay.open(self.run_id)
         weakref.finalize(self, self._log.abandon).atexit = False
@@ -64,17 +63,6 @@ class Writer(StreamState):
         """The newest messages, as many as the relay's log has entries but at least 1000, and those that are open. All
         of them, where it is not bounded. (The same holds for `confirmations` and the run's steps.)"""
         return super().messages
-
-    @property
-    def timing(self) -> Timing:
-        """How long the run took, and how fast it was."""
-        timing, forgotten = super().timing, self._forgotten_deltas
-        if not forgotten:
-            return timing
-        deltas, speed = timing.deltas + forgotten, timing.deltas_per_second
-        if speed and timing.deltas:
-            speed *= deltas / timing.deltas
-        return msgspec.structs.replace(timing, deltas=deltas, deltas_per_second=speed)
 
     # -- what is written
 
@@ -232,7 +220,7 @@ class Writer(StreamState):
         self._begin()
         self._append(events)
         if self.relay.limit is not None:
-            self._forgotten_deltas += self._engine.forget_oldest(max(self.relay.limit, _FEWEST))
+            self._engine.forget_oldest(max(self.relay.limit, _FEWEST))
 
     def _append(self, events: Iterable[Event]) -> None:
         if cursors := self._log.append(self._noted(events)):

@@ -204,7 +204,7 @@ class StreamState:
     def timing(self) -> Timing:
         """How long things took."""
         start, first, end = (self._times.get(key) for key in ("start", "first", "end"))
-        deltas = sum(message.delta_count for message in self._engine.messages)
+        deltas = self._engine.forgotten_deltas + sum(message.delta_count for message in self._engine.messages)
         known = start is not None
         return Timing(
             first_delta=first - start if known and first is not None else None,  # type: ignore[operator]
