@@ -364,7 +364,7 @@ def test_pieces_of_base64_are_never_joined() -> None:
         log.append(e.MessageDelta("m", "QQ=="))
         if log.joinable:
             log.join()
-    assert len(log) == 20
+    assert log.entries == 20
 
 
 MILLION = """

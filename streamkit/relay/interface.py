@@ -23,12 +23,13 @@ __all__ = ["Relay", "RunLog"]
 
 
 class RunLog(ABC):
-    """The log of one run. All of it is thread-safe."""
+    """The log of one run. All of it is thread-safe.
 
-    @property
-    @abstractmethod
-    def closed(self) -> bool:
-        """Whether nothing more can be written."""
+    Attributes:
+        closed: whether nothing more can be written.
+    """
+
+    closed: bool = False
 
     @abstractmethod
     def append(self, events: Iterable[Event]) -> list[str]:

@@ -58,7 +58,9 @@ class Log:
         self._tail: list[Event] = []
         self._questions: list[int] = []  # numbers of the events that wait for an answer
 
-    def __len__(self) -> int:
+    @property
+    def entries(self) -> int:
+        """How many entries are held; joined deltas count as one."""
         return len(self._joined) + len(self._tail)
 
     def append(self, event: Event) -> str:
@@ -73,12 +75,13 @@ class Log:
     def events(self, after: int, until: int | None = None) -> tuple[list[Event], int]:
         """Some of the events after a number that was not dropped, none of them after `until`; and the number of the
         last one. At the end: no events, and `after`."""
-        stop = self.newest if until is None else min(until, self.newest)
+        stop = self.newest if until is None or until > self.newest else until
         if after >= stop:
             return [], after
         tail_start = self.newest - len(self._tail)
         if after >= tail_start:
-            stop = min(stop, after + _MOST)
+            if stop - after > _MOST:
+                stop = after + _MOST
             events = self._tail[after - tail_start : stop - tail_start]
         else:
             events, stop = self._joined_events(after, min(stop, tail_start))

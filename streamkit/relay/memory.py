@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import get_args
 
@@ -56,37 +55,32 @@ class MemoryRelay(Relay):
         self._timeout = timeout
         self._ttl = ttl
         self._ttl_open = ttl_open
-        self._lock = threading.Lock()
-        self._runs: dict[str, MemoryRun] = {}
-        self._purged = time.monotonic()
+        self._runs: dict[str, MemoryRun] = {}  # read and written in single steps, so without a lock
+        self._next_purge = 0.0  # on the monotonic clock
 
     def open(self, run_id: str) -> MemoryRun:
         """Begin the log of a run. Raises `UsageError` if there is one already."""
-        self._purge()
-        with self._lock:
-            if run_id in self._runs:
-                raise UsageError(f"run {run_id!r} is in this relay already")
-            run = self._runs[run_id] = MemoryRun(run_id, self._limit, self._overflow, self._timeout)
-            return run
+        if self.find(run_id) is None:
+            run = MemoryRun(run_id, self._limit, self._overflow, self._timeout)
+            if self._runs.setdefault(run_id, run) is run:
+                return run
+        raise UsageError(f"run {run_id!r} is in this relay already")
 
     def find(self, run_id: str) -> MemoryRun | None:
         """The log of a run, None where there is no such run (any more)."""
-        self._purge()
+        if time.monotonic() >= self._next_purge:
+            self._purge()
         return self._runs.get(run_id)
 
     def delete(self, run_id: str) -> None:
         """Remove a run. Readers that have begun go on; for them, an open one fails."""
-        with self._lock:
-            run = self._runs.pop(run_id, None)
-        if run is not None:
+        if (run := self._runs.pop(run_id, None)) is not None:
             run.abandon("it was deleted while it was open")
 
     def _purge(self) -> None:
         """Delete what has expired."""
         now = time.monotonic()
-        if now - self._purged < min(_PURGE_INTERVAL, self._ttl, self._ttl_open):
-            return
-        self._purged = now
+        self._next_purge = now + min(_PURGE_INTERVAL, self._ttl, self._ttl_open)
         for run in [*self._runs.values()]:
             if now - run.last_sign >= (self._ttl if run.closed else self._ttl_open):
                 self.delete(run.id)

@@ -74,7 +74,8 @@ class MemoryReading(Reading):
         """The next events, or for how many seconds to wait for them."""
         run, log = self._run, self._run.log
         self.passed = self.number
-        run.report_progress()
+        if run.watchers:
+            run.report_progress()
         with run.lock:
             if not self._has_joined:
                 self._join()
@@ -87,7 +88,8 @@ class MemoryReading(Reading):
                 run.finish(SourceError(f"the producer of run {run.id!r} is gone: {run.lost}"))
             silent_until = self._silent_until if self._silent_until > self.number else None
             events, self.number = log.events(self.number, silent_until)
-            run.delivered = max(run.delivered, self.number)
+            if self.number > run.delivered:
+                run.delivered = self.number
             if events or run.closed:
                 return events
             run.waiting[waker] = None

@@ -32,6 +32,7 @@ class MemoryRun(RunLog):
         delivered: the number of the newest event that some reader has received.
         lost: why the producer cannot write any more although the run is open; "" while it can.
         last_sign: when the producer gave its last sign of life, on the monotonic clock.
+        watchers: called whenever a reader goes on or leaves.
         waiting: the wakers of readers that wait for the next event, in the order they came.
     """
 
@@ -43,21 +44,15 @@ class MemoryRun(RunLog):
         self.delivered = 0
         self.lost = ""
         self.last_sign = time.monotonic()
-        self._closed = False
         self._overflow = overflow
         self._timeout = timeout
-        self._watchers: set[Callable[[], None]] = set()
+        self.watchers: set[Callable[[], None]] = set()
         self.waiting: dict[ThreadWaker | TaskWaker, None] = {}
         self._readings: dict[int, weakref.ref[MemoryReading]] = {}
         self._last_left = 0.0  # when a reader left, on the monotonic clock
         self._threads: list[threading.Thread] = []  # of the producer; the newest is the last
 
     # -- writing
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more can be written."""
-        return self._closed
 
     def append(self, events: Iterable[Event]) -> list[str]:
         """Write events; returns the cursor of each."""
@@ -66,12 +61,13 @@ class MemoryRun(RunLog):
             new.extend(map(stored, events))
         finally:  # what was emitted before an error is written
             with self.lock:
-                if self._closed or self.lost:
+                if self.closed or self.lost:
                     why = self.lost or "it is closed: nothing more can be written"
                     raise UsageError(f"run {self.id!r} cannot be written: {why}")
                 cursors = self._append(new)
             self.heartbeat()
-            self.wake()
+            if self.waiting:
+                self.wake()
         return cursors
 
     def _append(self, events: list[Event]) -> list[str]:
@@ -79,16 +75,16 @@ class MemoryRun(RunLog):
         cursors = [log.append(event) for event in events]
         while (number := log.joinable) and self._is_past(number):
             log.join()
-        if len(log) > self.limit:
+        if log.entries > self.limit:
             self._shrink()
         return cursors
 
     def _shrink(self) -> None:
         """Join and drop the oldest entries. A run that blocks its writer drops nothing that a reader still needs."""
         log, is_free = self.log, self._overflow == "drop_oldest"
-        while len(log) > self.limit and (number := log.joinable) and (is_free or self._is_past(number)):
+        while log.entries > self.limit and (number := log.joinable) and (is_free or self._is_past(number)):
             log.join()
-        while len(log) > self.limit and (number := log.droppable) and (is_free or self._is_past(number)):
+        while log.entries > self.limit and (number := log.droppable) and (is_free or self._is_past(number)):
             log.drop()
 
     def _is_past(self, number: int) -> bool:
@@ -100,7 +96,7 @@ class MemoryRun(RunLog):
     def close(self, error: BaseException | None = None) -> bool:
         """Close the run, with an error as failed. Returns whether this call closed it."""
         with self.lock:
-            if self._closed:
+            if self.closed:
                 return False
             self.finish(error)
         self.report_progress()
@@ -111,7 +107,7 @@ class MemoryRun(RunLog):
         if error is not None:
             timeout: list[Event] = [StreamTimeout()] if isinstance(error, TimeoutError) else []
             self._append([*timeout, StreamException(type(error).__name__, str(error)), StreamEnd(status="failed")])
-        self._closed = True
+        self.closed = True
         self.last_sign = time.monotonic()
         self.wake()
 
@@ -136,7 +132,7 @@ class MemoryRun(RunLog):
             await async_wait_until(self._has_room, self.watch, lambda: 1.0)
 
     def _has_room(self) -> bool:
-        if self._overflow == "drop_oldest" or self._closed or self.lost:
+        if self._overflow == "drop_oldest" or self.closed or self.lost:
             return True
         readings = self.readings
         if not readings and self.delivered:
@@ -174,7 +170,7 @@ class MemoryRun(RunLog):
 
     def abandon(self, reason: str = "its emitter was dropped without closing it") -> None:
         """Report that the producer is gone. The next reader that has nothing to read closes the run as failed."""
-        if not self._closed:
+        if not self.closed:
             self.lost = reason
             self.wake()
         self.report_progress()
@@ -212,18 +208,18 @@ class MemoryRun(RunLog):
     def all_passed(self, cursor: str) -> bool:
         """Whether some reader received this event, and all have gone on after it. True where the run is gone."""
         number = number_of(cursor)
-        if number is None or (self.lost and not self._closed):
+        if number is None or (self.lost and not self.closed):
             return True
         return self.delivered >= number and all(reading.passed >= number for reading in self.readings)
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever a reader goes on or leaves; returns the function that ends that."""
-        self._watchers.add(wake)
-        return lambda: self._watchers.discard(wake)
+        self.watchers.add(wake)
+        return lambda: self.watchers.discard(wake)
 
     def report_progress(self) -> None:
         """A reader went on or left."""
-        for wake in [*self._watchers]:
+        for wake in [*self.watchers]:
             wake()
 
     def wake(self) -> None:
