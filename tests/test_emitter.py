@@ -780,6 +780,24 @@ def test_a_question_waits_for_the_first_who_comes() -> None:
     assert out == [(True, None, None)]
 
 
+def test_a_question_is_declined_some_time_after_the_last_reader_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where that reader had deferred it: its producer does not wait for ever."""
+    monkeypatch.setattr("streamkit.relay.questions.UNATTENDED", 0.2)
+    emitter = sk.Emitter()
+    out: list[Any] = []
+    thread = in_thread(lambda: asking(emitter, out))
+    began = 0.0
+    with sk.stream(emitter) as stream:
+        for event in stream:
+            if isinstance(event, sk.ConfirmationCreated):
+                event.confirmation.defer()
+                began = time.monotonic()
+                break
+    thread.join(10)
+    assert out == [(False, None, "not answered")]
+    assert time.monotonic() - began >= 0.2
+
+
 @pytest.mark.parametrize("how", ["asked", "deferred"])
 def test_a_question_has_a_time_limit_of_either_side(how: str) -> None:
     """The producer's `timeout`, and the consumer's `defer(timeout)`."""
@@ -933,6 +951,29 @@ def test_block_slows_a_thread_down_and_a_task_drains() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(agent)
             assert await sk.astream(emitter).get_final_text() == "x" * 500
+
+    for backend in ("asyncio", "trio"):
+        anyio.run(main, backend=backend)
+
+
+def test_a_task_that_drains_lets_others_run() -> None:
+    """Also where there is room: a producer in a loop does not starve the readers in the same event loop."""
+
+    async def main() -> None:
+        emitter = sk.Emitter()
+        delivered: list[str] = []
+
+        async def read() -> None:
+            async for piece in sk.astream(emitter).text_deltas:
+                delivered.append(piece)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            async with emitter:
+                for _ in range(100):
+                    emitter.text("x")
+                    await emitter.drain()
+                assert len(delivered) > 50
 
     for backend in ("asyncio", "trio"):
         anyio.run(main, backend=backend)

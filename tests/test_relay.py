@@ -11,7 +11,7 @@ import threading
 import time
 import tracemalloc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,9 @@ from streamkit import messages as m
 from streamkit import protocols
 from streamkit.core.engine import Engine
 from streamkit.protocols import codec
-from streamkit.relay import MemoryRelay, Relay
+from streamkit.relay import MemoryRelay, Reading, Relay, RunLog
 from streamkit.relay.log import Log, cursor_of
+from streamkit.relay.wakers import TaskWaker, ThreadWaker
 
 from .faces import Face, body, every_face
 from .telling import tell_items
@@ -885,3 +886,94 @@ def test_readers_that_are_dropped_are_forgotten() -> None:
     gc.collect()
     for n in range(50):
         relay.append("run", [e.RawEvent("r", n)])
+
+
+# -- a relay of another kind
+
+
+class LineReading(Reading):
+    """A place among the lines of a run; it looks for more every hundredth of a second."""
+
+    def __init__(self, run: LineRun, place: int) -> None:
+        super().__init__()
+        self.run = run
+        self.place = place
+
+    def resume(self, after: str | None) -> str | None:
+        place, self.place = self.place if after is None else int(after), 0
+        return str(place) if place else None
+
+    def take(self, waker: ThreadWaker | TaskWaker) -> list[e.Event] | float:
+        closed, events = self.run.closed, []
+        for line in self.run.lines[self.place :]:
+            self.place += 1
+            event = codec.decode_event(line)
+            event.position = str(self.place)
+            events.append(event)
+        return events if events or closed else 0.01
+
+
+class LineRun(RunLog):
+    """A run whose events are lines of JSON, as another process would have them."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+
+    def append(self, events: Iterable[e.Event]) -> list[str]:
+        before = len(self.lines)
+        self.lines.extend(map(codec.encode_event, events))
+        return [str(number + 1) for number in range(before, len(self.lines))]
+
+    def close(self, error: BaseException | None = None) -> bool:
+        closes, self.closed = not self.closed, True
+        return closes
+
+    def heartbeat(self) -> None:
+        """It has no limit of silence."""
+
+    def reading(self, after: str | None, timeout: float | None) -> LineReading:
+        return LineReading(self, 0 if after is None else int(after))
+
+
+class LineRelay(Relay):
+    """Runs as lines of JSON."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, LineRun] = {}
+
+    def open(self, run_id: str) -> LineRun:
+        return self.runs.setdefault(run_id, LineRun())
+
+    def find(self, run_id: str) -> LineRun | None:
+        return self.runs.get(run_id)
+
+    def delete(self, run_id: str) -> None:
+        self.runs.pop(run_id, None)
+
+
+@every_face
+@body
+async def test_a_relay_of_another_kind_implements_little(face: Face) -> None:
+    """Emitters write into it, streams read from it and go on after a cursor, though its events are JSON."""
+    relay = LineRelay()
+    emitter = sk.Emitter(relay, "run")
+
+    def agent() -> None:
+        with emitter:
+            for piece in ("Hel", "lo"):
+                emitter.text(piece)
+                time.sleep(0.02)
+            emitter.code("x = 1", "python")
+
+    stream = face.stream(emitter)
+    async with face.beside(agent):
+        await stream.until_done()
+    assert [message.content for message in stream.messages] == ["Hello", "x = 1"]
+    assert list(stream.messages) == list(emitter.messages)
+    assert relay.status("run") == "closed"
+    pieces: list[str] = []
+    later = face.stream(relay.reader("run"), after="4")
+    async for piece in later.text_deltas:
+        pieces.append(piece)
+    assert pieces == ["Hel", "lo"], "the message that was open, then what came after the cursor"
+    assert list(later.messages) == list(emitter.messages)
