@@ -580,7 +580,7 @@ async def test_a_producer_that_was_dropped_is_missed_at_once(face: Face) -> None
     for one in (stream, waiting):
         with pytest.raises(sk.SourceError, match="dropped without closing"):
             await one.until_done()
-        assert one.messages[0].content == "a"
+        assert (one.messages[0].content, one.messages[0].status) == ("a", "failed")
 
 
 def test_a_task_that_was_cancelled_without_closing_does_not_hang_its_consumers() -> None:

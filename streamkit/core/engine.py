@@ -422,9 +422,11 @@ class Engine:
 
     def source_done(self, *, complete: bool) -> Iterator[e.Event]:
         """The source has no more items. Closes the messages; the step stays open for answers."""
-        end: Status = (
-            _OPEN_ENDS[self.runs.outcome.status] if self.runs.outcome else "completed" if complete else "incomplete"
-        )
+        end: Status = "completed" if complete else "incomplete"
+        if self.runs.outcome:
+            end = _OPEN_ENDS[self.runs.outcome.status]
+        elif self.failure is not None:
+            end = "failed"
         nothing = e.Event()
         yield from self._close_open(end, nothing)
         for asked in [p for p in self.pending.values() if isinstance(p, Confirmation) and p.answer_slot is None]:
