@@ -904,7 +904,8 @@ class LineReading(Reading):
         return str(place) if place else None
 
     def take(self, waker: ThreadWaker | TaskWaker) -> list[e.Event] | float:
-        closed, events = self.run.closed, []
+        closed = self.run.closed
+        events: list[e.Event] = []
         for line in self.run.lines[self.place :]:
             self.place += 1
             event = codec.decode_event(line)

@@ -53,8 +53,8 @@ class Emitter(Writer, Readable):
     `status`, `usage`, `cursor` ….
 
     Args:
-        relay: where the run is written; a `MemoryRelay` of its own if none is given.
-        run_id: the run's id in the relay; a random one, which cannot be guessed, if none is given.
+        relay: where the run is written; a `MemoryRelay` of its own by default.
+        run_id: the run's id in the relay; a random one by default, which cannot be guessed.
         model: the model's name, for the run's `model`.
         strict: raise `ProtocolError` for malformed events, in place of repairing them with a warning.
         timeout: seconds of silence after which readers fail with a `SourceTimeoutError`; None for the relay's own
@@ -181,7 +181,7 @@ class Emitter(Writer, Readable):
         editable: bool = True,
         timeout: float | None = None,
     ) -> Approval:
-        """Ask the readers whether something may run: the newest code or tool call, if no other message is given.
+        """Ask the readers whether something may run: the newest code or tool call, unless `subject` names another message.
 
             if emitter.confirm():            # in a thread
             if await emitter.confirm():      # in a task

@@ -22,7 +22,7 @@ class MemoryReading(Reading):
 
     Attributes:
         number: of the last event that was handed out.
-        passed: the number up to which all events are handled, as the next ones were asked for.
+        passed: the number up to which all events are handled, since the next ones were requested.
     """
 
     def __init__(self, run: MemoryRun, after: str | None, timeout: float | None) -> None:
