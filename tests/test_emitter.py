@@ -528,7 +528,7 @@ async def test_a_producer_that_is_silent_is_told_as_a_timeout(face: Face) -> Non
     emitter.text("a")
     told = face.told()
     stream = face.stream(emitter, told)
-    with pytest.raises(sk.SourceTimeoutError, match="told nothing"):
+    with pytest.raises(sk.SourceTimeoutError, match="was silent"):
         await stream.until_done()
     told.check_brackets()
     assert told.hooks.count("on_timeout") == 1
@@ -540,8 +540,7 @@ async def test_a_producer_that_is_silent_is_told_as_a_timeout(face: Face) -> Non
 @body
 async def test_a_producer_whose_thread_ended_is_missed(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though nobody said for how long it may be silent."""
-    monkeypatch.setattr("streamkit.relay.run.GRACE", 0.2)
-    monkeypatch.setattr("streamkit.relay.reader.GRACE", 0.2)
+    monkeypatch.setattr("streamkit.relay.memory_run.GRACE", 0.2)
     emitter = sk.Emitter(timeout=math.inf)
     await face.in_thread(in_thread(lambda: emitter.text("a")).join)
     stream = face.stream(emitter)
@@ -552,8 +551,7 @@ async def test_a_producer_whose_thread_ended_is_missed(face: Face, monkeypatch: 
 
 def test_a_producer_whose_task_lives_is_not_missed_for_its_worker_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """`with` in a thread that lives keeps the emitter alive, whoever else says something for it."""
-    monkeypatch.setattr("streamkit.relay.run.GRACE", 0.1)
-    monkeypatch.setattr("streamkit.relay.reader.GRACE", 0.1)
+    monkeypatch.setattr("streamkit.relay.memory_run.GRACE", 0.1)
     emitter = sk.Emitter()
     texts: list[str] = []
     reading = in_thread(lambda: texts.append(sk.stream(emitter).get_final_text()))
@@ -582,7 +580,7 @@ async def test_a_producer_that_was_dropped_is_missed_at_once(face: Face) -> None
     for one in (stream, waiting):
         with pytest.raises(sk.SourceError, match="dropped without closing"):
             await one.until_done()
-        assert one.messages[0].content == "a"
+        assert (one.messages[0].content, one.messages[0].status) == ("a", "failed")
 
 
 def test_a_task_that_was_cancelled_without_closing_does_not_hang_its_consumers() -> None:
@@ -782,6 +780,24 @@ def test_a_question_waits_for_the_first_who_comes() -> None:
     assert out == [(True, None, None)]
 
 
+def test_a_question_is_declined_some_time_after_the_last_reader_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where that reader had deferred it: its producer does not wait for ever."""
+    monkeypatch.setattr("streamkit.relay.questions.UNATTENDED", 0.2)
+    emitter = sk.Emitter()
+    out: list[Any] = []
+    thread = in_thread(lambda: asking(emitter, out))
+    began = 0.0
+    with sk.stream(emitter) as stream:
+        for event in stream:
+            if isinstance(event, sk.ConfirmationCreated):
+                event.confirmation.defer()
+                began = time.monotonic()
+                break
+    thread.join(10)
+    assert out == [(False, None, "not answered")]
+    assert time.monotonic() - began >= 0.2
+
+
 @pytest.mark.parametrize("how", ["asked", "deferred"])
 def test_a_question_has_a_time_limit_of_either_side(how: str) -> None:
     """The producer's `timeout`, and the consumer's `defer(timeout)`."""
@@ -873,7 +889,7 @@ def test_there_is_nothing_to_confirm_before_there_is_code() -> None:
         emitter.confirm()
     emitter.code("x", "python")
     emitter.confirm(id="c")
-    with pytest.raises(sk.UsageError, match="asked already"):
+    with pytest.raises(sk.UsageError, match="pending already"):
         emitter.confirm(id="c")
     emitter.confirm(m.CodeMessage("other", content="y"))
     assert list(emitter.pending) == ["c", "confirmation-1"]
@@ -935,6 +951,29 @@ def test_block_slows_a_thread_down_and_a_task_drains() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(agent)
             assert await sk.astream(emitter).get_final_text() == "x" * 500
+
+    for backend in ("asyncio", "trio"):
+        anyio.run(main, backend=backend)
+
+
+def test_a_task_that_drains_lets_others_run() -> None:
+    """Also where there is room: a producer in a loop does not starve the readers in the same event loop."""
+
+    async def main() -> None:
+        emitter = sk.Emitter()
+        delivered: list[str] = []
+
+        async def read() -> None:
+            async for piece in sk.astream(emitter).text_deltas:
+                delivered.append(piece)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            async with emitter:
+                for _ in range(100):
+                    emitter.text("x")
+                    await emitter.drain()
+                assert len(delivered) > 50
 
     for backend in ("asyncio", "trio"):
         anyio.run(main, backend=backend)

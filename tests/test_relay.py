@@ -11,7 +11,7 @@ import threading
 import time
 import tracemalloc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,9 @@ from streamkit import messages as m
 from streamkit import protocols
 from streamkit.core.engine import Engine
 from streamkit.protocols import codec
-from streamkit.relay import MemoryRelay, Relay
+from streamkit.relay import MemoryRelay, Reading, Relay, RunLog
 from streamkit.relay.log import Log, cursor_of
+from streamkit.relay.wakers import TaskWaker, ThreadWaker
 
 from .faces import Face, body, every_face
 from .telling import tell_items
@@ -322,18 +323,18 @@ deltas = st.builds(
 def test_a_log_gives_what_was_written_after_every_cursor(
     events: list[e.Event], limit: int, data: st.DataObject
 ) -> None:
-    """However much of it is sealed, and wherever a reading stops: the deltas of a message are the same text."""
+    """However much of it is joined, and wherever a reading stops: the deltas of a message are the same text."""
     log = Log(limit)
     for event in events:
         log.append(type(event)(event.message_id, event.value, event.replace, event.metadata) if isinstance(event, e.Delta) else e.RawEvent("r"))  # fmt: skip
-        if log.ripe and data.draw(st.booleans()):
-            log.seal()
+        if log.joinable and data.draw(st.booleans()):
+            log.join()
     for after in range(len(events) + 1):
         until = data.draw(st.integers(after, len(events)))
         told: list[e.Event] = []
         place = after
         while True:
-            batch, place = log.take(place, until)
+            batch, place = log.events(place, until)
             told += batch
             if not batch:
                 break
@@ -362,9 +363,9 @@ def test_pieces_of_base64_are_never_joined() -> None:
     log = Log(8)
     for _ in range(20):
         log.append(e.MessageDelta("m", "QQ=="))
-        if log.ripe:
-            log.seal()
-    assert log.held == 20
+        if log.joinable:
+            log.join()
+    assert log.entries == 20
 
 
 MILLION = """
@@ -679,7 +680,7 @@ def test_reading_in_parts_tells_the_same_messages(events: list[e.Event], data: s
     """Whatever the story, and wherever each part stops."""
     relay = MemoryRelay()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streamkit.relay.log._MOST", data.draw(st.sampled_from((2, 5, 1024))))  # sealed together
+        patch.setattr("streamkit.relay.log._MOST", data.draw(st.sampled_from((2, 5, 1024))))  # joined together
         tell_into(relay, events)
     try:
         whole = sk.stream(relay.reader("run"))
@@ -846,7 +847,7 @@ def test_a_silent_producer_is_told_as_a_timeout() -> None:
     began = time.monotonic()
     threading.Timer(0.15, relay.heartbeat, ["run"]).start()
     stream = sk.stream(relay.reader("run", timeout=0.3), Handler())
-    with pytest.raises(sk.SourceTimeoutError, match="told nothing for"):
+    with pytest.raises(sk.SourceTimeoutError, match="was silent for"):
         stream.until_done()
     assert 0.4 < time.monotonic() - began < 3
     assert hooks == ["timeout", "end"]
@@ -885,3 +886,95 @@ def test_readers_that_are_dropped_are_forgotten() -> None:
     gc.collect()
     for n in range(50):
         relay.append("run", [e.RawEvent("r", n)])
+
+
+# -- a relay of another kind
+
+
+class LineReading(Reading):
+    """A place among the lines of a run; it looks for more every hundredth of a second."""
+
+    def __init__(self, run: LineRun, place: int) -> None:
+        super().__init__()
+        self.run = run
+        self.place = place
+
+    def resume(self, after: str | None) -> str | None:
+        place, self.place = self.place if after is None else int(after), 0
+        return str(place) if place else None
+
+    def take(self, waker: ThreadWaker | TaskWaker) -> list[e.Event] | float:
+        closed = self.run.closed
+        events: list[e.Event] = []
+        for line in self.run.lines[self.place :]:
+            self.place += 1
+            event = codec.decode_event(line)
+            event.position = str(self.place)
+            events.append(event)
+        return events if events or closed else 0.01
+
+
+class LineRun(RunLog):
+    """A run whose events are lines of JSON, as another process would have them."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+
+    def append(self, events: Iterable[e.Event]) -> list[str]:
+        before = len(self.lines)
+        self.lines.extend(map(codec.encode_event, events))
+        return [str(number + 1) for number in range(before, len(self.lines))]
+
+    def close(self, error: BaseException | None = None) -> bool:
+        closes, self.closed = not self.closed, True
+        return closes
+
+    def heartbeat(self) -> None:
+        """It has no limit of silence."""
+
+    def reading(self, after: str | None, timeout: float | None) -> LineReading:
+        return LineReading(self, 0 if after is None else int(after))
+
+
+class LineRelay(Relay):
+    """Runs as lines of JSON."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, LineRun] = {}
+
+    def open(self, run_id: str) -> LineRun:
+        return self.runs.setdefault(run_id, LineRun())
+
+    def find(self, run_id: str) -> LineRun | None:
+        return self.runs.get(run_id)
+
+    def delete(self, run_id: str) -> None:
+        self.runs.pop(run_id, None)
+
+
+@every_face
+@body
+async def test_a_relay_of_another_kind_implements_little(face: Face) -> None:
+    """Emitters write into it, streams read from it and go on after a cursor, though its events are JSON."""
+    relay = LineRelay()
+    emitter = sk.Emitter(relay, "run")
+
+    def agent() -> None:
+        with emitter:
+            for piece in ("Hel", "lo"):
+                emitter.text(piece)
+                time.sleep(0.02)
+            emitter.code("x = 1", "python")
+
+    stream = face.stream(emitter)
+    async with face.beside(agent):
+        await stream.until_done()
+    assert [message.content for message in stream.messages] == ["Hello", "x = 1"]
+    assert list(stream.messages) == list(emitter.messages)
+    assert relay.status("run") == "closed"
+    pieces: list[str] = []
+    later = face.stream(relay.reader("run"), after="4")
+    async for piece in later.text_deltas:
+        pieces.append(piece)
+    assert pieces == ["Hel", "lo"], "the message that was open, then what came after the cursor"
+    assert list(later.messages) == list(emitter.messages)

@@ -360,7 +360,11 @@ class Engine(PendingAnswers):
         `complete`: the source's protocol says that nothing is missing.
         """
         outcome = self.runs.outcome
-        status: e.RunStatus = outcome.status if outcome is not None else "completed" if complete else "incomplete"
+        status: e.RunStatus = "completed" if complete else "incomplete"
+        if outcome is not None:
+            status = outcome.status
+        elif self.failure is not None:
+            status = "failed"
         yield from self._close_open(status, _NO_CAUSE)
         yield from self._decline_unanswerable()
         failed = outcome is not None and outcome.status in _FAILED

@@ -1,9 +1,10 @@
-"""The relay: the numbered log of runs, written by one producer and read by any number of consumers.
+"""The relay: the numbered log of runs, each written by one producer and read by any number of readers.
 
-`MemoryRelay` keeps it in this process. Another relay is another `Relay`, with the same interface and the same tests.
+`MemoryRelay` keeps it in this process. A relay of another kind subclasses `Relay`, and passes the same tests.
 """
 
-from .interface import Reader, Reading, Relay
+from .interface import Relay, RunLog
 from .memory import MemoryRelay, Overflow
+from .reader import Reader, Reading
 
-__all__ = ["MemoryRelay", "Overflow", "Reader", "Reading", "Relay"]
+__all__ = ["MemoryRelay", "Overflow", "Reader", "Reading", "Relay", "RunLog"]

@@ -1,27 +1,92 @@
-"""What a relay is: the numbered log of runs, each written by one producer and read by any number of consumers.
+"""What a relay is: the numbered log of runs, each written by one producer and read by any number of readers.
 
-An event's number is its cursor. A reader goes on from any cursor, reads what is there, and waits for more until the
-run is closed, which happens exactly once. Where the log is kept is the relay's: in memory, or on a server. Each reader
-keeps its own place, so that one that is slow, late or gone changes nothing for the others.
+An event's number is its cursor. A reader goes on after any cursor, receives what is there, and waits for more until the
+run is closed, which happens exactly once. Where the log is kept is the relay's own matter: in memory, or on a server.
+Each reader keeps its own place, so that one that is slow, late or gone changes nothing for the others.
+
+A relay of another kind implements the abstract methods of `Relay`, `RunLog` and `Reading`. What else a `RunLog` has is
+for relays that can do it: slow a writer down, and see their readers.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-from ..events import Event
-from ..sources.source import AsyncSource, Readable, Source
+import anyio.lowlevel
 
-__all__ = ["Reader", "Reading", "Relay"]
+from ..errors import SourceError, UsageError
+from ..events import Event
+from .reader import Reader, Reading
+
+__all__ = ["Relay", "RunLog"]
+
+
+class RunLog(ABC):
+    """The log of one run. All of it is thread-safe.
+
+    Attributes:
+        closed: whether nothing more can be written.
+    """
+
+    closed: bool = False
+
+    @abstractmethod
+    def append(self, events: Iterable[Event]) -> list[str]:
+        """Write canonical events; returns the cursor of each. Each is stored as it is at that moment: it may change
+        afterwards. What `events` gave before it raised an error is written, too.
+
+        Raises:
+            UsageError: the run is closed or deleted.
+        """
+
+    @abstractmethod
+    def close(self, error: BaseException | None = None) -> bool:
+        """Close the run. Returns whether this call closed it; a later one changes nothing. With an error, readers
+        receive the end of a stream that failed with it."""
+
+    @abstractmethod
+    def heartbeat(self) -> None:
+        """Report that the producer is alive, although it has nothing to write."""
+
+    @abstractmethod
+    def reading(self, after: str | None, timeout: float | None) -> Reading:
+        """Begin to read. Arguments and errors are those of `Relay.reader`."""
+
+    def abandon(self) -> None:  # noqa: B027 - a relay may ignore it, and find out by the producer's silence
+        """Report that the producer is gone and did not close the run. It must neither take a lock nor wait: the garbage
+        collector may call it at any moment."""
+
+    def drain(self) -> None:  # noqa: B027 - there is room in a log that is not bounded
+        """Wait in this thread until the readers have made room.
+
+        Raises:
+            UsageError: there is no room, and the relay refuses to wait; or waiting would block an event loop.
+        """
+
+    async def adrain(self) -> None:
+        """As `drain`, for tasks. Other tasks run meanwhile, even where there is room."""
+        await anyio.lowlevel.checkpoint()
+
+    def all_passed(self, cursor: str) -> bool:
+        """Whether some reader received this event, and all that are reading have gone on after it. A question that all
+        have passed is not answered. False where a relay cannot know."""
+        return False
+
+    def unattended(self) -> float:
+        """For how many seconds there has been no reader; 0 before the first came, and where a relay cannot know."""
+        return 0.0
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` whenever a reader goes on or leaves; returns the function that ends that."""
+        return lambda: None
 
 
 class Relay(ABC):
-    """The log of runs. All of it is thread-safe.
+    """The logs of runs, by their ids. All of it is thread-safe.
 
     Attributes:
-        bounded: whether a writer has to ask `drain` for room.
+        bounded: whether a writer has to wait for room, with `drain`, before it writes.
         limit: how many entries the log of a run holds, None for any number. A writer keeps as many messages.
     """
 
@@ -29,7 +94,7 @@ class Relay(ABC):
     limit: int | None = None
 
     @abstractmethod
-    def open(self, run_id: str) -> None:
+    def open(self, run_id: str) -> RunLog:
         """Begin the log of a run.
 
         Raises:
@@ -37,71 +102,73 @@ class Relay(ABC):
         """
 
     @abstractmethod
+    def find(self, run_id: str) -> RunLog | None:
+        """The log of a run, None where there is no such run (any more)."""
+
+    @abstractmethod
+    def delete(self, run_id: str) -> None:
+        """Remove a run. Readers that have begun go on; for them, an open one fails."""
+
+    # -- writing
+
     def append(self, run_id: str, events: Iterable[Event], *, wait: bool = True) -> list[str]:
-        """Write events as an engine told them, and give the cursor of each. What is live in them is kept as it is now.
-        With `wait`, `drain` is asked first.
+        """Write canonical events; returns the cursor of each. With `wait`, a bounded relay waits for room first.
 
         Raises:
             UsageError: there is no such run, or it is closed.
         """
+        run = self._run_to_write(run_id)
+        if wait and self.bounded:
+            run.drain()
+        return run.append(events)
 
-    @abstractmethod
     def close(self, run_id: str, error: BaseException | None = None) -> bool:
-        """Say that nothing more comes. The first call closes; any other changes nothing and gives False. An error is
-        told to readers as the end of a failed stream."""
+        """Close a run, with an error as failed. Returns whether this call closed it."""
+        run = self.find(run_id)
+        return run is not None and run.close(error)
 
-    @abstractmethod
-    def reading(self, run_id: str, after: str | None = None, timeout: float | None = None) -> Reading:
-        """One reading of a run, for a `Reader`."""
+    def heartbeat(self, run_id: str) -> None:
+        """Report that the producer is alive, although it has nothing to write."""
+        if (run := self.find(run_id)) is not None:
+            run.heartbeat()
 
-    @abstractmethod
+    async def adrain(self, run_id: str) -> None:
+        """Wait until the readers have made room, in a task."""
+        await self._run_to_write(run_id).adrain()
+
+    def _run_to_write(self, run_id: str) -> RunLog:
+        run = self.find(run_id)
+        if run is None or run.closed:
+            why = "is closed" if run is not None else "is not in this relay: it was never opened, or it has expired"
+            raise UsageError(f"run {run_id!r} {why}")
+        return run
+
+    # -- reading
+
     def status(self, run_id: str) -> str | None:
         """`open`, `closed`, or None where there is no such run (any more)."""
+        run = self.find(run_id)
+        return None if run is None else "closed" if run.closed else "open"
 
-    @abstractmethod
-    def delete(self, run_id: str) -> None:
-        """Forget a run. Readings of it that have begun go on; an open one is told to them as lost."""
-
-    @abstractmethod
-    def heartbeat(self, run_id: str) -> None:
-        """A sign of life of the producer, who has nothing to tell."""
-
-    @abstractmethod
-    def drain(self, run_id: str) -> None:
-        """Return when there is room for more, where the log is bounded by waiting.
-
-        Raises:
-            UsageError: there is no room, and the log is bounded by refusing; or an event loop would be blocked.
-        """
-
-    @abstractmethod
-    async def adrain(self, run_id: str) -> None:
-        """As `drain`, for tasks."""
-
-    @abstractmethod
-    def abandon(self, run_id: str) -> None:
-        """The producer is gone, and did not close. It takes no lock and never waits: the garbage collector may call it
-        at any moment."""
-
-    def passed(self, run_id: str, cursor: str) -> bool:
-        """Whether somebody was told of this event, and every reader that is here has gone on after it. False where a
-        relay cannot know."""
-        return False
-
-    def watch(self, run_id: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` whenever a reader went on or left, until the function that this gives is called."""
-        return lambda: None
+    def reading(self, run_id: str, after: str | None = None, timeout: float | None = None) -> Reading:
+        """Begin to read a run. Arguments and errors are those of `reader`."""
+        run = self.find(run_id)
+        if run is None:
+            error = SourceError(f"there is no run {run_id!r} in this relay: it never was, or it has expired")
+            error.status_code = 404
+            raise error
+        return run.reading(after, timeout)
 
     def reader(self, run_id: str, after: str | None = None, *, timeout: float | None = None) -> Reader:
-        """A reader of a run: a source for `stream` and `astream`, and an iterable of the log's own events.
+        """A reader of a run: a source for `stream` and `astream`, and an iterable of the events in the log.
 
         Args:
-            after: the cursor to go on from; where it is not given, from the beginning.
-            timeout: seconds of silence after which the producer is told as timed out; None for the relay's own limit,
+            after: the cursor to go on after; None for the beginning.
+            timeout: seconds of silence after which the producer counts as gone; None for the relay's own limit,
                 `math.inf` for none.
 
         Raises:
-            UsageError: the cursor is none of this run's.
+            UsageError: the cursor is not one of this run.
             SourceError: there is no such run (any more): `status_code` is 404.
         """
         return Reader(self, run_id, after, timeout)
@@ -113,103 +180,3 @@ class Relay(ABC):
     def aread(self, run_id: str, after: str | None = None) -> AsyncIterator[Event]:
         """As `read`, for tasks."""
         return aiter(self.reader(run_id, after))
-
-
-class Reading(ABC):
-    """One reading of a run, with its own place in it: by one thread, or by one task."""
-
-    @abstractmethod
-    def resume(self, after: str | None) -> str | None:
-        """Read from the run's beginning, as a stream does that goes on after a cursor, to know all snapshots. Gives
-        the cursor up to which nothing is to be told; None if all is.
-
-        Raises:
-            UsageError: the cursor is none of this run's, or another than the reader was given.
-        """
-
-    @abstractmethod
-    def pull(self) -> list[Event] | None:
-        """What comes next, as soon as there is any; None at the end.
-
-        Raises:
-            SourceTimeoutError: the producer has been silent for too long.
-            SourceError: what comes next was dropped, for this reader was too slow: `status_code` is 410.
-        """
-
-    @abstractmethod
-    async def apull(self) -> list[Event] | None:
-        """As `pull`, for tasks on asyncio and trio."""
-
-    @abstractmethod
-    def cancel(self) -> None:
-        """Make a `pull` that waits end soon, from any thread."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Leave. The producer goes on."""
-
-
-class _Events(AsyncIterator[Event]):
-    """A reading's events, as an iterator that a loop may leave at any time."""
-
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._ready: deque[Event] = deque()
-
-    async def __anext__(self) -> Event:
-        while not self._ready:
-            batch = await self._reading.apull()
-            if batch is None:
-                self._reading.close()
-                raise StopAsyncIteration
-            self._ready.extend(batch)
-        return self._ready.popleft()
-
-    async def aclose(self) -> None:
-        self._reading.close()
-
-
-class Reader(Readable):
-    """A run to be read, from a cursor on. Each stream and each iteration over it is a reading of its own."""
-
-    def __init__(self, relay: Relay, run_id: str, after: str | None = None, timeout: float | None = None) -> None:
-        self.relay = relay
-        self.run_id = run_id
-        self.after = after
-        self.timeout = timeout
-        self._reading().close()  # who asks for a run that is not there is told so now
-
-    def _reading(self) -> Reading:
-        return self.relay.reading(self.run_id, self.after, self.timeout)
-
-    def __iter__(self) -> Iterator[Event]:
-        """The log's own events: canonical, each with its cursor, without snapshots."""
-        reading = self._reading()
-        try:
-            while (batch := reading.pull()) is not None:
-                yield from batch
-        finally:
-            reading.close()
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        """As `__iter__`."""
-        return _Events(self._reading())
-
-    def for_stream(self) -> Reader:
-        return self
-
-    def source(self) -> Source:
-        reading = self._reading()
-        batches = iter(reading.pull, None)
-        return Source(batches, reading.close, protocol="streamkit", whole=True, inner=reading, resume=reading.resume)
-
-    def async_source(self) -> AsyncSource:
-        reading = self._reading()
-
-        async def close() -> None:
-            reading.close()
-
-        return AsyncSource(reading.apull, close, protocol="streamkit", whole=True, resume=reading.resume)
-
-    def __repr__(self) -> str:
-        return f"<Reader of {self.run_id!r}{f' after {self.after}' if self.after else ''}>"

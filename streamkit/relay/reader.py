@@ -1,169 +1,163 @@
-"""One reading of a run in memory."""
+"""Reading a run in a relay: as a source of streams, and in loops over the events in its log.
+
+A `Reader` can be read any number of times; each time it begins a `Reading`, which has one place in the log.
+"""
 
 from __future__ import annotations
 
-import math
-import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
 
 import anyio.lowlevel
 
-from ..errors import SourceError, SourceTimeoutError, UsageError
 from ..events import Event
-from .interface import Reading
-from .log import cursor_of, number_of
-from .run import GRACE, Run
-from .stored import for_reader
+from ..sources.source import AsyncSource, Readable, Source
 from .wakers import TaskWaker, ThreadWaker, task_waker
 
-__all__ = ["MemoryReading"]
+if TYPE_CHECKING:
+    from .interface import Relay
+
+__all__ = ["Reader", "Reading"]
 
 
-class MemoryReading(Reading):
-    """A place in a run's log.
+class Reading(ABC):
+    """One place in a run, from which one thread or one task reads on."""
 
-    Attributes:
-        number: of the last event that was handed out.
-        went_on: the number up to which all has been handled: what came after it was asked for.
-    """
-
-    def __init__(self, run: Run, after: str | None, timeout: float | None) -> None:
-        self._run = run
-        self._after = after
-        self._timeout = math.inf if timeout is None else timeout
-        self.number = self._place(after)
-        self.went_on = self.number
-        self._until: int | None = None  # read up to here first, so that a batch ends where a stream goes on
-        self._began = False
-        self._first: list[Event] = []  # told before what the log has
-        self._over = False
+    def __init__(self) -> None:
+        self._is_over = False
         self._waker: ThreadWaker | TaskWaker | None = None
-        self._waited = True
+        self._has_waited = True
 
-    def _place(self, cursor: str | None) -> int:
-        if cursor is None:
-            return 0
-        number = number_of(cursor)
-        if number is None:
-            raise UsageError(f"{cursor!r} is no cursor of run {self._run.id!r}: they are like '1-17'")
-        if number > self._run.log.newest:
-            newest = cursor_of(self._run.log.newest)
-            raise UsageError(f"cursor {cursor!r} is after the newest event of run {self._run.id!r}, {newest!r}")
-        return number
-
+    @abstractmethod
     def resume(self, after: str | None) -> str | None:
-        if after is not None and self._after is not None and after != self._after:
-            raise UsageError(f"the stream is to go on after {after!r}, and its reader after {self._after!r}")
-        until = self._place(after if after is not None else self._after)
-        run = self._run
-        with run.lock:  # what is dropped from here on, this reading has seen or misses
-            self._until = until or None
-            self.number = self.went_on = 0
-            self._join()
-            first = self.number
-        return cursor_of(max(until, first)) if until and (until > first or self._first) else None
+        """Read from the run's beginning, in place of after the cursor: a stream that goes on after a cursor takes in all
+        that comes before, to have its messages. Returns the cursor up to which its handlers receive nothing, None if
+        they receive everything.
+
+        Raises:
+            UsageError: the cursor is not one of this run, or is not the one that the reader has.
+        """
+
+    @abstractmethod
+    def take(self, waker: ThreadWaker | TaskWaker) -> list[Event] | float:
+        """The next events; an empty list at the end. If there are none yet: for how many seconds to wait before this is
+        called again. The relay wakes `waker` when there are some. Each call says that all events before are handled.
+
+        Raises:
+            SourceTimeoutError: the producer has been silent for too long.
+            SourceError: the next events were dropped, because this reader was too slow: `status_code` is 410.
+        """
 
     def pull(self) -> list[Event] | None:
+        """The next events, as soon as there are any; None at the end. Raises as `take`."""
         waker = self._waker
         if not isinstance(waker, ThreadWaker):
             waker = self._waker = ThreadWaker()
-        self._go_on()
-        while not self._over:
+        while not self._is_over:
             waker.reset()
-            if (batch := self._take(waker)) is not None:
-                return batch or None
-            try:
-                waker.wait(self._patience())
-            finally:
-                self._run.wait_no_more(waker)
+            events = self.take(waker)
+            if isinstance(events, list):
+                return events or None
+            waker.wait(events)
         return None
 
     async def apull(self) -> list[Event] | None:
-        if not self._waited:  # others in this event loop have their turn, however much there is to read
+        """As `pull`, for tasks on asyncio and trio."""
+        if not self._has_waited:  # other tasks of this event loop run, however much there is to read
             await anyio.lowlevel.checkpoint()
         waker = self._waker
         if not isinstance(waker, TaskWaker):
             waker = self._waker = task_waker()
-        self._go_on()
-        self._waited = False
-        while not self._over:
+        self._has_waited = False
+        while not self._is_over:
             waker.reset()
-            if (batch := self._take(waker)) is not None:
-                return batch or None
-            self._waited = True
-            try:
-                await waker.wait(self._patience())
-            finally:
-                self._run.wait_no_more(waker)
+            events = self.take(waker)
+            if isinstance(events, list):
+                return events or None
+            self._has_waited = True
+            await waker.wait(events)
         return None
 
-    def _go_on(self) -> None:
-        self.went_on = self.number
-        if self._run.watchers:
-            self._run.reader_went_on()
-
-    def _take(self, waker: ThreadWaker | TaskWaker) -> list[Event] | None:
-        """What is there: [] at the end, None where it has to be waited for; then the waker is told."""
-        run = self._run
-        with run.lock:
-            if not self._began:
-                self._join()
-            if self._first:
-                batch, self._first = self._first, []
-                return batch
-            if self.number < run.log.beginning.dropped:
-                raise self._overtaken()
-            if self._until is not None and self.number >= self._until:
-                self._until = None
-            batch, self.number = run.log.take(self.number, self._until)
-            run.told = max(run.told, self.number)
-            if batch or run.closed:
-                return batch
-            if run.abandoned:
-                run.give_up()
-                batch, self.number = run.log.take(self.number)
-                return batch
-            run.wait_with(waker)
-            return None
-
-    def _join(self) -> None:
-        """Become one of the run's readers, with what is told in place of what is gone already. With the lock held."""
-        run, beginning = self._run, self._run.log.beginning
-        self._began = True
-        run.join(self)
-        if self.number >= beginning.dropped:
-            return
-        known = self._until is not None and self._until >= beginning.dropped
-        self.number = beginning.dropped
-        run.told = max(run.told, self.number)
-        events = [for_reader(event) for event in beginning.events(cursor_of(self.number))]
-        self._first = events if known else [*events, beginning.warning(run.id)]
-
-    def _overtaken(self) -> SourceError:
-        run = self._run
-        error = SourceError(
-            f"this reader of run {run.id!r} was too slow: what comes after {cursor_of(self.number)!r} was dropped up to "
-            f"{cursor_of(run.log.beginning.dropped)!r}, as the log holds {run.limit} entries; read anew after that cursor"
-        )
-        error.status_code = 410
-        return error
-
-    def _patience(self) -> float:
-        """Seconds to wait before this is asked again."""
-        run = self._run
-        silence = time.monotonic() - run.alive
-        why = run.is_lost(silence)
-        if why or silence >= self._timeout:
-            what = f"the producer of run {run.id!r} has told nothing for {silence:.1f} seconds"
-            raise SourceTimeoutError(what + (f": {why}" if why else ", and gave no sign of life"))
-        return max(0.001, min(self._timeout - silence, GRACE - silence if silence < GRACE else GRACE))
-
     def cancel(self) -> None:
-        self._over = True
+        """End a `pull` that waits, from any thread."""
+        self._is_over = True
         if self._waker is not None:
             self._waker.wake()
 
     def close(self) -> None:
-        self._over = True
+        """Stop reading. The producer goes on. It takes no lock: the garbage collector may call it."""
+        self._is_over = True
         if self._waker is not None:
             self._waker.close()
-        self._run.leave(self)
+
+
+class Reader(Readable):
+    """A run to read, from a cursor on. Each stream and each loop over it reads for itself."""
+
+    def __init__(self, relay: Relay, run_id: str, after: str | None = None, timeout: float | None = None) -> None:
+        self.relay = relay
+        self.run_id = run_id
+        self.after = after
+        self.timeout = timeout
+        self._reading().close()  # raises now where there is no such run or cursor
+
+    def _reading(self) -> Reading:
+        return self.relay.reading(self.run_id, self.after, self.timeout)
+
+    def __iter__(self) -> Iterator[Event]:
+        """The events in the log: canonical, each with its cursor, without snapshots."""
+        reading = self._reading()
+        try:
+            while (batch := reading.pull()) is not None:
+                yield from batch
+        finally:
+            reading.close()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """As `__iter__`, for tasks."""
+        return _Events(self._reading())
+
+    def for_stream(self) -> Reader:
+        """Itself: a stream reads it when it starts."""
+        return self
+
+    def source(self) -> Source:
+        """The run as a source that a thread pulls."""
+        reading = self._reading()
+        batches = iter(reading.pull, None)
+        return Source(batches, reading.close, protocol="streamkit", whole=True, inner=reading, resume=reading.resume)
+
+    def async_source(self) -> AsyncSource:
+        """The run as a source that a task pulls."""
+        reading = self._reading()
+
+        async def close() -> None:
+            reading.close()
+
+        return AsyncSource(reading.apull, close, protocol="streamkit", whole=True, resume=reading.resume)
+
+    def __repr__(self) -> str:
+        return f"<Reader of {self.run_id!r}{f' after {self.after}' if self.after else ''}>"
+
+
+class _Events(AsyncIterator[Event]):
+    """The events of a reading. Not an async generator, which a loop that is left early would leave open."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._ready: deque[Event] = deque()
+
+    async def __anext__(self) -> Event:
+        while not self._ready:
+            batch = await self._reading.apull()
+            if batch is None:
+                self._reading.close()
+                raise StopAsyncIteration
+            self._ready.extend(batch)
+        return self._ready.popleft()
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        self._reading.close()

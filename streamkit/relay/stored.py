@@ -1,16 +1,15 @@
-"""What of an event a log in memory keeps, and what each reader gets of it.
+"""Stored events: what a log in memory holds of an event, and what each reader receives.
 
-An event is kept as it is when it is written: without its source and its snapshot, and with a copy of what is still
-live in it. What asks for an answer keeps the producer's own; each reader gets a copy whose answer is handed on, so that
-a reader who leaves takes back no more than his own.
+A stored event has no live part of its writer's: no snapshot, no raw item, a copy of each message, run and confirmation.
+Only a question (a confirmation or a tool call that waits for an answer) still refers to the producer's own answer.
+Each reader receives a copy of it with an answer of the reader's own, so that a reader that leaves closes only that.
 """
-
-# pyright: reportPrivateUsage=false
-# An answer is the engine's and the relay's; its underscore keeps users from it.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -30,69 +29,80 @@ from ..events import (
     RunStepCreated,
     RunStepDone,
     StreamException,
-    Usage,
 )
 from ..messages import Message, ToolCallMessage
 
-__all__ = ["asks", "for_reader", "kept"]
+__all__ = ["for_reader", "is_question", "stored"]
 
 
-def kept(event: Event) -> Event:
-    """An event as the log keeps it: never seen by the one who wrote it."""
+def stored(event: Event) -> Event:
+    """A copy of an event that no later change reaches. It has no cursor yet."""
     if isinstance(event, Delta):
         return type(event)(event.message_id, event.value, event.replace, event.metadata)
-    replace = msgspec.structs.replace
-    changes: dict[str, Any] = {"raw_item": None, "item_index": None, "position": None}
-    match event:
-        case Created():
-            changes["message"] = event.message.header()
-        case Done():
-            # Its content is joined now: readers in several threads would do it at once.
-            changes["message"] = _still(event.message)
-        case ConfirmationCreated() | ConfirmationDone():
-            changes["confirmation"] = _asked(event.confirmation, done=isinstance(event, ConfirmationDone))
-        case RunCreated() | RunDone() | RunRequiresAction():
-            changes["run"] = _still_run(event.run)
-        case RunStepCreated() | RunStepDone():
-            changes["run_step"] = _still_run(event.run_step)
-        case StreamException():
-            changes["exception"] = None
-        case _ if "snapshot" in event.__struct_fields__:
-            changes["snapshot"] = None
-        case _:
-            pass
-    return replace(event, **changes)
+    changes = {field: copy(getattr(event, field)) for field, copy in _live_fields(type(event))}
+    return msgspec.structs.replace(event, **changes, raw_item=None, item_index=None, position=None)
 
 
-def _still(message: Message) -> Message:
-    """A message that nobody changes any more, not even by reading it."""
+@cache
+def _live_fields(kind: type[Event]) -> list[tuple[str, Callable[[Any], object]]]:
+    """The fields of this class of event that may change after it was written, each with what copies it."""
+    fields = kind.__struct_fields__
+    return [(field, copy) for base, field, copy in _COPIES if issubclass(kind, base) and field in fields]
+
+
+def _copy_header(message: Message) -> Message:
+    return message.header()
+
+
+def _copy_message(message: Message) -> Message:
     if message.status == "in_progress":
         return message.copy()
-    _ = message.content
+    _ = message.content  # joined now: readers in several threads would join it at the same time
     return message
 
 
-def _still_run(live: Run | RunStep) -> Run | RunStep:
-    usage: Usage | None = None if live.usage is None else msgspec.structs.replace(live.usage, raw_item=None)
-    return msgspec.structs.replace(live, raw=None, usage=usage)
+def _copy_run(run: Run | RunStep) -> Run | RunStep:
+    usage = None if run.usage is None else msgspec.structs.replace(run.usage, raw_item=None)
+    return msgspec.structs.replace(run, raw=None, usage=usage)
 
 
-def _asked(given: Confirmation, *, done: bool) -> Confirmation:
-    subject = _still(given.subject)
-    asked = Confirmation(given.id, subject, malformed=given.malformed)
-    if done:
-        asked.status, asked.edited, asked.reason = given.status, given.edited, given.reason
-        return asked
-    asked.answer_slot = given.answer_slot
-    asked.editable = given.editable
-    return asked
+def _copy_question(confirmation: Confirmation) -> Confirmation:
+    """A confirmation that can still be answered."""
+    question = Confirmation(confirmation.id, _copy_message(confirmation.subject), malformed=confirmation.malformed)
+    question.answer_slot, question.editable = confirmation.answer_slot, confirmation.editable
+    return question
 
 
-def asks(event: Event) -> bool:
-    """Whether an event that is kept waits for an answer."""
+def _copy_outcome(confirmation: Confirmation) -> Confirmation:
+    """A confirmation that was decided, without the slot for its answer."""
+    outcome = Confirmation(confirmation.id, _copy_message(confirmation.subject), malformed=confirmation.malformed)
+    outcome.status, outcome.edited, outcome.reason = confirmation.status, confirmation.edited, confirmation.reason
+    return outcome
+
+
+def _drop(value: object) -> None:
+    """Not stored."""
+
+
+_Classes: TypeAlias = type[Event] | tuple[type[Event], ...]
+
+_COPIES: list[tuple[_Classes, str, Callable[[Any], object]]] = [
+    (Created, "message", _copy_header),
+    (Done, "message", _copy_message),
+    (ConfirmationCreated, "confirmation", _copy_question),
+    (ConfirmationDone, "confirmation", _copy_outcome),
+    ((RunCreated, RunDone, RunRequiresAction), "run", _copy_run),
+    ((RunStepCreated, RunStepDone), "run_step", _copy_run),
+    (StreamException, "exception", _drop),
+    (Event, "snapshot", _drop),
+]
+
+
+def is_question(event: Event) -> bool:
+    """Whether a stored event waits for an answer."""
     match event:
-        case ConfirmationCreated(confirmation=asked):
-            return asked.answer_slot is not None
+        case ConfirmationCreated(confirmation=confirmation):
+            return confirmation.answer_slot is not None
         case Done(message=ToolCallMessage() as call):
             return call.answer_slot is not None
         case _:
@@ -100,45 +110,46 @@ def asks(event: Event) -> bool:
 
 
 def for_reader(event: Event) -> Event:
-    """One reader's copy of an event that asks."""
+    """One reader's copy of a stored event that is a question; any other event itself."""
     match event:
-        case ConfirmationCreated(confirmation=given) if given.answer_slot is not None:
-            asked = _asked(given, done=False)
-            asked.answer_slot = _HandedOn(given.answer_slot)
-            return msgspec.structs.replace(event, confirmation=asked)
-        case Done(message=ToolCallMessage() as given) if given.answer_slot is not None:
-            call = given.copy()
-            call.answer_slot = _HandedOn(given.answer_slot)
+        case ConfirmationCreated(confirmation=Confirmation(answer_slot=Answer() as answer) as confirmation):
+            confirmation = _copy_question(confirmation)
+            confirmation.answer_slot = _ReaderAnswer(answer)
+            return msgspec.structs.replace(event, confirmation=confirmation)
+        case Done(message=ToolCallMessage(answer_slot=Answer() as answer) as call):
+            call = call.copy()
+            call.answer_slot = _ReaderAnswer(answer)
             return msgspec.structs.replace(event, message=call)
         case _:
             return event
 
 
-class _HandedOn(Answer):
-    """One reader's part in an answer that several can give: the first wins."""
+class _ReaderAnswer(Answer):
+    """One reader's answer to a question that several readers can answer. It is forwarded to the producer's, where the
+    first one wins; closing it leaves the producer's open."""
 
-    __slots__ = ("_handed_on", "_theirs")
+    __slots__ = ("_forwarded", "_producers")
 
-    def __init__(self, theirs: Answer) -> None:
-        super().__init__(theirs.what, self._hand_on, awaitables=theirs.awaitables)
-        self._theirs = theirs
-        self._handed_on = 0  # deferrals
+    def __init__(self, producers: Answer) -> None:
+        super().__init__(producers.what, self._forward, awaitables=producers.awaitables)
+        self._producers = producers
+        self._forwarded = 0  # deferrals
 
     @property
     def open(self) -> bool:
-        return super().open and self._theirs.open
+        return super().open and self._producers.open
 
     @property
     def answered(self) -> bool:
-        return super().answered or self._theirs.answered
+        return super().answered or self._producers.answered
 
-    def _hand_on(self) -> None:
+    def _forward(self) -> None:
         if self.given:
-            self._theirs.give(self.value)
-        elif self.deferrals != self._handed_on:
-            self._handed_on = self.deferrals
-            self._theirs.defer(self.timeout)
+            self._producers.give(self.value)
+        elif self.deferrals != self._forwarded:
+            self._forwarded = self.deferrals
+            self._producers.defer(self.timeout)
 
     def _check(self) -> None:
         super()._check()
-        self._theirs._check()
+        self._producers._check()

@@ -1,6 +1,6 @@
-"""Waking one thread or task that waits, from any thread. Woken before it waits, it does not wait.
+"""Wakers: one thread or task waits, any thread wakes it. One that was woken before it waits does not wait at all.
 
-Between threads an event loop is crossed once for all its tasks that are to be woken, and not once for each.
+Waking takes no lock, because the garbage collector may wake in the middle of anything.
 """
 
 from __future__ import annotations
@@ -11,82 +11,86 @@ import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 import anyio.lowlevel
 
-__all__ = ["TaskWaker", "ThreadWaker", "in_event_loop", "task_waker"]
+__all__ = ["TaskWaker", "ThreadWaker", "Watch", "async_wait_until", "in_event_loop", "task_waker", "wait_until"]
+
+Watch: TypeAlias = Callable[[Callable[[], None]], Callable[[], None]]
+"""Registers a function to be called at each change; returns the function that unregisters it."""
 
 
 class ThreadWaker:
-    """Wakes a thread. No lock is held meanwhile: the garbage collector may wake, in whatever its thread was doing."""
+    """Wakes one thread."""
 
     def __init__(self) -> None:
         self._asleep = threading.Lock()
         self._asleep.acquire()
 
     def wake(self) -> None:
+        """End the present or the next `wait`; from any thread."""
         with contextlib.suppress(RuntimeError):  # it was woken already
             self._asleep.release()
 
     def reset(self) -> None:
+        """Forget that it was woken."""
         self._asleep.acquire(blocking=False)
 
     def wait(self, seconds: float) -> None:
-        """Wait until woken, at most so long."""
+        """Wait until woken, for at most so many seconds."""
         self._asleep.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))
 
     def close(self) -> None:
-        """It is not waited with any more."""
+        """Release what waiting has used."""
 
 
 class TaskWaker(ABC):
-    """Wakes a task; made in its event loop."""
+    """Wakes one task of the event loop in which it was made. `task_waker` makes the one for the running loop."""
 
-    def __init__(self, crossing: _Crossing) -> None:
-        self._crossing = crossing
+    def __init__(self, calls: _LoopCalls) -> None:
+        self._calls = calls
         self._thread = threading.get_ident()
         self._woken = False
 
     def wake(self) -> None:
-        if not self._woken:
-            self._woken = True
-            self._crossing.call(self._wake_here)
+        """End the present or the next `wait`; from any thread."""
+        if self._woken:
+            return
+        self._woken = True
+        if threading.get_ident() == self._thread:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
+                self._wake_here()
+        else:
+            self._calls.call(self._wake_here)
 
     @abstractmethod
     def _wake_here(self) -> None:
-        """In the event loop."""
+        """End the wait, called in the event loop."""
 
-    @abstractmethod
-    def reset(self) -> None: ...
+    def reset(self) -> None:
+        """Forget that it was woken."""
+        self._woken = False
 
     @abstractmethod
     async def wait(self, seconds: float) -> None:
-        """Wait until woken, at most about so long: it may be less."""
+        """Wait until woken, for at most about so many seconds; it may return earlier."""
 
     @abstractmethod
     def close(self) -> None:
-        """It is not waited with any more."""
+        """Release what waiting has used."""
 
 
 class _AsyncioWaker(TaskWaker):
-    """On asyncio. It waits for a bare future, and keeps one timer, which is set anew when it has rung: a scope with a
-    timer of its own for each wait would cost more than all else."""
+    """On asyncio: a bare future and one timer that is kept between waits. A cancel scope with a timer of its own for
+    each wait would cost more than reading the events."""
 
-    def __init__(self, loop: Any, crossing: _Crossing) -> None:
-        super().__init__(crossing)
+    def __init__(self, calls: _LoopCalls, loop: Any) -> None:
+        super().__init__(calls)
         self._loop = loop
         self._future: Any = None
         self._timer: Any = None
-
-    def wake(self) -> None:
-        if self._woken or threading.get_ident() != self._thread:
-            super().wake()
-        else:
-            self._woken = True
-            with contextlib.suppress(RuntimeError):  # the event loop is over
-                self._wake_here()
 
     def _wake_here(self) -> None:
         if self._future is not None and not self._future.done():
@@ -95,9 +99,6 @@ class _AsyncioWaker(TaskWaker):
     def _ring(self) -> None:
         self._timer = None
         self._wake_here()
-
-    def reset(self) -> None:
-        self._woken = False
 
     async def wait(self, seconds: float) -> None:
         if self._woken:
@@ -121,69 +122,93 @@ class _AsyncioWaker(TaskWaker):
 class _TrioWaker(TaskWaker):
     """On trio."""
 
-    def __init__(self, crossing: _Crossing) -> None:
-        super().__init__(crossing)
-        self._event = anyio.Event()
+    _event: anyio.Event | None = None
 
     def _wake_here(self) -> None:
-        self._event.set()
-
-    def reset(self) -> None:
-        if self._woken:
-            self._event = anyio.Event()
-            self._woken = False
+        if self._event is not None:
+            self._event.set()
 
     async def wait(self, seconds: float) -> None:
+        if self._woken:
+            return
+        self._event = anyio.Event()
         with anyio.move_on_after(seconds):
             await self._event.wait()
 
     def close(self) -> None:
-        pass
+        self._event = None
 
 
-class _Crossing:
-    """Into an event loop, from any thread."""
+class _LoopCalls:
+    """Calls functions in one event loop, from any thread. Calls that arrive together cross into the loop at once:
+    crossing costs a system call, so waking ten tasks should not cost ten."""
 
-    def __init__(self, token: Any, soon: str) -> None:
-        self._token = weakref.ref(token)
-        self._soon = soon
-        self._calls: deque[Callable[[], None]] = deque()
-        self._crosses = False
+    def __init__(self, token: Any, schedule: str) -> None:
+        self._token = weakref.ref(token)  # a loop that has ended is freed
+        self._schedule = schedule
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._scheduled = False
 
     def call(self, function: Callable[[], None]) -> None:
         """Call this in the event loop, soon."""
-        self._calls.append(function)
-        if not self._crosses:
-            self._crosses = True
+        self._waiting.append(function)
+        if not self._scheduled:
+            self._scheduled = True
             try:
-                getattr(self._token(), self._soon)(self._arrive)
-            except (RuntimeError, AttributeError):  # the event loop is over, and so is who waited in it
-                self._calls.clear()
+                getattr(self._token(), self._schedule)(self._run)
+            except (RuntimeError, AttributeError):  # the event loop has ended, and with it the tasks that waited
+                self._waiting.clear()
 
-    def _arrive(self) -> None:
-        self._crosses = False
+    def _run(self) -> None:
+        self._scheduled = False
         with contextlib.suppress(IndexError):
             while True:
-                self._calls.popleft()()
+                self._waiting.popleft()()
 
 
-_crossings: weakref.WeakKeyDictionary[Any, _Crossing] = weakref.WeakKeyDictionary()
+_loop_calls: weakref.WeakKeyDictionary[Any, _LoopCalls] = weakref.WeakKeyDictionary()
 
 
 def task_waker() -> TaskWaker:
-    """What wakes tasks of this event loop, of asyncio or trio."""
+    """A waker for a task of the running event loop, of asyncio or trio."""
     token: Any = anyio.lowlevel.current_token().native_token
     on_trio = hasattr(token, "run_sync_soon")
-    crossing = _crossings.get(token)
-    if crossing is None:
-        crossing = _crossings[token] = _Crossing(token, "run_sync_soon" if on_trio else "call_soon_threadsafe")
-    return _TrioWaker(crossing) if on_trio else _AsyncioWaker(token, crossing)
+    calls = _loop_calls.get(token)
+    if calls is None:
+        calls = _loop_calls[token] = _LoopCalls(token, "run_sync_soon" if on_trio else "call_soon_threadsafe")
+    return _TrioWaker(calls) if on_trio else _AsyncioWaker(calls, token)
 
 
 def in_event_loop() -> bool:
-    """Whether waiting here would block an event loop."""
+    """Whether waiting in this thread would block an event loop."""
     try:
         anyio.lowlevel.current_token()
-    except RuntimeError:  # of whichever library looks for it
+    except RuntimeError:  # which library's it is differs
         return False
     return True
+
+
+def wait_until(done: Callable[[], bool], watch: Watch, pause: Callable[[], float]) -> None:
+    """Block this thread until `done()`, which is called again at each change that `watch` reports, and after
+    `pause()` seconds without one."""
+    waker = ThreadWaker()
+    unwatch = watch(waker.wake)
+    try:
+        while not done():
+            waker.wait(pause())
+            waker.reset()
+    finally:
+        unwatch()
+
+
+async def async_wait_until(done: Callable[[], bool], watch: Watch, pause: Callable[[], float]) -> None:
+    """As `wait_until`, for tasks."""
+    waker = task_waker()
+    unwatch = watch(waker.wake)
+    try:
+        while not done():
+            await waker.wait(pause())
+            waker.reset()
+    finally:
+        unwatch()
+        waker.close()

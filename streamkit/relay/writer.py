@@ -1,7 +1,4 @@
-"""Writing a run into a relay: what is told goes through an engine, so that the log is a whole story, which ends once."""
-
-# pyright: reportPrivateUsage=false
-# A writer drives the state, the engine and their messages, whose underscores keep users out.
+"""Writing a run into a relay. All events go through an engine, so that the log is complete and ends exactly once."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Self
 
 import msgspec
 
@@ -21,32 +18,26 @@ from ..events import Delta, Event, MessageDone, Run, RunCreated, RunStep, RunSte
 from ..messages import Message
 from ..sources.interrupt import Stopped
 from ..sources.source import Items, Source, translate
-from ..streams.state import StreamState, Timing, error_of
+from ..streams.state import StreamState, error_of
 from .interface import Relay
 from .memory import MemoryRelay
 
 __all__ = ["Writer"]
 
-_T = TypeVar("_T")
-_FEWEST = 1000  # messages that a writer knows, however small its log
+_FEWEST = 1000  # messages that a writer keeps, however small its log
 
 
 class Writer(StreamState):
-    """Completes what it is told, and writes it into a run. Any thread may call, several at once."""
+    """Completes events, and writes them into a run. Any thread may call it, several at once."""
 
-    def __init__(
-        self,
-        relay: Relay | None,
-        run_id: str | None,
-        *,
-        model: str | None,
-        strict: bool,
-    ) -> None:
-        itself = weakref.ref(self)  # what is asked must not keep the writer: that it was dropped is to be seen
+    def __init__(self, relay: Relay | None, run_id: str | None, *, model: str | None, strict: bool) -> None:
+        # A pending question refers to `answered`: it must not keep a dropped writer alive, or its readers would wait.
+        writer = weakref.ref(self)
 
         def answered() -> None:
-            if (writer := itself()) is not None:
-                writer._answered()
+            if (this := writer()) is not None:
+                this.write_answers()
+                this._wake_watchers()
 
         super().__init__((), protocol=None, strict=strict, then=None, wake=answered, awaitables=False)
         self._engine.takes_approvals = self._engine.takes_edits = self._engine.takes_outputs = True
@@ -54,18 +45,17 @@ class Writer(StreamState):
         self.run_id = run_id or secrets.token_urlsafe(16)
         self._model = model
         self._lock = threading.RLock()
-        self._message: Message | None = None  # that a call of the same kind goes on with
-        self._items: Items | None = None  # of what is fed
+        self._message: Message | None = None  # open; the next call of the same kind appends to it
+        self._feed: Items | None = None  # what joins the pieces of the body that is being fed
         self._watchers: set[Callable[[], None]] = set()
         self._cursor: str | None = None
-        self._forgotten = 0  # deltas of messages that are known no longer
         self._times["start"] = time.monotonic()
-        self.relay.open(self.run_id)
-        weakref.finalize(self, self.relay.abandon, self.run_id).atexit = False
+        self._log = self.relay.open(self.run_id)
+        weakref.finalize(self, self._log.abandon).atexit = False
 
     @property
     def cursor(self) -> str | None:
-        """The newest event's: a reader `after` it is told only what comes next."""
+        """The cursor of the newest event: a reader `after` it receives only what comes next."""
         return self._cursor
 
     @property
@@ -74,104 +64,97 @@ class Writer(StreamState):
         of them, where it is not bounded. (The same holds for `confirmations` and the run's steps.)"""
         return super().messages
 
-    @property
-    def timing(self) -> Timing:
-        """How long things took."""
-        known = super().timing
-        if not self._forgotten:
-            return known
-        deltas, speed = known.deltas + self._forgotten, known.deltas_per_second
-        more = speed * deltas / known.deltas if speed and known.deltas else speed
-        return msgspec.structs.replace(known, deltas=deltas, deltas_per_second=more)
-
-    # -- what is told
+    # -- what is written
 
     def step(self, id: str | None = None) -> None:
-        """Another run step begins. What was fed before has ended with the one before.
+        """Begin another run step. What was fed before ends with the step before.
 
         Raises:
-            StreamkitError: what was fed was cut off, or says that its run failed. That ends the emitter, too.
+            StreamkitError: what was fed was cut off, or its run failed. That ends the emitter, too.
         """
-        with self._telling():
+        with self._ready():
             self._end_message()
             try:
-                self._tell(self._fed())
+                self._write(self._end_feed())
                 self._check_failure()
             except StreamkitError as error:
                 self._end(error)
                 raise
-            self._tell(
-                chain(self._engine.next_source(), self._engine.complete_event(RunStepCreated(RunStep(id=id or ""))))
-            )
+            step = RunStepCreated(RunStep(id=id or ""))
+            self._write(chain(self._engine.next_source(), self._engine.complete_event(step)))
 
     def step_done(self) -> None:
-        """The run step is over."""
-        with self._telling():
+        """End the run step."""
+        with self._ready():
             self._end_message()
-            self._tell([RunStepDone(RunStep())])
+            self._complete(RunStepDone(RunStep()))
 
     def emit(self, event: Event) -> None:
-        """Any canonical event. It is completed as a decoder's are: what it needs before it is told before it."""
-        if not isinstance(cast("object", event), Event):
-            raise UsageError(f"an event is emitted, not {event!r}; `feed` takes a protocol's items")
+        """Write any canonical event. It is completed as a decoder's are: what it needs before it is written first. A
+        `StreamException` ends the run as failed.
+
+        Raises:
+            ProtocolError: the event is malformed, and the emitter is strict.
+        """
+        event = _copy(event)
         if isinstance(event, StreamException):
             self.fail(event.exception or error_of(event))
             return
-        with self._telling():
-            self._tell([msgspec.structs.replace(event)])
+        with self._ready():
+            self._complete(event)
 
     def feed(self, item: object, protocol: str | None = None) -> None:
-        """A raw item of any protocol's: a dict, an SDK's object, or bytes or text of a body, cut anywhere.
+        """Write a raw item of any protocol: a dict, an SDK's object, or bytes or text of a body, cut anywhere.
 
-        The protocol is recognised where it is not given. Another protocol, or `step`, ends what was fed before.
+        The protocol is recognised if it is not named. Another protocol, or `step`, ends what was fed before.
         """
-        with self._telling():
+        with self._ready():
             self._begin()
-            named = self._decoder.name if self._decoder is not None else None
-            if self._items is None or (protocol is not None and protocol != named):
+            current = self._decoder.name if self._decoder is not None else None
+            if self._feed is None or (protocol is not None and protocol != current):
                 self._end_message()
-                self._tell(self._fed())
+                self._write(self._end_feed())
                 self._source_opened(Source(iter(()), _nothing, protocol=protocol, edits=True))
-                self._items = Items()
-            self._tell(self._engine.complete(self._decoded(self._items.batch(item))))
+                self._feed = Items()
+            self._write(self._engine.complete(self._decoded(self._feed.batch(item))))
 
     def heartbeat(self) -> None:
-        """A sign of life: there is nothing to tell yet."""
-        self.relay.heartbeat(self.run_id)
+        """Report that the agent is alive, although it has nothing to emit yet."""
+        self._log.heartbeat()
 
     async def drain(self) -> None:
         """Wait until the readers have made room. For tasks, where the relay's policy is `block`."""
-        await self.relay.adrain(self.run_id)
+        await self._log.adrain()
 
     # -- how it ends
 
     def close(self) -> None:
-        """The run is over. What was fed and is cut off, or says that its run failed, is told as that. Closing again
-        changes nothing."""
+        """End the run. If what was fed is cut off, or its run failed, readers receive that. Closing again changes
+        nothing."""
         with self._lock:
             if self._ended or self._is_gone():
                 return
             try:
                 self._begin()
                 self._end_message()
-                self._tell(self._fed() if self._items is not None else self._engine.source_done(complete=True))
+                self._write(self._end_feed() if self._feed is not None else self._engine.source_done(complete=True))
                 self._check_failure()
             except Exception as error:
                 self._end(error)
                 return
-            self._tell(chain(self._engine.end(), self._last()))
+            self._write(chain(self._engine.end(), self._last()))
             self._finish()
 
     def fail(self, error: BaseException | str) -> None:
-        """The run failed: readers are told that error, as their streams' own."""
+        """End the run as failed: readers' streams fail with that error."""
         self._end(RuntimeError(error) if isinstance(error, str) else error)
 
     def cancel(self) -> None:
-        """The run is stopped: readers keep what was told, and nothing is raised."""
+        """End the run as cancelled: readers keep what was emitted, and nothing is raised."""
         self._end(Stopped())
 
     def __enter__(self) -> Self:
-        self.relay.heartbeat(self.run_id)  # this thread's life is the emitter's
+        self.heartbeat()  # the run is alive as long as this thread is
         return self
 
     def __exit__(
@@ -190,93 +173,17 @@ class Writer(StreamState):
     ) -> None:
         self.__exit__(kind, error, trace)
 
-    # -- inside
+    # -- answers
 
-    def _telling(self) -> threading.RLock:
-        """The lock to tell something with, once there is room for it."""
-        if self.relay.bounded and not self._ended:
-            self.relay.drain(self.run_id)
-        return self._lock
-
-    def _end_message(self) -> None:
-        message, self._message = self._message, None
-        if message is not None and message.status == "in_progress":
-            self._tell([MessageDone(Message(message.id))])
-
-    def _tell(self, events: Iterable[Event]) -> None:
-        """Complete events, and write them. With the lock held."""
-        self._begin()
-        self._write(self._engine.complete(events) if isinstance(events, list) else events)
-
-    def _begin(self) -> None:
-        if self._ended:
-            raise UsageError(f"run {self.run_id!r} has ended ({self.status}): nothing more can be told")
-        if self._engine.runs.run is None:
-            run = Run(id=self.run_id, model=self._model, created_at=time.time())
-            self._write(self._engine.complete([RunCreated(run)]))
-
-    def _write(self, events: Iterable[Event]) -> None:
-        newest: Event | None = None
-
-        def noted() -> Iterator[Event]:
-            nonlocal newest
-            for event in events:
-                newest = event
-                if isinstance(event, Delta):
-                    self._times.setdefault("first", time.monotonic())
-                yield event
-
-        cursors = self.relay.append(self.run_id, noted(), wait=False)
-        if newest is not None:
-            self._wrote(newest, cursors)
-        limit = self.relay.limit
-        if limit is not None:
-            self._forget(max(limit, _FEWEST))
-
-    def _wrote(self, event: Event, cursors: list[str]) -> None:
-        self._current = event
-        self._cursor = cursors[-1]
-
-    def _forget(self, limit: int) -> None:
-        """Let go of the oldest that is over, beyond so many: an eighth, so that it is seldom done."""
-        engine, runs = self._engine, self._engine.runs
-        if max(len(engine.messages), len(engine.confirmations), len(runs.steps)) <= limit:
-            return
-        newest = limit - limit // 8
-        for message in _cut(engine.messages, newest, lambda message: message.status != "in_progress"):
-            self._forgotten += message.delta_count
-            engine._ids.forget(message.id)
-            engine._annotated.pop(message.id, None)
-        _cut(engine.confirmations, newest, lambda asked: asked.id not in engine.pending)
-        for step in _cut(runs.steps, newest, lambda step: step is not runs.step):
-            runs._by_id.pop(step.id, None)
-
-    def _decoded(self, batch: object) -> Sequence[Event]:
-        assert self._source_decoder is not None
-        return self._source_decoder.decode(batch)
-
-    def _fed(self) -> Iterator[Event]:
-        """What the end of what was fed tells."""
-        if self._items is None:
-            return
-        self._items = None
-        yield from self._source_finished()
-        self._source_decoder = None
-
-    def _answered(self) -> None:
-        """Somebody answered, in his own thread."""
-        self.tell_answers()
-        self._wake_watchers()
-
-    def tell_answers(self) -> None:
-        """Tell all readers what was answered."""
+    def write_answers(self) -> None:
+        """Write the outcome of the questions that were answered; any thread may call it."""
         with self._lock:
             if not self._ended:
-                for told in self._deliver_answers():
-                    self._write(told)
+                for events in self._deliver_answers():
+                    self._write(events)
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` whenever something was answered, until the function that this gives is called."""
+        """Call `wake` at each answer and at the end; returns the function that ends that."""
         self._watchers.add(wake)
         return lambda: self._watchers.discard(wake)
 
@@ -284,35 +191,97 @@ class Writer(StreamState):
         for wake in [*self._watchers]:
             wake()
 
+    # -- from the engine to the log; with the lock held
+
+    def _ready(self) -> threading.RLock:
+        """The lock to write with, once there is room in the log."""
+        if self.relay.bounded and not self._ended:
+            self._log.drain()
+        return self._lock
+
+    def _begin(self) -> None:
+        """Write the run's beginning, before anything else.
+
+        Raises:
+            UsageError: it has ended.
+        """
+        if self._ended:
+            raise UsageError(f"run {self.run_id!r} has ended ({self.status}): nothing more can be emitted")
+        if self._engine.runs.run is None:
+            run = Run(id=self.run_id, model=self._model, created_at=time.time())
+            self._append(self._engine.complete([RunCreated(run)]))
+
+    def _complete(self, event: Event) -> None:
+        """Complete an event, and write it."""
+        self._write(self._engine.complete([event]))
+
+    def _write(self, events: Iterable[Event]) -> None:
+        """Write events of the engine, each before it completes the next one."""
+        self._begin()
+        self._append(events)
+        if self.relay.limit is not None:
+            self._engine.forget_oldest(max(self.relay.limit, _FEWEST))
+
+    def _append(self, events: Iterable[Event]) -> None:
+        if cursors := self._log.append(self._noted(events)):
+            self._cursor = cursors[-1]
+
+    def _noted(self, events: Iterable[Event]) -> Iterator[Event]:
+        for event in events:
+            self._current = event
+            if isinstance(event, Delta):
+                self._times.setdefault("first", time.monotonic())
+            yield event
+
+    def _end_message(self) -> None:
+        message, self._message = self._message, None
+        if message is not None and message.status == "in_progress":
+            self._complete(MessageDone(Message(message.id)))
+
+    def _end_feed(self) -> Iterator[Event]:
+        """The events at the end of what was fed."""
+        if self._feed is None:
+            return
+        self._feed = None
+        yield from self._source_finished()
+        self._source_decoder = None
+
     def _end(self, error: BaseException) -> None:
-        """End it as failed, or as cancelled."""
+        """End the run as failed, or as cancelled."""
         with self._lock:
             if self._ended or self._is_gone():
                 return
             self._begin()
             if isinstance(error, (SystemExit, KeyboardInterrupt)):
                 error = SourceError(f"the agent was ended by {type(error).__name__}: {error}")
-            self._write(self._failed(_for_readers(error) if isinstance(error, Exception) else error))
+            self._append(self._failed(_for_readers(error) if isinstance(error, Exception) else error))
             self._finish()
 
     def _is_gone(self) -> bool:
-        """Whether the relay has the run no longer, or somebody closed it there. Then it has ended here, too."""
+        """Whether the run was deleted or closed in its relay. Then it has ended here, too."""
         if self.relay.status(self.run_id) == "open":
             return False
         for _ in self._failed(SourceError(f"run {self.run_id!r} was ended in its relay")):
-            pass  # nobody can be told
+            pass  # no reader can receive them
         self._finish()
         return True
 
     def _finish(self) -> None:
         self._times["end"] = time.monotonic()
-        self.relay.close(self.run_id)
+        self._log.close()
         self._wake_watchers()
 
 
+def _copy(event: object) -> Event:
+    """A copy to write, of what may be another stream's event."""
+    if not isinstance(event, Event):
+        raise UsageError(f"an event is emitted, not {event!r}; `feed` takes a protocol's items")
+    return msgspec.structs.replace(event)
+
+
 def _for_readers(error: Exception) -> StreamkitError:
-    """A producer's error as a transport's: its readers are not at fault. A group of one says what that one says."""
-    error = _alone(error)
+    """A producer's error as its readers receive it: as a failure of their source, for it is not their fault."""
+    error = _single(error)
     try:
         if isinstance(error, UsageError):
             raise SourceError(f"UsageError: {error}") from error
@@ -321,19 +290,11 @@ def _for_readers(error: Exception) -> StreamkitError:
         return translated
 
 
-def _alone(error: Exception) -> Exception:
+def _single(error: Exception) -> Exception:
+    """The one error in a group of one, else the error itself."""
     inner: tuple[Exception, ...] = getattr(error, "exceptions", ()) if issubclass(type(error), ExceptionGroup) else ()
-    return _alone(inner[0]) if len(inner) == 1 else error
-
-
-def _cut(known: list[_T], newest: int, is_over: Callable[[_T], bool]) -> list[_T]:
-    """Take out of a list what is over, but for the newest of it. At once, for other threads read it."""
-    old = known[:-newest]
-    gone = [one for one in old if is_over(one)]
-    if gone:
-        known[: len(old)] = [one for one in old if not is_over(one)]
-    return gone
+    return _single(inner[0]) if len(inner) == 1 else error
 
 
 def _nothing() -> None:
-    pass
+    """What is fed has nothing to close."""

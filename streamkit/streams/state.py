@@ -249,6 +249,11 @@ class StreamState(Delivery):
     def _decoder(self) -> Decoder | None:
         return self._source_decoder.decoder if self._source_decoder is not None else None
 
+    def _decoded(self, batch: Any) -> Sequence[Event]:
+        """The events of a batch of the source, as its decoder reports them."""
+        assert self._source_decoder is not None
+        return self._source_decoder.decode(batch)
+
     def _source_finished(self) -> Iterator[Event]:
         """The events of the source's end: what it still has, and the end of what stays open."""
         source_decoder, engine = self._source_decoder, self._engine

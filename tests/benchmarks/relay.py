@@ -5,7 +5,7 @@
     python tests/benchmarks/relay.py --memory 1000000      # this table alone
 
 In one run, in interleaved rounds, each contestant hands n text deltas from a producer task to 1, 3 and 10 consumer tasks
-on asyncio; the producer lets the others run after each burst. Told are medians of CPU time an event, for all consumers
+on asyncio; the producer lets the others run after each burst. The table has medians of CPU time an event, for all consumers
 together.
 
     log alone     a MemoryRelay, and readings of it
@@ -156,34 +156,34 @@ def cost(contestant: Callable[[int, int, int], Awaitable[None]], n: int, burst: 
 def latency(face: str) -> float:
     """Seconds from a thread's first token to the hook of a consumer that waits for it."""
     source = sk.Emitter()
-    said = 0.0
-    heard: list[float] = []
+    sent_at = 0.0
+    delays: list[float] = []
     waits = threading.Event()
 
-    class Hearing(sk.EventHandler):
+    class Receiving(sk.EventHandler):
         def on_run_created(self, run: Any, /) -> None:
             waits.set()
 
         def on_text_delta(self, delta: Any, snapshot: Any, /) -> None:
-            heard.append(time.perf_counter() - said)
+            delays.append(time.perf_counter() - sent_at)
 
     def produce() -> None:
-        nonlocal said
+        nonlocal sent_at
         with source:
             source.step()
             waits.wait()
             time.sleep(0.01)  # it has begun to wait again
-            said = time.perf_counter()
+            sent_at = time.perf_counter()
             source.text("first")
 
     thread = threading.Thread(target=produce)
     thread.start()
     if face == "sync":
-        sk.stream(source, Hearing()).until_done()
+        sk.stream(source, Receiving()).until_done()
     else:
-        anyio.run(lambda: sk.astream(source, Hearing()).until_done(), backend=face)
+        anyio.run(lambda: sk.astream(source, Receiving()).until_done(), backend=face)
     thread.join()
-    return heard[0]
+    return delays[0]
 
 
 def many_short(source: sk.Emitter, events: int) -> None:
@@ -199,7 +199,7 @@ def one_long(source: sk.Emitter, events: int) -> None:
 
 
 def memory(events: int) -> None:
-    """Tell what is held as a run grows."""
+    """Print what is held as a run grows."""
     print(f"\nmegabytes held after so many events{'':22}" + "".join(f"{events // n:>12,}" for n in (4, 2, 1)))
     for limit in (1_000, sk.MemoryRelay().limit):
         for shape in (many_short, one_long):
@@ -218,7 +218,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=10_000, help="events")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--memory", type=int, default=0, metavar="EVENTS", help="tell what so many events hold")
+    parser.add_argument("--memory", type=int, default=0, metavar="EVENTS", help="print what so many events hold")
     options = parser.parse_args()
     if options.memory:
         memory(options.memory)
