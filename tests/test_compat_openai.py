@@ -20,9 +20,8 @@ from openai.types.beta.threads.runs import RunStep
 from typing_extensions import override
 
 import streamkit as sk
-from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
-from streamkit.compat.openai import dispatch as telling
-from streamkit.compat.openai.dispatch import _named
+from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler, dispatch
+from streamkit.compat.openai.dispatch import parse_item
 from streamkit.testing import CodeInterpreter, ModelServer, Refusal, Reply, ToolCall
 
 from . import assistants as a
@@ -286,17 +285,17 @@ def test_a_recorded_stream_gives_what_is_expected(path: Path) -> None:
     assert lines.count("end") == 1
     texts = [
         "".join(part.text.value for part in one.content if part.type == "text")
-        for one in [one.live for one in handler._streamkit_record().messages]
+        for one in [one.live for one in handler._streamkit_run().messages]
     ]
     assert texts == [one["text"] for one in expected["messages"]]
     counts = [
         sum(len(part.text.annotations) for part in one.content if part.type == "text")
-        for one in [one.live for one in handler._streamkit_record().messages]
+        for one in [one.live for one in handler._streamkit_run().messages]
     ]
     assert counts == [one["annotations"] for one in expected["messages"]]
     calls = [
         tool_call
-        for one in [one.live for one in handler._streamkit_record().steps]
+        for one in [one.live for one in handler._streamkit_run().steps]
         for tool_call in getattr(one.step_details, "tool_calls", ())
     ]
     assert [one.id for one in calls] == [one["id"] for one in expected["tool_calls"]]
@@ -331,7 +330,7 @@ def test_every_recorded_stream_of_other_protocols_can_be_told(protocol: str) -> 
         shown = sorted(m.content for m in stream.messages if isinstance(m, sk.TextMessage) and m.role == "assistant")
         texts = [
             part.text.value
-            for one in [one.live for one in handler._streamkit_record().messages]
+            for one in [one.live for one in handler._streamkit_run().messages]
             for part in one.content
             if part.type == "text"
         ]
@@ -462,7 +461,7 @@ async def test_a_stream_that_is_cut_off_is_told(face: Face) -> None:
     with pytest.raises(sk.IncompleteStreamError):
         await a.given_to_client(face, a.sse(HELLO[:4], done=False), handler)
     assert handler.story[-4:] == ["text_done 'Hel'", "message_done m1", "exception IncompleteStreamError", "end"]
-    assert [one.status for one in [one.live for one in handler._streamkit_record().messages]] == ["incomplete"]
+    assert [one.status for one in [one.live for one in handler._streamkit_run().messages]] == ["incomplete"]
 
 
 @every_face
@@ -715,8 +714,8 @@ def test_no_shape_of_an_item_makes_a_hook_go_wrong(path: Any, value: Any, as_byt
             handler.error = error
         _lines(handler)
         for one in [
-            *[one.live for one in handler._streamkit_record().messages],
-            *[one.live for one in handler._streamkit_record().steps],
+            *[one.live for one in handler._streamkit_run().messages],
+            *[one.live for one in handler._streamkit_run().steps],
         ]:
             one.to_dict()
     assert handler.lines[-1] == "end"
@@ -874,10 +873,10 @@ async def test_each_item_is_read_once_however_many_events_it_tells(
     def counted(source: Any, name: str | None) -> tuple[str, Any]:
         nonlocal reads
         reads += 1
-        return _named(source, name)
+        return parse_item(source, name)
 
-    monkeypatch.setattr(telling, "_named", counted)
+    monkeypatch.setattr(dispatch, "parse_item", counted)
     handler = AsyncAssistantEventHandler() if face.is_async else AssistantEventHandler()
     await call(face.stream(a.sse(items), handler).until_done)
-    assert len(handler._streamkit_record().steps[0].calls) == count
+    assert len(handler._streamkit_run().steps[0].calls) == count
     assert count < reads <= len(items) + 1
