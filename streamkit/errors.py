@@ -14,7 +14,7 @@ Every error carries what had arrived: `error.messages`. The client's own error i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from .messages import Message
@@ -27,6 +27,7 @@ __all__ = [
     "SourceTimeoutError",
     "StreamkitError",
     "UsageError",
+    "raise_source_error",
 ]
 
 
@@ -77,3 +78,20 @@ class RunFailedError(StreamkitError):
         super().__init__(message)
         self.code = code
         self.body = body
+
+
+def raise_source_error(error: Exception) -> NoReturn:
+    """Raise a transport's error as a `SourceError`, with the client's own as its cause. Our own errors stay as they are.
+
+    A timeout is recognised by `TimeoutError` or by its class's name, as every HTTP client has classes of its own.
+    """
+    if isinstance(error, StreamkitError):
+        raise error
+    names = {kind.__name__ for kind in type(error).__mro__}
+    timed_out = isinstance(error, TimeoutError) or any("Timeout" in name for name in names)
+    kind = SourceTimeoutError if timed_out else SourceError
+    text = str(error)
+    translated = kind(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+    status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
+    translated.status_code = status if isinstance(status, int) else None
+    raise translated from error

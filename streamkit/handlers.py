@@ -52,7 +52,7 @@ from .messages import (
 if TYPE_CHECKING:
     from .streams.state import StreamState
 
-__all__ = ["AsyncEventHandler", "Call", "EventHandler", "Handler", "Hooks", "plan"]
+__all__ = ["AsyncEventHandler", "Call", "EventHandler", "Handler", "Hooks", "needs_async", "plan"]
 
 R = TypeVar("R")
 
@@ -408,6 +408,11 @@ class AsyncEventHandler(Hooks[Awaitable[None]]):
     """A handler whose hooks are `async def`, for `astream`."""
 
     _nothing = _Nothing()
+
+
+def needs_async(handler: object) -> str | None:
+    """The name of a hook of this handler that only an async stream can run, None if there is none."""
+    return handler._streamkit_needs_async() if isinstance(handler, Handler) else None  # others are refused later
 
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:

@@ -536,14 +536,15 @@ def test_a_choice_of_its_own_stays_out_of_the_text() -> None:
 
 
 def test_without_fields_nothing_is_added_to_the_way_of_a_delta() -> None:
-    """The decoder's own function is called directly; with fields, each batch goes through their stage."""
+    """The framer's and the decoder's own functions are called directly; with fields, each batch goes through their stage."""
     items = [sse(chat_calls([(0, "{}")]))]
     plain, fielded = sk.stream(items), sk.stream(items, fields=FIELDS)
     for stream in (plain, fielded):
-        stream.until_done()
-    assert plain._decoder is not None
-    assert plain._direct()[1] == plain._decoder.feed_frames
-    assert fielded._direct() == (None, None)
+        next(iter(stream))
+    assert plain._source_decoder is not None
+    assert fielded._source_decoder is not None
+    assert plain._source_decoder.is_direct
+    assert not fielded._source_decoder.is_direct
 
 
 def test_a_recording_has_what_came_and_its_fields_are_told_anew(tmp_path: Path) -> None:

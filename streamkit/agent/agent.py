@@ -174,7 +174,7 @@ class BaseAgent:
         turn.stream = stream
         stream._engine.takes_outputs = True
         stream._engine.executes = turn.executes
-        stream._sends_approvals = True
+        stream._engine.takes_approvals = True
 
     def _begin(self, turn: Turn) -> None:
         """The turn's stream has started."""

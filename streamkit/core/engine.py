@@ -66,7 +66,10 @@ class Engine:
         self.warnings: list[e.StreamWarning] = []
         self.pending: dict[str, Confirmation | ToolCallMessage] = {}
         self.confirmations: list[Confirmation] = []
-        self.takes_approvals = False  # what the source can do with answers; the source's manager sets these
+        # What the source can do with answers. Whoever opens the source sets these.
+        self.pull_approves = False  # pulling on runs what a confirmation shows, so that declining ends the run
+        self.declined = False  # such a confirmation was declined
+        self.takes_approvals = False
         self.takes_edits = False
         self.takes_outputs = False
         self.takes_awaitables = False
@@ -340,7 +343,7 @@ class Engine:
         if given.answer_slot is not None:  # another stream's: it is that stream which waits
             asked.answer_slot = given.answer_slot
             asked.editable = given.editable
-        elif self.takes_approvals and not given.malformed:
+        elif (self.pull_approves or self.takes_edits or self.takes_approvals) and not given.malformed:
             asked.answer_slot = Answer(f"confirmation {given.id!r}", self.wake)
             asked.editable = self.takes_edits
         self.pending[asked.id] = asked
@@ -363,6 +366,9 @@ class Engine:
         """Decide a confirmation, and tell the outcome."""
         if self.pending.pop(asked.id, None) is not None:
             asked.settle(approved, edited=edited, reason=reason)
+            if not approved and self.pull_approves:
+                self.declined = True
+                self.decline()
             if not approved and asked.subject.call_id is not None:
                 self._answered(asked.subject.call_id)  # it gets no other
             yield e.ConfirmationDone(asked)

@@ -42,7 +42,7 @@ def kept(event: Event) -> Event:
     if isinstance(event, Delta):
         return type(event)(event.message_id, event.value, event.replace, event.metadata)
     replace = msgspec.structs.replace
-    changes: dict[str, Any] = {"source": None, "item": None, "position": None}
+    changes: dict[str, Any] = {"raw_item": None, "item_index": None, "position": None}
     match event:
         case Created():
             changes["message"] = event.message.header()

@@ -21,7 +21,7 @@ from ..events import Delta, Event, MessageDone, Run, RunCreated, RunStep, RunSte
 from ..messages import Message
 from ..sources.interrupt import Stopped
 from ..sources.source import Items, Source, translate
-from ..streams.state import StreamState, Timing, _error_of
+from ..streams.state import StreamState, Timing, error_from_event
 from .interface import Relay
 from .memory import MemoryRelay
 
@@ -115,7 +115,7 @@ class Writer(StreamState):
         if not isinstance(cast("object", event), Event):
             raise UsageError(f"an event is emitted, not {event!r}; `feed` takes a protocol's items")
         if isinstance(event, StreamException):
-            self.fail(event.exception or _error_of(event))
+            self.fail(event.exception or error_from_event(event))
             return
         with self._telling():
             self._tell([msgspec.structs.replace(event)])
@@ -133,7 +133,7 @@ class Writer(StreamState):
                 self._tell(self._fed())
                 self._source_opened(Source(iter(()), _nothing, protocol=protocol, edits=True))
                 self._items = Items()
-            self._tell(self._engine.complete(self._decode(self._items.batch(item))))
+            self._tell(self._engine.complete(self._decoded(self._items.batch(item))))
 
     def heartbeat(self) -> None:
         """A sign of life: there is nothing to tell yet."""
@@ -251,6 +251,10 @@ class Writer(StreamState):
         for step in _cut(runs.steps, newest, lambda step: step is not runs.step):
             runs._by_id.pop(step.id, None)
 
+    def _decoded(self, batch: object) -> Sequence[Event]:
+        assert self._source_decoder is not None
+        return self._source_decoder.decode(batch)
+
     def _fed(self) -> Iterator[Event]:
         """What the end of what was fed tells."""
         if self._items is None:
@@ -268,7 +272,7 @@ class Writer(StreamState):
         """Tell all readers what was answered."""
         with self._lock:
             if not self._ended:
-                for told in self._tell_answers():
+                for told in self._deliver_answers():
                     self._write(told)
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:

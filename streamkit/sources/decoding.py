@@ -1,24 +1,23 @@
-"""What one source gives, made into events: its bytes are framed, its protocol recognised, its items decoded.
-
-A stream has one intake for each source that it reads. Nothing of a source is lost before its protocol is known: items are
-held until one has a shape of its own, then all of them are decoded.
-"""
+"""What one source gives, made into events: its bytes are framed, its protocol recognised, its items decoded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import msgspec
 
-from .. import protocols
+from ..core.argument_fields import ArgumentFields
 from ..core.engine import Engine
 from ..core.resume import Resumption
-from ..errors import IncompleteStreamError, ProtocolError, StreamkitError
+from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
-from ..protocols import Decoder
+from ..protocols import registry
+from ..protocols.base import Decoder
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for
+from ..protocols.values import is_object
 from .chained import UpstreamConfirmations
+from .live import ForeignQuestions, decoder_of_possible_question
 from .source import AsyncSource, Source
 
 __all__ = ["SourceDecoder"]
@@ -27,12 +26,15 @@ _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
 
 
 class SourceDecoder:
-    """One source's items on their way to the engine.
+    """Decodes what one source gives: bytes are framed, the protocol is recognised, items become events.
+
+    A stream has one for each source that it reads. It holds items until one has a shape that only one protocol has,
+    then decodes all of them, so that nothing is lost before the protocol is known.
 
     Attributes:
         source: what is read.
         decoder: None until the protocol is known.
-        resumption: where the source is read on from, None if it is read from its beginning.
+        resumption: skips what comes before the cursor; None if the source is read from its beginning.
     """
 
     def __init__(
@@ -42,37 +44,37 @@ class SourceDecoder:
         kind: type[Decoder] | None,
         receivers: Sequence[Callable[[Sequence[Any]], None]],
         after: str | None,
+        fields: ArgumentFields | None = None,
     ) -> None:
         self.source = source
         self.decoder: Decoder | None = None
         self._engine = engine
         self._receivers = receivers
+        self._fields = fields
+        self._prepare = getattr(source, "prepare", None)
+        # From bytes to events in two calls, once nothing but the framer and the decoder takes part.
+        self._to_frames: Callable[[bytes], Frames] | None = None
+        self._to_events: Callable[[Frames], Sequence[Event]]
         self._framer: Framer | None = None
         self._start = b""
         self._held: list[Any] = []
         self._seen = b""  # the source's first bytes
         self._cut = False  # it ended in the middle of an item
-        self._inner = UpstreamConfirmations(source.chunks, engine) if source.chunks is not None else None
-        self._other: Decoder | None = None  # of a live producer's items that are not the stream's own protocol's
+        self._upstream = UpstreamConfirmations(source.chunks, engine) if source.chunks is not None else None
+        self._foreign: ForeignQuestions | None = None
         after = after if source.resume is None else source.resume(after)
         self.resumption = None if after is None else Resumption(after, engine)
+        engine.pull_approves = False
         if source.protocol:
-            kind = protocols.find(source.protocol).Decoder
+            kind = registry.find(source.protocol).Decoder
         if kind is not None:
             self._decode_with(kind)
 
     # -- what is known of it
 
     @property
-    def gated(self) -> bool:
-        """Whether pulling on would let run what a confirmation asks about."""
-        return self.source.live and (
-            self._other is not None or (self.decoder is not None and self.decoder.pull_approves)
-        )
-
-    @property
     def exhausted(self) -> bool:
-        """Whether nothing more can come, so that the source need not be read on."""
+        """Whether nothing more can come, so that the source need not be pulled again."""
         return self.decoder is not None and self.decoder.exhausted and not self.source.whole
 
     @property
@@ -80,40 +82,60 @@ class SourceDecoder:
         """Whether the answer goes on in another source."""
         return self.decoder is not None and self.decoder.continues_in_next_source
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether bytes go through the framer and the decoder alone: the way of most streams, and the fast one."""
+        return self._to_frames is not None
+
     # -- batches
 
-    def direct(self) -> tuple[Any, Any]:
-        """The two steps from bytes to events, to be taken without `feed` where nothing else is to be done."""
-        if self._framer is None or self.decoder is None or self._receivers or self.resumption is not None:
-            return None, None
-        return self._framer.feed, self.decoder.feed_frames
+    def decode(self, batch: Any) -> Sequence[Event]:
+        """The events of a batch of the source: bytes, or a list of frames or of items."""
+        if self._prepare is not None:
+            batch = self._prepared(batch)
+        if self._to_frames is not None and type(batch) is bytes:
+            return self._to_events(self._to_frames(batch))
+        events = self._filtered(self._decode(batch))
+        only_decoded = not self._receivers and self._fields is None and self.resumption is None
+        if only_decoded and self._framer is not None and self.decoder is not None:
+            self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
+        return events
 
-    def feed(self, batch: Any) -> Sequence[Event]:
-        """What the decoder says of a batch of the source: bytes, or a list of frames or of items."""
-        decoder = self.decoder
+    def _prepared(self, item: Any) -> Any:
+        try:
+            return self._prepare(item)  # type: ignore[misc]
+        except Exception as error:
+            raise_source_error(error)
+
+    def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
+        """These events with the messages that `fields=` makes of arguments, without those before the cursor."""
+        if self._fields is not None:
+            events = self._fields.feed(events)
+        return events if self.resumption is None else self.resumption.feed(events)
+
+    def _decode(self, batch: Any) -> Sequence[Event]:
         if type(batch) is bytes:
-            framer = self._framer
-            if framer is None:
-                return self._decode_first(batch)
-            return self._decode_frames(framer.feed(batch))
+            return self._decode_frames(self._framer.feed(batch)) if self._framer else self._decode_first(batch)
         if batch and type(batch[0]) is tuple:
             return self._decode_frames(batch)
+        decoder = self.decoder
         if decoder is not None and decoder.name != "streamkit" and batch and isinstance(batch[0], Event):
             return [msgspec.structs.replace(event) for event in batch]  # a recording's answers
         for receive in self._receivers:
             receive(batch)
         if decoder is None:
             return self._recognise(batch, parsed=True)
-        return decoder.feed_items(batch) if self._inner is None else self._inner.link(decoder.feed_items(batch))
+        events = decoder.feed_items(batch)
+        return events if self._upstream is None else self._upstream.link(events)
 
     def _decode_first(self, chunk: bytes) -> Sequence[Event]:
-        """Hold the first bytes until they tell how they are framed."""
+        """Hold the first bytes until they show how they are framed."""
         self._seen = self._seen or chunk
         self._start = (self._start + chunk).lstrip(b" \t\r\n")
         self._framer = framer_for(self._start)
         if self._framer is None:
             return ()
-        self._name_frames()
+        self._drop_event_names()
         start, self._start = self._start, b""
         return self._decode_frames(self._framer.feed(start))
 
@@ -122,7 +144,7 @@ class SourceDecoder:
             receive(frames)
         if self.decoder is None:
             return self._recognise(frames, parsed=False)
-        return _fed(self.decoder, frames)
+        return _decode_frames_with(self.decoder, frames)
 
     # -- protocols
 
@@ -130,9 +152,10 @@ class SourceDecoder:
         """Hold items until one has a shape of its own, then decode them all."""
         self._held += batch
         for item in batch:
-            if kind := _protocol_of(item, parsed=parsed) or (
-                protocols.asking(_parsed(item)) if self.source.live else None
-            ):
+            kind = _protocol_of(item, parsed=parsed)
+            if kind is None and self.source.live:
+                kind = decoder_of_possible_question(_parsed(item))
+            if kind is not None:
                 break
         else:
             if len(self._held) > _UNRECOGNISED_LIMIT:
@@ -140,75 +163,72 @@ class SourceDecoder:
             return ()
         decoder = self._decode_with(kind)
         held, self._held = self._held, []
-        return decoder.feed_items(held) if parsed else _fed(decoder, held)
+        return decoder.feed_items(held) if parsed else _decode_frames_with(decoder, held)
 
     def _unrecognised(self) -> StreamkitError:
         return ProtocolError(
             "unknown-protocol",
             f"no protocol has items like {repr(_parsed(self._held[0]))[:200]}; "
-            f"give `protocol=`, one of: {', '.join(protocols.names())}",
+            f"give `protocol=`, one of: {', '.join(registry.names())}",
             index=0,
         )
 
     def _decode_with(self, kind: type[Decoder]) -> Decoder:
-        """The decoder of the source's items. A live producer is not pulled past any protocol's question."""
+        """Make the decoder of the source's items."""
         self.decoder = decoder = kind(self._engine.new_id)
-        decoder.foreign_decoder = self._foreign_decoder if self.source.live and not kind.pull_approves else None
-        self._name_frames()
+        if self.source.live:
+            self._engine.pull_approves = kind.pull_approves
+            if not kind.pull_approves:
+                self._foreign = ForeignQuestions(decoder, self._engine)
+                decoder.foreign_decoder = self._foreign
+        self._drop_event_names()
         return decoder
 
-    def _name_frames(self) -> None:
-        """Leave out event names that mean nothing, where the frames are for the decoder alone."""
+    def _drop_event_names(self) -> None:
+        """Leave out the event names that the decoder ignores, where the decoder alone gets the frames."""
         if self._framer is not None and self.decoder is not None and not self._receivers:
             self._framer.expect_names(self.decoder.sse_event_names)
 
-    def _foreign_decoder(self, item: Mapping[str, Any]) -> Decoder | None:
-        """The decoder of an item that is another protocol's, and may be part of a question."""
-        assert self.decoder is not None
-        if self.decoder.recognises(item):
-            return None
-        kind = protocols.gating(item.get("data") if self.decoder.wraps_event_name and "event" in item else item)
-        if kind is not None and self._other is None:
-            self._other = kind(self._engine.new_id)
-            self._engine.takes_approvals = True
-        return None if kind is None else self._other
-
     # -- its end
 
-    def let_go(self) -> None:
-        """Nothing more is fed."""
-        self._receivers = ()
+    def release(self) -> None:
+        """Nothing more comes: let go of the handlers and the decoder's newest items."""
+        self._receivers, self._to_frames = (), None
         if self.decoder is not None:
             self.decoder.foreign_decoder = None
             self.decoder.forget()
 
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
-        """What the source's end tells: the rest of its bytes, and what its decoder says. The last of each goes before
-        the next is asked for."""
+        """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
+        handled before the next is requested."""
         if self._framer is not None:
             rest = self._framer.finish()
-            complete = [frame for frame in rest if _is_whole(as_frame(frame)[2])]
+            complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
             self._cut = len(complete) != len(rest)
-            yield self._decode_frames(complete)
+            yield self._filtered(self._decode_frames(complete))
         elif self._start.strip():
             self._cut = True
-        if self.decoder is not None and not declined:
-            yield _at_end(self.decoder)
-            if self._other is not None:
-                yield _at_end(self._other)
-        if self.decoder is not None and self._inner is not None:
-            yield self._inner.finish()
+        decoders = [self.decoder, self._foreign.decoder if self._foreign is not None else None]
+        for decoder in decoders if not declined else ():
+            if decoder is not None:
+                yield self._filtered(_events_at_end(decoder))
+        if self.decoder is not None and self._upstream is not None:
+            yield self._filtered(self._upstream.finish())
         if self.decoder is None and self._held:
-            yield self._held_error()
-        self.let_go()
+            yield self._filtered(self._held_error())
+        self.release()
+        if self.resumption is not None:
+            self.resumption.finish()
 
     @property
     def complete(self) -> bool:
-        """Whether a protocol's terminal rule is met, or there is nothing that one could be of."""
+        """Whether a protocol's terminal rule is met, or there is nothing that one could apply to."""
         if self.decoder is None:
             return bool(self._held)  # which was an error
-        cancelled = self._inner is not None and self._inner.cancelled
-        return self.decoder.complete or cancelled or (self._other is not None and self._other.complete)
+        if self._upstream is not None and self._upstream.cancelled:
+            return True
+        foreign = self._foreign.decoder if self._foreign is not None else None
+        return self.decoder.complete or (foreign is not None and foreign.complete)
 
     def incomplete(self) -> IncompleteStreamError:
         """The error that says where the source was cut off."""
@@ -223,20 +243,20 @@ class SourceDecoder:
         return IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end{seen}")
 
     def _held_error(self) -> Sequence[Event]:
-        """A stream that was nothing but an error, which every protocol has in about the same shape."""
+        """The failed run of a source that was nothing but an error, which has about the same shape in every protocol."""
         for held in self._held:
             if (error := _error_in(held)) is not None:
                 return [RunDone(Run(status="failed", error=error, raw=_parsed(held)))]
         raise self._unrecognised()
 
 
-def _fed(decoder: Decoder, frames: Frames) -> list[Event]:
-    """The events of frames that came before it was known whose they are, or that others were given, too."""
+def _decode_frames_with(decoder: Decoder, frames: Frames) -> list[Event]:
+    """The events of frames whose event names were left in: the decoder gets those that it ignores as data alone."""
     return decoder.feed_frames(frames if decoder.sse_event_names is None else as_data(frames, decoder.sse_event_names))
 
 
-def _at_end(decoder: Decoder) -> list[Event]:
-    """What the end itself tells. A fault that is found there is no item's."""
+def _events_at_end(decoder: Decoder) -> list[Event]:
+    """What a decoder reports at the end. A fault that it finds there is no single item's."""
     events = [*decoder.finish()]
     for event in events:
         if isinstance(event, StreamWarning) and event.index == decoder.index:
@@ -246,12 +266,12 @@ def _at_end(decoder: Decoder) -> list[Event]:
 
 def _protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
     if isinstance(item, Event):
-        kind: type[Decoder] = protocols.find("streamkit").Decoder
+        kind: type[Decoder] = registry.find("streamkit").Decoder
         return kind
     if parsed:
-        return protocols.recognise(item)
+        return registry.recognise(item)
     try:
-        return protocols.recognise(msgspec.json.decode(item[2]), item[1].decode("utf-8", "replace"))
+        return registry.recognise(msgspec.json.decode(item[2]), item[1].decode("utf-8", "replace"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
@@ -268,22 +288,22 @@ def _parsed(held: Any) -> Any:
 
 
 def _error_in(held: Any) -> dict[str, Any] | None:
-    """The error that a held item or frame tells of: under `error`, or all of an item that says that it is one."""
+    """The error in a held item or frame: under the key `error`, or the item itself if it is named so."""
     item = _parsed(held)
-    named = isinstance(held, tuple) and cast("tuple[bytes, ...]", held)[1] == b"error"
-    if protocols.is_object(item) and item.get("event") == "error" and "data" in item:
-        item, named = item["data"], True
-    if protocols.is_object(item):
-        given = item.get("error") or (item if named or item.get("type") == "error" else None)
+    is_error = isinstance(held, tuple) and cast("tuple[bytes, ...]", held)[1] == b"error"
+    if is_object(item) and item.get("event") == "error" and "data" in item:
+        item, is_error = item["data"], True
+    if is_object(item):
+        error = item.get("error") or (item if is_error or item.get("type") == "error" else None)
     else:
-        given = item if named else None
-    if given is None:
+        error = item if is_error else None
+    if error is None:
         return None
-    return dict(given) if protocols.is_object(given) else {"message": str(given)}
+    return dict(error) if is_object(error) else {"message": str(error)}
 
 
-def _is_whole(data: bytes) -> bool:
-    """Whether a frame that the end of the stream closed is all there."""
+def _is_complete(data: bytes) -> bool:
+    """Whether the data of a frame that only the end of the stream closed is complete."""
     if data.startswith(b"[DONE"):
         return True
     try:

@@ -21,14 +21,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar, cast
 
+from ..core.steps import Stopped
+
 __all__ = ["Interruptible", "Stopped", "hang_up"]
 
 _T = TypeVar("_T")
 _SOON, _LATER = 0.01, 0.5  # seconds between two looks at a thread that was not waiting for the network yet
-
-
-class Stopped(BaseException):
-    """Our own end of a run loop: `close` or `cancel` was called. No failure: nothing may take it for one."""
 
 
 class Interruptible:

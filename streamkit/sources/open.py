@@ -18,7 +18,6 @@ import anyio
 
 from ..errors import SourceError, UsageError
 from ..events import Run, RunDone, StreamEnd
-from ..streams.manager import Manager
 from .interrupt import Interruptible
 from .recording import read_recording, recording_in
 from .source import (
@@ -36,7 +35,7 @@ from .source import (
 )
 from .threads import call_off_loop, direct, in_thread, known_of, threaded
 
-__all__ = ["open_async", "open_sync"]
+__all__ = ["open_async", "open_sync", "source_of_async_stream", "source_of_stream", "wants_async"]
 
 _KNOWN = (
     "an openai or anthropic stream, a callable, awaitable or context manager that gives one, an HTTP response, an "
@@ -59,10 +58,6 @@ def _response_in(value: Any) -> Any:
     if inner is not None and _is_response(inner):
         return inner
     return value if _is_response(value) else None
-
-
-def _is_async_manager(value: Any) -> bool:
-    return isinstance(value, Manager) and hasattr(value, "__aiter__")
 
 
 def _is_path(value: Any) -> bool:
@@ -101,7 +96,7 @@ def _unknown(value: Any) -> UsageError:
     return UsageError(f"{value!r} ({type(value).__name__}) is no source of a stream; known are: {_KNOWN}")
 
 
-def _wants_async(value: Any) -> UsageError:
+def wants_async(value: Any) -> UsageError:
     return UsageError(f"{type(value).__name__} is asynchronous: use `astream` in place of `stream`")
 
 
@@ -122,25 +117,23 @@ def open_sync(value: Any) -> Source:
         UsageError: it is no source, or only an async one.
         SourceError: opening it failed.
     """
-    if inspect.isawaitable(value) or _is_async_manager(value):
+    if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()
-        raise _wants_async(value)
+        raise wants_async(value)
     if isinstance(value, Readable):
         return value.source()
-    if isinstance(value, Manager):
-        return _of_manager(value)
     if isinstance(value, SyncChunks):
-        return _of_manager(value.manager, value)
+        return source_of_stream(value.manager, value)
     if isinstance(value, Source):
         return value
     if (response := _sdk_response(value)) is not None:
         if _is_async_stream(response):
-            raise _wants_async(value)
+            raise wants_async(value)
         return _of_response(response)
     if (response := _response_in(value)) is not None:
         if _is_async_stream(response):
-            raise _wants_async(value)
+            raise wants_async(value)
         return _of_response(response)
     if _is_path(value):
         return _of_path(value)
@@ -157,7 +150,7 @@ def open_sync(value: Any) -> Source:
     if hasattr(value, "__enter__") and not _is_client(value):
         return _of_context(value)
     if hasattr(value, "__aiter__") or hasattr(value, "__aenter__"):
-        raise _wants_async(value)
+        raise wants_async(value)
     if callable(value):
         return open_sync(call_source(value))
     raise _unknown(value)
@@ -181,7 +174,7 @@ def _nothing() -> None:
     pass
 
 
-def _of_manager(manager: Any, chunks: SyncChunks | None = None) -> Source:
+def source_of_stream(manager: Any, chunks: SyncChunks | None = None) -> Source:
     """Another stream's events, or its chunks. It stays the one that is asked, and waits."""
     items = iter(manager) if chunks is None else chunks
 
@@ -289,10 +282,8 @@ async def open_async(value: Any) -> AsyncSource:
         return value
     if isinstance(value, Readable):
         return value.async_source()
-    if _is_async_manager(value):
-        return _of_async_manager(value)
     if isinstance(value, AsyncChunks):
-        return _of_async_manager(value.manager, value)
+        return source_of_async_stream(value.manager, value)
     if inspect.isawaitable(value):
         return await open_async(await await_source(value))
     response = _sdk_response(value) or _response_in(value)
@@ -306,14 +297,14 @@ async def open_async(value: Any) -> AsyncSource:
         return await _of_async_context(value)
     if callable(value) and not hasattr(value, "__iter__") and not hasattr(value, "__enter__"):
         return await open_async(await call_off_loop(value))
-    if isinstance(value, (Manager, SyncChunks, Source)):
+    if isinstance(value, (SyncChunks, Source)):
         return threaded(open_sync(value))
     source = open_sync(value) if not hasattr(value, "__enter__") else await in_thread(partial(open_sync, value))
     blocks = source.response is not None or not isinstance(value, (list, tuple, bytes, bytearray))
     return threaded(source) if blocks else direct(source)
 
 
-def _of_async_manager(manager: Any, chunks: AsyncChunks | None = None) -> AsyncSource:
+def source_of_async_stream(manager: Any, chunks: AsyncChunks | None = None) -> AsyncSource:
     items = aiter(manager) if chunks is None else chunks
     over = False
 

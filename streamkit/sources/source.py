@@ -5,21 +5,19 @@ A foreign exception becomes a `SourceError` here, with the client's own as its c
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, NoReturn, cast
-
-import msgspec
+from typing import Any, cast
 
 from ..answers import Confirmation
-from ..errors import SourceError, SourceTimeoutError, StreamkitError
+from ..errors import raise_source_error as translate
 from ..events import ConfirmationCreated, Event
-from ..protocols import Encoder, gating
+from ..protocols import Encoder
 from .body import BodyJoiner
 from .interrupt import Interruptible, hang_up
+from .live import ends_with_question
 
 __all__ = [
     "AsyncChunks",
@@ -254,20 +252,6 @@ async def await_source(value: Awaitable[Any]) -> Any:
         translate(error)
 
 
-def translate(error: Exception) -> NoReturn:
-    """Raise a transport's error as ours."""
-    if isinstance(error, StreamkitError):
-        raise error
-    names = {kind.__name__ for kind in type(error).__mro__}
-    timed_out = isinstance(error, TimeoutError) or any("Timeout" in name for name in names)
-    kind = SourceTimeoutError if timed_out else SourceError
-    text = str(error)
-    translated = kind(f"{type(error).__name__}: {text}" if text else type(error).__name__)
-    status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
-    translated.status_code = status if isinstance(status, int) else None
-    raise translated from error
-
-
 def _item(value: Any) -> Any:
     """An item of an iterable, as a decoder takes it."""
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -286,7 +270,7 @@ class Items:
     """The items of one iterable. Bytes and text are one body, in `pieces` or in lines."""
 
     def __init__(self, *, live: bool = False) -> None:
-        self.pieces = BodyJoiner(_is_question if live else None)
+        self.pieces = BodyJoiner(ends_with_question if live else None)
 
     def item(self, value: Any) -> Any:
         item = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else _item(value)
@@ -297,21 +281,6 @@ class Items:
             return value
         item = self.item(value)
         return item if isinstance(item, bytes) else [item]
-
-
-_may_ask = re.compile(b"confirm|executing", re.IGNORECASE).search
-
-
-def _is_question(line: bytes) -> bool:
-    """Whether a line, of SSE or of JSON, is a whole question of a protocol where going on is an answer."""
-    if not _may_ask(line):
-        return False
-    try:
-        item = msgspec.json.decode(line.strip().removeprefix(b"data:"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    decoder = gating(item)
-    return decoder is not None and decoder.may_ask(item)
 
 
 def batches_of(values: Iterable[Any], *, live: bool = False) -> Iterator[Batch]:

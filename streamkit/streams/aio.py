@@ -1,30 +1,30 @@
-"""The async shell, on asyncio and trio: `manager_sync.py` with `async` and `await`, and with tasks for what is awaited."""
+"""The async manager, on asyncio and trio: a task drives the stream. It performs the lifecycle's steps and decides nothing.
 
-# pyright: reportPrivateUsage=false
-# A shell drives the state, the engine and their messages, whose underscores keep users out.
+`sync.py` is the same without `async` and `await`; a test holds that the parts named in both are equal but for these.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 
 from ..answers import Answer
-from ..errors import StreamkitError, UsageError
-from ..events import Created, Delta, Event, Run, RunStep
-from ..handlers import Call, Handler
-from ..messages import COMPACT_AT, Message, compact, pieces_of
-from ..sources.open import open_async
-from ..sources.source import AsyncChunks, AsyncSource, await_source, call_source, translate
-from .manager import Manager, Stopped, add_note, first_of, is_answer_text, of_delta
-from .state import CLOSE, NEXT, PULL, Wait
+from ..core.delivery import Steps
+from ..core.steps import CLOSE, PULL, START_WORK, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
+from ..errors import UsageError
+from ..events import Event, Run, RunStep
+from ..handlers import Handler
+from ..messages import Message
+from ..sources.open import open_async, source_of_async_stream, wants_async
+from ..sources.source import AsyncChunks, AsyncSource, Source, await_source, call_source
+from .manager import Manager, is_answer_text
 
 __all__ = ["AsyncStreamManager"]
 
@@ -32,36 +32,34 @@ _T = TypeVar("_T")
 
 
 class AsyncStreamManager(Manager):
-    """Drives a stream, in the task that iterates it; on asyncio and on trio.
+    """A stream that the calling task drives, on asyncio or trio: made by `astream(…)`.
 
-    An async context manager and async iterable; the rest is as `StreamManager`. Awaitables that answer tool calls run
-    beside the stream inside `async with`, `until_done` and `get_final_…`, else where the stream waits for them.
+    Use it in one of three ways, which agree with each other and with the handlers:
+
+        async with sk.astream(ask) as stream:                # iterate: events, or `stream.text_deltas`
+            async for event in stream: ...
+        await sk.astream(ask, MyHandler()).until_done()      # let the handlers do it
+        text = await sk.astream(ask).get_final_text()        # only the result
+
+    The rest is as in `StreamManager`. An awaitable that answers a tool call runs beside the stream inside `async with`,
+    `until_done` and `get_final_…`, else where the stream waits for it.
     """
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
-        self._source: AsyncSource | None = None
         self._scope: anyio.CancelScope | None = None
+        self._waits_for_source = False  # … to be opened, or for its next batch
         self._wakeup: anyio.Event | None = None  # while it waits for an answer
         self._schedule: Callable[[Callable[[], object]], object] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._running = False
-        self._pulling = False
-        self._working: set[int] = set()
+        self._working: set[int] = set()  # the answers whose awaitables run
         self._task: int | None = None
-        self._run_over: anyio.Event | None = None  # while another task waits for it
+        self._running = False  # it is iterated just now; an interrupted `aclose` leaves `ag_running` true for ever
+        self._run_over: anyio.Event | None = None  # while another task waits for the end
         super().__init__(source, handlers, awaitables=True, **options)
-        self._deltas = {kind: self._tells(calls) for kind, calls in self._delta_plan() if calls}
-        self._events = self._run()
+        self._events = self._drive(self._run())
 
     async def __aenter__(self) -> Self:
-        if self._source is None and not self._ended:
-            try:
-                await self._open(self._source_given)
-            except Stopped:
-                await self._fail(Stopped())
-            except BaseException as error:
-                await self._fail(error)
-                raise
+        await self._perform_all(self._enter())
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         return self
@@ -79,87 +77,41 @@ class AsyncStreamManager(Manager):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `StreamManager.__iter__`."""
-        return AsyncIteration(self, lambda event: event)
+        return AsyncIteration(self, self._final, lambda event: event)
 
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
-        return AsyncIteration(self, lambda event: event.value if is_answer_text(event) else None)
+        return AsyncIteration(self, self._final, lambda event: event.value if is_answer_text(event) else None)
 
     async def until_done(self) -> None:
-        """As `StreamManager.until_done`."""
+        """Run to the end. Raises as iteration does."""
         await self._drain()
         self._final()
 
     async def get_final_messages(self) -> list[Message]:
-        """As `StreamManager.get_final_messages`."""
+        """Run to the end, and return all messages. Raises as iteration does."""
         await self._drain()
         return self._final()
 
     async def get_final_text(self) -> str:
-        """As `StreamManager.get_final_text`."""
+        """Run to the end, and return the assistant's text (choice 0). Raises as iteration does."""
         await self._drain()
         return self._final_text()
 
     async def get_final_run(self) -> Run:
-        """As `StreamManager.get_final_run`."""
+        """Run to the end, and return the run. Raises as iteration does."""
         await self._drain()
         return self._final_run()
 
     async def get_final_run_steps(self) -> list[RunStep]:
-        """As `StreamManager.get_final_run_steps`."""
+        """Run to the end, and return the run's steps. Raises as iteration does."""
         await self._drain()
-        self._final()
-        return list(self._engine.runs.steps)
+        return self._final_run_steps()
 
     def chunks(self, protocol: str) -> AsyncIterator[dict[str, Any]]:
         """As `StreamManager.chunks`."""
         return AsyncChunks(self, self._encoder(protocol))
-
-    async def _read_nested(self, source: Any) -> AsyncGenerator[Event, None]:
-        """As `StreamManager._read_nested`."""
-        if self._over_early:
-            return
-        try:
-            with self._saved_source():
-                await self._open(source)
-                try:
-                    async with contextlib.aclosing(self._read_nested_events()) as events:
-                        async for event in events:
-                            yield event
-                            if self._over_early:
-                                return
-                finally:
-                    await self._close_source()
-        finally:
-            if self._ended:  # who ended the stream closed the further source
-                await self._close_source()
-
-    async def _read_nested_events(self) -> AsyncGenerator[Event, None]:
-        story, answer = self._nested_lifecycle(), None
-        while (step := story.send(answer) if answer is not None else next(story, None)) is not None:
-            answer = None
-            if step is PULL:
-                try:
-                    answer = await self._interruptible(cast("AsyncSource", self._source).pull)
-                except StreamkitError:
-                    if self._over_early:
-                        return  # our own end broke the pull
-                    raise
-            elif step is CLOSE:
-                await self._close_source()
-            else:
-                for event in cast("Iterator[Event]", step):
-                    await self._tell(event)
-                    if self._over_early:
-                        return
-                    yield event
-            if self._over_early:
-                return
-
-    async def _close_source(self) -> None:
-        if self._source is not None:
-            await self._source.close()
 
     async def close(self) -> None:
         """As `StreamManager.close`."""
@@ -168,83 +120,122 @@ class AsyncStreamManager(Manager):
             if anyio.get_current_task().id != self._task:
                 self._run_over = self._run_over or anyio.Event()
                 await self._run_over.wait()
-            elif not self._pulling and self._source is not None:
-                await self._source.close()  # a hook's call: nothing is being pulled
+            elif not self._pulling:  # a hook's call
+                await self._close_source()
         else:
             await self._events.aclose()
-            if not self._ended:
-                await self._fail(Stopped())
+            await self._perform_all(self._stop())
 
     def cancel(self) -> None:
         self._closing = True
         self._in_loop(self._stop_waiting)
 
-    # -- the shell
+    # -- as another stream's source
 
-    def _stop_waiting(self) -> None:
-        self._wake()
-        if self._scope is not None and self._pulling:  # no hook is cut short
-            self._scope.cancel()
+    def source(self) -> Source:
+        raise wants_async(self)
 
-    def _wake(self) -> None:
-        if self._wakeup is not None:
-            self._wakeup.set()
+    def async_source(self) -> AsyncSource:
+        return source_of_async_stream(self)
 
-    def _woken(self) -> None:
-        self._in_loop(self._wake)
+    # -- steps
 
-    def _in_loop(self, function: Callable[[], object]) -> None:
-        if self._schedule is not None:
-            with contextlib.suppress(RuntimeError):  # the event loop is over, and so is what could wait
-                self._schedule(function)
+    async def _drive(self, steps: Steps) -> AsyncGenerator[Event, None]:
+        """Perform steps, and hand out the events among them."""
+        result: Any = None
+        error: BaseException | None = None
+        self._task = anyio.get_current_task().id
+        try:
+            while True:
+                try:
+                    step = steps.send(result) if error is None else steps.throw(error)
+                except StopIteration:
+                    return
+                except Stopped:  # the steps let it out only if they were garbage collected before this generator
+                    steps, result, error = self._stop(), None, None
+                    continue
+                result = error = None
+                try:
+                    if step is PULL:
+                        result = await (self._source.next() if self._scope else self._in_scope(self._source.next))
+                    elif isinstance(step, Event):
+                        yield step
+                    else:
+                        result = await self._perform(step)
+                except GeneratorExit:  # this generator is closed, or garbage: end the stream, step by step as well
+                    error = Stopped()
+                except BaseException as raised:
+                    error = raised
+        finally:
+            error = None  # its traceback refers to this frame
+
+    async def _perform_all(self, steps: Steps) -> None:
+        """Perform steps that hand out no event."""
+        async for _ in self._drive(steps):
+            pass
+
+    async def _perform(self, step: Any) -> Any:
+        match step:
+            case OpenSource(value=value):
+                self._schedule = self._schedule or scheduler()
+                return await self._in_scope(open_async, value)
+            case CallForSource(function=function):
+                value = call_source(function)
+                return await self._in_scope(await_source, value) if inspect.isawaitable(value) else value
+            case WaitForAnswers(answers=answers):
+                return await self._wait(answers)
+            case Step() if step is START_WORK:
+                return self._start_work()
+            case _ if self._ending:  # what an early end still awaits is not cut short by a cancellation
+                with anyio.CancelScope(shield=True):
+                    return await (self._close_source() if step is CLOSE else step)
+            case _:
+                return await (self._close_source() if step is CLOSE else step)
 
     async def _drain(self) -> None:
-        """Run to the end, inside a scope that `cancel` can cancel wherever the stream waits."""
-        if self._running and not self._ended:
-            raise UsageError("the stream runs already: a hook or another task cannot run it to its end")
+        """Run to the end, without handing out events."""
         if self._running:
-            return
-        if self._tasks is not None or not self._engine.takes_outputs:  # nothing runs beside it
+            if not self._ended:
+                raise UsageError("the stream runs already: a hook or another task cannot run it to its end")
+        elif self._tasks is not None or not self._engine.takes_outputs:  # nothing runs beside it
             await self._drain_in_scope()
-            return
-        tasks = self._tasks = anyio.create_task_group()
-        await tasks.__aenter__()
-        try:
-            await self._drain_in_scope()
-        finally:  # `async with` would raise the stream's error as a group
-            self._tasks = None
-            tasks.cancel_scope.cancel()
-            await tasks.__aexit__(None, None, None)
+        else:
+            tasks = self._tasks = anyio.create_task_group()
+            await tasks.__aenter__()
+            try:
+                await self._drain_in_scope()
+            finally:  # `async with` would raise the stream's error as a group
+                self._tasks = None
+                tasks.cancel_scope.cancel()
+                await tasks.__aexit__(None, None, None)
 
     async def _drain_in_scope(self) -> None:
-        self._unseen = True
+        """One scope for the whole run, which `cancel` cancels wherever the stream waits for its source."""
+        self._iterated = False
+        self._running = True
         try:
             with anyio.CancelScope() as self._scope:
                 async for _ in self._events:
                     pass
         finally:
             self._scope = None
+            self._running = False
 
-    async def _open(self, value: Any) -> None:
-        if self._closing:
-            raise Stopped
-        if not self.started:
-            self._claim()
-        self._schedule = self._schedule or _scheduler()
-        self._mark("start")
-        try:
-            self._source = source = await self._interruptible(open_async, value)
-        except StreamkitError:
-            if self._closing:
-                raise Stopped from None
-            raise
-        if source is None:
-            raise Stopped
-        self._source_opened(source)
+    async def _read_nested(self, source: Any) -> AsyncGenerator[Event, None]:
+        """Read another source of the same run inside a hook or a loop: the events, each after the handlers got it."""
+        async with contextlib.aclosing(self._drive(self._read_nested_source(source))) as events:
+            async for event in events:
+                yield event
 
-    async def _interruptible(self, function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T | None:
-        """What this gives, from inside a scope that `cancel` can cancel; then it is None."""
-        self._pulling = True
+    async def _close_source(self) -> None:
+        if self._source is not None:
+            await self._source.close()
+
+    # -- cancellation, and answers from other threads
+
+    async def _in_scope(self, function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T | None:
+        """The result of a function that waits for the source, or None if `cancel` was called meanwhile."""
+        self._waits_for_source = True
         try:
             if self._scope is not None:
                 return await function(*arguments)
@@ -254,23 +245,34 @@ class AsyncStreamManager(Manager):
             finally:
                 self._scope = None
         finally:
-            self._pulling = False
+            self._waits_for_source = False
         return None
 
-    async def _next(self) -> bool:
-        value = call_source(self._following or partial(cast("Any", self._then), self))
-        if inspect.isawaitable(value):
-            value = await self._interruptible(await_source, value)
-        if value is not None:
-            await self._open(value)
-        return value is not None
+    def _stop_waiting(self) -> None:
+        self._wake()
+        if self._scope is not None and (self._pulling or self._waits_for_source):  # no hook is cut short
+            self._scope.cancel()
 
-    async def _wait(self, answers: list[Answer]) -> list[tuple[Answer, int]]:
-        self._wakeup = wakeup = anyio.Event()
+    def _wake(self) -> None:
+        if self._wakeup is not None:
+            self._wakeup.set()
+
+    def _answered(self) -> None:
+        self._in_loop(self._wake)
+
+    def _in_loop(self, function: Callable[[], object]) -> None:
+        if self._schedule is not None:
+            with contextlib.suppress(RuntimeError):  # the event loop is over, and so is everything that could wait
+                self._schedule(function)
+
+    async def _wait(self, answers: Any) -> Any:
+        self._wakeup = wakeup = anyio.Event()  # before the answers are looked at: none is missed
         left = self._deadlines.left(answers)
-        if not self._closing and not any(a.ready or a.error for a in answers):
+        if not self._closing and not any(answer.ready or answer.error for answer in answers):
             await self._wait_or_work(answers, wakeup, left)
         return self._deadlines.over(answers)
+
+    # -- the awaitables that answer tool calls
 
     async def _wait_or_work(self, answers: list[Answer], wakeup: anyio.Event, seconds: float | None) -> None:
         """Wait for an answer, at most so long. Where there is no task group, awaitables run here, to their end."""
@@ -285,7 +287,7 @@ class AsyncStreamManager(Manager):
                 self._start_work()
                 with anyio.move_on_after(seconds):
                     await wakeup.wait()
-                while not self._closing and any(a.given and not a.ready for a in answers):
+                while not self._closing and any(answer.given and not answer.ready for answer in answers):
                     self._wakeup = wakeup = anyio.Event()
                     self._start_work()
                     await wakeup.wait()
@@ -294,272 +296,66 @@ class AsyncStreamManager(Manager):
             if self._closing:
                 tasks.cancel_scope.cancel()
 
-    def _start_work(self) -> None:
-        """Start the awaitables that tool calls were answered with."""
-        for call in self._engine.unanswered:
-            answer = call.answer_slot
-            if answer is None or not answer.given or answer.ready or id(answer) in self._working:
-                continue
-            if self._tasks is not None and answer.wake == self._woken:
-                self._working.add(id(answer))
-                self._tasks.start_soon(self._work, answer)
+    def _unfinished_answers(self) -> list[Answer]:
+        """The answers that are awaitables which do not run yet."""
+        answers = [call.answer_slot for call in self._engine.unanswered]
+        return [a for a in answers if a is not None and a.given and not a.ready and id(a) not in self._working]
 
-    def _drop_work(self) -> None:
-        """Awaitables that the stream ended before: they never run."""
-        for call in self._engine.unanswered:
-            answer = call.answer_slot
-            if answer is None or not answer.given or answer.ready or id(answer) in self._working:
-                continue
+    def _start_work(self) -> None:
+        """Start the awaitables that tool calls were answered with, beside the stream."""
+        for answer in self._unfinished_answers():
+            if self._tasks is not None and answer.wake == self._answered:
+                self._working.add(id(answer))
+                self._tasks.start_soon(_resolve, answer)
+
+    def _finish(self) -> None:
+        for answer in self._unfinished_answers():  # the stream ended before them: they never run
             if inspect.iscoroutine(answer.value):
                 answer.value.close()
-
-    @staticmethod
-    async def _work(answer: Answer) -> None:
-        awaitable: Any = answer.value
-        try:
-            answer.resolve(await awaitable)
-        except Exception as error:  # raised again in the stream's own task
-            answer.resolve(None, error)
-
-    async def _run(self) -> AsyncGenerator[Event, None]:
-        tells = self._deltas.get
-        engine = self._engine
-        find, pending = engine.find_open, engine.pending
-        step: Any
-        answer: Any = None
-        batch: Sequence[Any]
-        message: Message | None = None
-        tail: list[str] = []
-        pull: Any = None
-        prepare: Any = None
-        feed: Any = None
-        take: Any = None
-        known: str | None = None
-        kind: Any = None
-        grow: Any = None
-        tell: Any = None
-        awaited = False
-        pulling = False
-        unseen = self._unseen
-        try:
-            if self._ended:
-                return
-            self._running = True
-            self._task = anyio.get_current_task().id
-            if self._source is None:
-                await self._open(self._source_given)
-            story = self._lifecycle()
-            while True:
-                if pulling:  # the story is asked again when something waits, or at the source's end
-                    try:
-                        if self._scope is None:
-                            answer = await self._interruptible(pull)
-                        else:  # as `_interruptible` does
-                            self._pulling = True
-                            answer = await pull()
-                        if prepare is not None:
-                            answer = prepare(answer)
-                    except StopAsyncIteration:
-                        answer = None
-                    except Exception as error:
-                        if self._closing:
-                            raise Stopped from None  # our own cancel broke the pull
-                        translate(error)
-                    finally:
-                        self._pulling = False
-                    if self._closing:
-                        raise Stopped
-                    if answer is None:
-                        pulling = False
-                        continue
-                    if feed is None or type(answer) is not bytes:
-                        batch = self._decode(answer)
-                        feed, take = self._direct()
-                    else:
-                        batch = take(feed(answer))
-                    stepped = not batch
-                    seen: Any
-                    for seen in batch:
-                        if seen.message_id is not known or type(seen) is not kind or seen.replace:
-                            known = kind = None
-                            found = find(seen.message_id)
-                            if found is None or type(seen) is not found.delta_event or seen.replace:
-                                stepped = True
-                                for event in engine.complete_event(seen):
-                                    await self._tell(event)
-                                    self._check()
-                                    if not unseen:
-                                        self._running = False
-                                        yield event
-                                        self._running = True
-                                        unseen = self._unseen
-                                        self._check()
-                                continue
-                            if len(tail) >= COMPACT_AT and message is not None:
-                                compact(message)
-                            known, kind, message, tail = seen.message_id, type(seen), found, pieces_of(found)
-                            grow, (tell, awaited) = tail.append, tells(kind, _NOBODY)
-                        # `Engine.append_delta`, in place: the call would be a tenth of what a delta costs. The pieces of one
-                        # message that follow each other share the look-up.
-                        grow(seen.value)
-                        seen.snapshot = message
-                        self._current = seen
-                        if tell is not None:
-                            result = tell(seen, message)
-                            if result is not None and (awaited or inspect.isawaitable(result)):
-                                await result
-                            if self._closing:
-                                raise Stopped
-                        if not unseen:
-                            self._running = False
-                            yield seen
-                            self._running = True
-                            unseen = self._unseen
-                            if self._closing:
-                                raise Stopped
-                    if len(tail) >= COMPACT_AT and message is not None:
-                        compact(message)
-                    if stepped or pending:
-                        self._check()
-                        pulling = not (pending or self._declined or self._decoder is None or self._decoder.exhausted)
-                    continue
-                try:
-                    step = story.send(answer)
-                except StopIteration:
-                    break
-                answer = None
-                if step is PULL:
-                    pulling, pull, prepare = True, self._source.next, self._source.prepare  # type: ignore[union-attr]
-                    feed, take = self._direct()
-                    message = known = kind = None
-                    tail = []
-                elif step is NEXT:
-                    answer = await self._next()
-                elif step is CLOSE:
-                    await self._source.close()  # type: ignore[union-attr]
-                elif type(step) is Wait:
-                    answer = await self._wait(step.answers)
-                else:
-                    for event in step:
-                        await self._tell(event)
-                        self._check()
-                        if not unseen:
-                            self._running = False
-                            yield event
-                            self._running = True
-                            unseen = self._unseen
-                            self._check()
-                self._check()
-        except Stopped:
-            await self._fail(Stopped())
-        except Exception as error:
-            told = await self._fail(error)
-            self._running = False
-            for event in () if self._unseen else told:
-                yield event
-            if isinstance(error, (StopIteration, StopAsyncIteration)):
-                return  # as in `manager_sync.py`
-            raise
-        except BaseException as error:
-            await self._fail(error)
-            raise
-        finally:
-            self._running = False
-            self._drop_work()
-            self._mark("end")
-            if self._ended:  # else something stopped its end, and it is ended again
-                self._let_go()
-            if self._run_over is not None:
-                self._run_over.set()
-
-    def _tells(self, calls: Sequence[Call]) -> tuple[Callable[[Any, Any], Any], bool]:
-        """What makes these calls of a delta, in order, and whether it is known to give an awaitable."""
-        if len(calls) == 1:
-            return of_delta(calls[0]), calls[0].is_async
-        hooks = [(of_delta(call), call.is_async) for call in calls]
-
-        async def tell(event: Event, snapshot: Message) -> None:
-            for hook, awaited in hooks:
-                result = hook(event, snapshot)
-                if result is not None and (awaited or inspect.isawaitable(result)):
-                    await result
-                if self._closing:
-                    raise Stopped
-
-        return tell, True
-
-    async def _tell(self, event: Event) -> None:
-        """As `StreamManager._tell`."""
-        self._note(event)
-        if isinstance(event, Created):
-            self._mark("first")
-        calls = self._plan[type(event)]
-        for position, call in enumerate(calls):
-            if self._closing and isinstance(event, Delta):
-                return
-            try:
-                await self._invoke(call, event)
-            except BaseException as error:
-                with anyio.CancelScope(shield=True):
-                    await self._tell_rest(calls[position + 1 :], event, error)
-                raise
-        if self._engine.pending:
-            self._start_work()
-
-    async def _invoke(self, call: Call, event: Event) -> None:
-        result = call.function(event) if call.takes_event else call.function(*event.arguments())
-        if result is not None and (call.is_async or inspect.isawaitable(result)):
-            await result
-
-    async def _tell_rest(self, calls: Sequence[Call], event: Event, error: BaseException) -> None:
-        for call in calls:
-            try:
-                await self._invoke(call, event)
-            except Exception as another:
-                add_note(error, event, another)
-
-    async def _fail(self, error: BaseException) -> list[Event]:
-        """As `StreamManager._fail`; a cancellation does not keep the handlers from being told."""
-        first = error
-        told: list[Event] = []
-        with anyio.CancelScope(shield=True):
-            try:
-                if self._source is not None:
-                    await self._source.close()
-            except StreamkitError as another:
-                add_note(error, None, another)
-            for event in self._failed(error):
-                told.append(event)
-                try:
-                    await self._tell(event)
-                except BaseException as another:
-                    first = first_of(first, event, another)
-        if first is not error:
-            self._error = first if isinstance(first, Exception) else self._error
-            raise first
-        return told
-
-
-_NOBODY = (None, False)  # is told of a kind of delta
+        super()._finish()
+        if self._run_over is not None:
+            self._run_over.set()
 
 
 class AsyncIteration(AsyncIterator[_T]):
-    """What a stream's events give, as an iterator that a loop may leave at any time without closing the stream."""
+    """What `pick` returns for each event, without None. A loop may leave it at any time: the stream stays open.
 
-    def __init__(self, manager: AsyncStreamManager, pick: Callable[[Any], _T | None]) -> None:
-        self._manager = manager
+    Args:
+        stream: whose events these are.
+        finish: called at their end; raises the error that the stream ended with.
+    """
+
+    def __init__(
+        self, stream: AsyncStreamManager, finish: Callable[[], object], pick: Callable[[Any], _T | None]
+    ) -> None:
+        self._stream = stream
+        self._finish = finish
         self._pick = pick
 
     async def __anext__(self) -> _T:
-        async for event in self._manager._events:
-            if (value := self._pick(event)) is not None:
-                return value
-        self._manager._final()
+        stream = self._stream
+        stream._running = True
+        try:
+            async for event in stream._events:
+                if (value := self._pick(event)) is not None:
+                    return value
+        finally:
+            stream._running = False
+        self._finish()
         raise StopAsyncIteration
 
 
-def _scheduler() -> Callable[[Callable[[], object]], object]:
-    """Runs a function in the current event loop, from any thread, soon."""
+async def _resolve(answer: Answer) -> None:
+    """Await an answer's awaitable. The stream's own task raises its error."""
+    awaitable: Any = answer.value
+    try:
+        answer.resolve(await awaitable)
+    except Exception as error:
+        answer.resolve(None, error)
+
+
+def scheduler() -> Callable[[Callable[[], object]], object]:
+    """A function that runs another one in the current event loop, soon, from any thread."""
     token: Any = anyio.lowlevel.current_token().native_token
     soon: Callable[[Callable[[], object]], object] = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
     return soon

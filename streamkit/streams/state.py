@@ -1,26 +1,16 @@
-"""The state of one stream, and its story: what both managers share.
-
-`StreamState` is what a handler sees as `self.stream`. `_lifecycle` is the whole course of a stream without any input or
-output: it asks its manager for what it needs (`PULL`, `NEXT`, `Wait`) and gives iterators of events to tell. A
-manager pulls, waits, tells and awaits; it decides nothing.
-"""
-
-# pyright: reportPrivateUsage=false
-# The story settles what messages and confirmations wait for; their underscores keep users from it.
+"""The state of one stream: what a handler sees as `self.stream`, and how a source's events reach its engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import chain
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 
 from .. import errors, protocols
-from ..answers import Answer, Confirmation
+from ..answers import Confirmation
 from ..core.argument_fields import ArgumentFields
-from ..core.engine import Engine
+from ..core.delivery import Delivery
 from ..core.resume import ResumableEngine
 from ..core.run_tracker import merge
 from ..errors import (
@@ -32,7 +22,6 @@ from ..errors import (
     UsageError,
 )
 from ..events import (
-    ConfirmationDone,
     Event,
     Run,
     RunStatus,
@@ -43,29 +32,13 @@ from ..events import (
     StreamWarning,
     Usage,
 )
-from ..handlers import Call, Handler, plan
+from ..handlers import Handler
 from ..messages import Message, ToolCallMessage
 from ..protocols import Decoder
 from ..sources.decoding import SourceDecoder
 from ..sources.source import AsyncSource, Source
 
-__all__ = ["CLOSE", "NEXT", "PULL", "StreamState", "Timing", "Wait"]
-
-
-class _Command:
-    """What the story needs from its manager."""
-
-
-PULL: Final = _Command()  # pull and feed batches: None at the source's end, the last batch when something waits
-NEXT: Final = _Command()  # the next source, opened: True, or False if there is none
-CLOSE: Final = _Command()  # what is upstream, closed
-
-
-class Wait(NamedTuple):
-    """Wait until something is answered. Gives the answers whose time is over, each with the number of its deferral;
-    `ready` ones need no waiting."""
-
-    answers: list[Answer]
+__all__ = ["StreamState", "Timing", "error_from_event"]
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -78,7 +51,7 @@ class Timing(msgspec.Struct, frozen=True):
     deltas_per_second: float | None
 
 
-class StreamState:
+class StreamState(Delivery):
     """What is known of a stream. All of it is live, and stays readable after the end."""
 
     def __init__(
@@ -103,32 +76,25 @@ class StreamState:
         for handler in cast("Sequence[object]", handlers):  # what is called without types is checked here
             if not isinstance(handler, Handler):
                 raise UsageError(f"{handler!r} is no handler; subclass EventHandler, AsyncEventHandler or Handler")
+        super().__init__(ResumableEngine(strict=strict, wake=wake), handlers, awaits=awaitables)
         self._fields = None if fields is None else ArgumentFields(fields)
         self._protocol = cast("type[Decoder] | None", protocol)
         self._then = then
         if after is not None and not isinstance(cast("object", after), str):
             raise UsageError(f"a cursor is a str, as `stream.cursor` gives it, not {after!r}")
         self._after = after
-        self._engine: Engine = ResumableEngine(strict=strict, wake=wake)
-        self._engine.takes_outputs = then is not None
+        self._engine.takes_outputs = self._engine.takes_approvals = then is not None
         self._engine.takes_awaitables = awaitables
-        self._engine.number_of = lambda source: self._decoder.number_of(source) if self._decoder else None
-        self._handlers: tuple[Handler, ...] = tuple(handlers)
-        self._plan: Mapping[type[Event], tuple[Call, ...]] = plan(handlers)
+        self._engine.number_of = lambda item: self._decoder.number_of(item) if self._decoder else None
         self._receivers: Sequence[Callable[[Sequence[Any]], None]] = [
             h.receive for h in handlers if type(h).receive is not Handler.receive
         ]
         self._source: Any = None
         self._source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
         self._source_number = 0
-        self._declined = False
-        self._sends_approvals = False  # whether what the provider itself asks is answered by the next request
-        self._went_on_to: Run | None = None  # how a further source's run ended, that was read inside this one
-        self._current: Event | None = None
-        self._position: int | str | None = None  # of the last event before the current one that had one
+        self._nested_outcome: Run | None = None  # how the run of a source ended that was read inside this one
         self._error: BaseException | None = None
         self._status = "in_progress"
-        self._ended = False
         self._answers_taken = 0
         self._times: dict[str, float] = {}
         bound: list[Handler] = []
@@ -253,145 +219,67 @@ class StreamState:
         """
         raise NotImplementedError("a manager's")
 
-    def _claim(self) -> None:
-        """The stream starts: its handlers are its own from here on.
+    # -- sources
 
-        Raises:
-            UsageError: one was given to another stream since, which is told nothing of this one.
-        """
-        if lost := self._without_lost():
-            raise UsageError(f"{type(lost[0]).__name__} was given to another stream before this one started")
-
-    def _without_lost(self) -> list[Handler]:
-        """The handlers that another stream has now. They are told nothing of this one, which has not started."""
-        lost = [handler for handler in self._handlers if not handler._streamkit_is_on(self)]
-        if lost:
-            self._handlers = tuple(handler for handler in self._handlers if handler._streamkit_is_on(self))
-            self._plan = plan(self._handlers)
-        return lost
-
-    # -- the story
-
-    def _lifecycle(self) -> Generator[_Command | Wait | Iterator[Event], Any, None]:
-        engine = self._engine
-        while True:
-            while not self._over and (yield PULL) is not None:  # its manager fed what it pulled
-                yield from self._settle(at_end=False)
-            yield CLOSE
-            yield self._source_finished()
-            self._check_failure()
-            yield from self._settle(at_end=True)
-            paused = self._source_decoder is not None and self._source_decoder.continues_in_next_source
-            whole = self._answers_taken and not engine.cut_short
-            goes_on = self._then is not None and not engine.unanswered and (paused or whole)
-            if self._declined or not (goes_on or self._following):
-                break
-            self._answers_taken = 0
-            if not (yield NEXT):
-                break
-            yield engine.next_source(
-                same_step=self._source_decoder is not None and self._source_decoder.source.same_step
-            )
-        yield chain(engine.end(), self._last())
-
-    def _nested_lifecycle(self) -> Generator[_Command | Iterator[Event], Any, None]:
-        """The story of a further source of the same run, read while the one before is not at its end."""
-        yield self._go_on()
-        while not self._over and (batch := (yield PULL)) is not None:
-            yield self._engine.complete(self._decode(batch))
-        yield CLOSE
-        yield self._source_finished()
-        self._check_failure()
-        self._went_on_to = self._engine.runs.outcome
-
-    def _go_on(self) -> Iterator[Event]:
-        """The run has what it waited for: the outputs of its calls."""
-        engine = self._engine
-        for key, waiting in [*engine.pending.items()]:
-            if isinstance(waiting, ToolCallMessage):
-                del engine.pending[key]
-                if waiting.answer_slot is not None:
-                    waiting.answer_slot.close()
-        if engine.runs.step is not None:
-            yield from engine.runs.end_step(RunStep(status="completed"), Event())
-        engine.runs.outcome = None
-        if engine.runs.run is not None:
-            engine.runs.run.status = "in_progress"
-
-    @contextmanager
-    def _saved_source(self) -> Generator[None, None, None]:
-        """What belongs to the source that is being read is kept, and there again afterwards."""
-        source, source_decoder, edits = self._source, self._source_decoder, self._engine.takes_edits
-        try:
-            yield
-        finally:
-            self._source, self._source_decoder, self._engine.takes_edits = source, source_decoder, edits
-            self._allow_answers()
-
-    def _decode(self, batch: Any) -> Sequence[Event]:
-        """What a batch of the source tells the engine: what its decoder says of it, and the fields in that."""
-        assert self._source_decoder is not None
-        known = self._source_decoder.decoder
-        events = self._source_decoder.feed(batch)
-        if known is not self._source_decoder.decoder:
-            self._allow_answers()
-        return self._taken(events)
-
-    def _taken(self, events: Sequence[Event]) -> Sequence[Event]:
-        """These events, with the fields in them, without those that are before the cursor."""
-        if self._fields is not None:
-            events = self._fields.feed(events)
-        resumption = self._source_decoder.resumption if self._source_decoder is not None else None
-        return events if resumption is None else resumption.feed(events)
-
-    def _direct(self) -> tuple[Any, Any]:
-        """The two steps from bytes to events, to be taken without `_decode` where nothing else is to be done."""
-        return (
-            self._source_decoder.direct() if self._source_decoder is not None and self._fields is None else (None, None)
+    def _source_opened(self, source: Source | AsyncSource) -> None:
+        """Get ready to decode a source's items."""
+        after = self._after if self._source_number == 0 else None
+        if source.fields and self._fields is None:
+            self._fields = ArgumentFields(source.fields)
+        self._source_decoder = SourceDecoder(
+            source, self._engine, self._protocol, self._receivers, after, fields=self._fields
         )
+        self._source_number += not source.same_step
+        self._engine.takes_edits = source.edits
+
+    @property
+    def _decoder(self) -> Decoder | None:
+        return self._source_decoder.decoder if self._source_decoder is not None else None
 
     def _source_finished(self) -> Iterator[Event]:
-        """What the source's end tells: the rest of it, and what stays open."""
-        source_decoder, engine, fields = self._source_decoder, self._engine, self._fields
+        """The events of the source's end: what it still has, and the end of what stays open."""
+        source_decoder, engine = self._source_decoder, self._engine
         assert source_decoder is not None
-        runs, went_on_to = engine.runs, self._went_on_to
-        asked = runs.outcome is not None and runs.outcome.status == "requires_action"
-        if went_on_to is not None and runs.run is not None and asked:  # what it asked for, it got
-            merge(runs.run, went_on_to, keep=("status", "usage"))
-            runs.outcome = went_on_to
-        for events in source_decoder.finish(declined=self._declined):
-            yield from engine.complete(self._taken(events))
-        if source_decoder.resumption is not None:
-            source_decoder.resumption.finish()
-        complete = self._declined or source_decoder.complete
-        if fields is not None:
-            end = runs.outcome.status if runs.outcome is not None else "completed" if complete else "incomplete"
-            yield from engine.complete(fields.finish(end))
+        self._take_nested_outcome()
+        for events in source_decoder.finish(declined=engine.declined):
+            yield from engine.complete(events)
+        complete = engine.declined or source_decoder.complete
+        if self._fields is not None:
+            outcome = engine.runs.outcome
+            end = outcome.status if outcome is not None else "completed" if complete else "incomplete"
+            yield from engine.complete(self._fields.finish(end))
         yield from engine.source_done(complete=complete)
         if not complete and engine.failure is None and not source_decoder.source.following:
             raise source_decoder.incomplete()
 
+    def _take_nested_outcome(self) -> None:
+        """A source that was read inside this one answered what this one's run required: its outcome is the run's."""
+        runs, nested = self._engine.runs, self._nested_outcome
+        required = runs.outcome is not None and runs.outcome.status == "requires_action"
+        if nested is not None and runs.run is not None and required:
+            merge(runs.run, nested, keep=("status", "usage"))
+            runs.outcome = nested
+
     def _check_failure(self) -> None:
+        """Raise the failure that the source reported.
+
+        Raises:
+            RunFailedError: its run failed or expired.
+            StreamkitError: it was another stream, which ended with this error.
+        """
         failure, outcome = self._engine.failure, self._engine.runs.outcome
         if failure is not None:
-            raise _error_of(failure)
+            raise error_from_event(failure)
         if outcome is not None and outcome.status in ("failed", "expired"):
             error = outcome.error or {}
             text = error.get("message") or f"the run {outcome.status}"
             code = error.get("code") or error.get("type")
             raise RunFailedError(str(text), None if code is None else str(code), dict(error) or None)
 
-    def _settle(self, *, at_end: bool) -> Generator[_Command | Wait | Iterator[Event], Any, None]:
-        """Tell what was answered; where the source can go no further, wait for what was deferred, and decide the rest."""
-        while True:
-            yield from self._tell_answers()
-            waiting = self._waiting(at_end=at_end)
-            if not waiting:
-                return
-            for answer, deferral in (yield Wait(waiting)) or ():
-                answer.expire(deferral)
+    # -- answers and endings
 
-    def _tell_answers(self) -> Generator[Iterator[Event], Any, None]:
+    def _deliver_answers(self) -> Iterator[Iterator[Event]]:
+        """The events of each answer that was given since the last time."""
         for waiting in [*self._engine.pending.values()]:
             answer = waiting.answer_slot
             if answer is None or not answer.given or answer.wake is not self._engine.wake:
@@ -403,75 +291,11 @@ class StreamState:
             else:
                 decision: Any = answer.value
                 self._answers_taken += 1
-                yield self._decide(waiting, *decision)
+                yield self._decided(waiting, *decision)
 
-    def _decide(self, asked: Confirmation, approved: bool, more: str | None = None) -> Iterator[Event]:
-        if not approved and self._gated:
-            self._decline()
+    def _decided(self, confirmation: Confirmation, approved: bool, more: str | None = None) -> Iterator[Event]:
         edited, reason = (more, None) if approved else (None, more)
-        return self._engine.settle(asked, approved, edited=edited, reason=reason)
-
-    def _decline(self) -> None:
-        """Nothing more is pulled: that would let run what was declined."""
-        self._declined = True
-        self._engine.decline()
-
-    def _waiting(self, *, at_end: bool) -> list[Answer]:
-        """The answers to wait for before going on. Confirmations that nobody deferred are declined here."""
-        out: list[Answer] = []
-        for waiting in [*self._engine.pending.values()]:
-            answer = waiting.answer_slot
-            if answer is None or answer.wake is not self._engine.wake:
-                continue
-            if isinstance(waiting, Confirmation) and (at_end or self._gated):
-                if not answer.deferred:
-                    answer.give_up((False, "not answered"))
-                out.append(answer)
-            elif isinstance(waiting, ToolCallMessage) and at_end and (answer.deferred or answer.given):
-                out.append(answer)
-        return out
-
-    @property
-    def _gated(self) -> bool:
-        """Whether pulling on would let run what a confirmation asks about."""
-        return self._source_decoder is not None and self._source_decoder.gated
-
-    def _note(self, event: Event) -> None:
-        """Make an event the current one."""
-        if self._current is not None and self._current.position is not None:
-            self._position = self._current.position
-        self._current = event
-        if type(event) is ConfirmationDone and event.confirmation.status == "declined" and self._gated:
-            self._decline()  # also when nobody could answer, because it was malformed
-
-    @property
-    def _over(self) -> bool:
-        """Whether the source is not to be pulled any more."""
-        return self._declined or (self._source_decoder is not None and self._source_decoder.exhausted)
-
-    @property
-    def _following(self) -> Callable[[], Any] | None:
-        return self._source_decoder.source.following if self._source_decoder is not None else None
-
-    @property
-    def _decoder(self) -> Decoder | None:
-        return self._source_decoder.decoder if self._source_decoder is not None else None
-
-    # -- endings
-
-    def _source_opened(self, source: Source | AsyncSource) -> None:
-        """Make ready for a source's items."""
-        after = self._after if self._source_number == 0 else None
-        if source.fields and self._fields is None:
-            self._fields = ArgumentFields(source.fields)
-        self._source_decoder = SourceDecoder(source, self._engine, self._protocol, self._receivers, after)
-        self._source_number += not source.same_step
-        self._engine.takes_edits = source.edits
-        self._allow_answers()
-
-    def _allow_answers(self) -> None:
-        sends = self._sends_approvals or self._then is not None
-        self._engine.takes_approvals = self._gated or sends or self._engine.takes_edits
+        return self._engine.settle(confirmation, approved, edited=edited, reason=reason)
 
     def _last(self, status: str | None = None) -> Iterator[Event]:
         """The end, exactly once."""
@@ -481,11 +305,10 @@ class StreamState:
             yield StreamEnd(status=self._status)
 
     def _failed(self, error: BaseException) -> Iterator[Event]:
-        """What is still told when the stream fails or is stopped."""
-        if not self.started:
-            self._without_lost()
+        """The events that still come when the stream fails or is stopped."""
         stopped = not isinstance(error, Exception)
-        status: RunStatus = "cancelled" if stopped else "incomplete" if _is_cut(error) else "failed"
+        cut = isinstance(error, IncompleteStreamError)
+        status: RunStatus = "cancelled" if stopped else "incomplete" if cut else "failed"
         outcome = self._engine.runs.outcome
         if outcome is not None and outcome.status in ("failed", "expired", "cancelled"):
             status = outcome.status
@@ -493,17 +316,13 @@ class StreamState:
             error.messages = self._engine.messages
         if not stopped:
             self._error = error
-        details = {"type": type(error).__name__, "message": str(error)}
-        yield from self._engine.end(status, None if stopped else details)
+        summary = {"type": type(error).__name__, "message": str(error)}
+        yield from self._engine.end(status, None if stopped else summary)
         if not stopped and not self._ended:
             if isinstance(error, SourceTimeoutError):
                 yield StreamTimeout()
             yield StreamException(type(error).__name__, str(error), _details(error), error)
-        yield from self._last("cancelled" if stopped else "incomplete" if _is_cut(error) else "failed")
-
-
-def _is_cut(error: BaseException) -> bool:
-    return isinstance(error, IncompleteStreamError)
+        yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
 
 
 def _details(error: BaseException) -> dict[str, Any]:
@@ -511,8 +330,8 @@ def _details(error: BaseException) -> dict[str, Any]:
     return {key: value for key, value in known.items() if value is not None}
 
 
-def _error_of(event: StreamException) -> StreamkitError:
-    """The error that another stream ended with."""
+def error_from_event(event: StreamException) -> StreamkitError:
+    """The error that another stream ended with, from its `stream_exception`."""
     if isinstance(event.exception, StreamkitError):
         return event.exception
     details = event.details

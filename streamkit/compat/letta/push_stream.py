@@ -8,10 +8,9 @@ from itertools import chain
 from ...core.engine import Engine
 from ...errors import UsageError
 from ...events import Created, Delta, Event, MessageDone, StreamEnd
-from ...handlers import Handler
+from ...handlers import Handler, needs_async
 from ...messages import Message
 from ...protocols.openai_chat.decoder import Decoder
-from ...streams.manager import needs_async
 from .normalise import as_chat_chunk, in_parts
 
 __all__ = ["Part", "Telling", "told_here"]

@@ -1,0 +1,220 @@
+"""The delta loop: takes a source's batches, completes their events, and delivers them to hooks and to iteration.
+
+It stands here once for both faces, and does no input or output: `core.steps` says how a manager drives it. Every event
+goes to all handlers, in their order, before the next event is completed, and then to whoever iterates.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from types import CoroutineType
+from typing import Any, TypeAlias
+
+from ..errors import UsageError, raise_source_error
+from ..events import Delta, Event
+from ..handlers import Call, Handler, plan
+from ..messages import COMPACT_AT, compact, pieces_of
+from .engine import Engine
+from .steps import PULL, START_WORK, Step, Stopped
+
+__all__ = ["Delivery", "HookStopped", "Steps", "add_note"]
+
+Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
+"""What a manager drives: see `core.steps`."""
+
+_DeltaHook: TypeAlias = Callable[[Any, Any], Any]  # takes the delta and its snapshot
+
+
+class HookStopped(Exception):
+    """Carries the StopIteration that a hook raised, which cannot leave a generator. It is the `__cause__`."""
+
+
+class Delivery:
+    """Delivers the events of one stream to its handlers and to whoever iterates over it.
+
+    Args:
+        engine: completes what a decoder reports.
+        handlers: are called in this order.
+        awaits: whether a task drives the stream, so that a hook may return an awaitable.
+    """
+
+    def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
+        self._engine = engine
+        self._awaits = awaits
+        self._current: Event | None = None
+        self._position: int | str | None = None  # of the last event before the current one that had one
+        self._closing = False  # `close` or `cancel` was called, or the stream failed
+        self._ending = False  # it is ending early, so that nothing may cut short what its end still awaits
+        self._ended = False  # `StreamEnd` was delivered
+        self._nested = False  # a source is read inside another
+        self._iterated = True  # somebody iterates, so events are handed out as well
+        self._pulling = False  # the manager waits for the source
+        self._use_handlers(handlers)
+
+    def _use_handlers(self, handlers: Sequence[Handler]) -> None:
+        """Look up once which of their hooks each kind of event calls."""
+        self._handlers: tuple[Handler, ...] = tuple(handlers)
+        self._plan: Mapping[type[Event], tuple[Call, ...]] = plan(handlers)
+        self._delta_hooks: Mapping[type[Event], tuple[_DeltaHook, ...]] = {
+            kind: tuple(map(_taking_snapshot, calls))
+            for kind, calls in self._plan.items()
+            if calls and issubclass(kind, Delta)
+        }
+
+    # -- batches
+
+    def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
+        """Pull batches and deliver their events. False: the source has ended. True: look again before the next pull.
+
+        A delta of an open message is the common case and takes the short way: its text is appended, its hooks are
+        called. Deltas of one message come in rows, so both are looked up where a row begins. All else is the engine's.
+        """
+        find, pending, hooks_of = self._engine.find_open, self._engine.pending, self._delta_hooks.get
+        message: Any = None
+        message_id = kind = None  # of the present row
+        pieces: list[str] = []
+        hooks: tuple[_DeltaHook, ...] = ()
+        while True:
+            self._pulling = True
+            try:
+                batch = yield PULL
+            except Exception as error:
+                self._check_pull(error)
+                batch = None
+            self._pulling = False
+            if self._closing:
+                raise Stopped
+            if batch is None:
+                return False
+            events = decode(batch)
+            look_again = not events
+            for event in events:
+                if event.message_id is not message_id or type(event) is not kind or event.replace:
+                    message_id = None
+                    found = find(event.message_id)
+                    if found is None or type(event) is not found.delta_event or event.replace:
+                        look_again = True
+                        yield from self._deliver(self._engine.complete_event(event))
+                        continue
+                    if len(pieces) >= COMPACT_AT:
+                        compact(message)
+                    message, message_id, kind = found, event.message_id, type(event)
+                    pieces, hooks = pieces_of(found), hooks_of(kind, ())
+                pieces.append(event.value)
+                event.snapshot = message
+                self._current = event
+                for hook in hooks:
+                    try:
+                        result = hook(event, message)
+                    except StopIteration as error:
+                        raise HookStopped from error
+                    if result is not None and (result := self._awaitable(hook, result)) is not None:
+                        yield result
+                    if self._closing:
+                        raise Stopped
+                if self._iterated:
+                    yield event
+                    self._check()
+            if len(pieces) >= COMPACT_AT:
+                compact(message)
+            if (look_again or pending) and self._must_look():
+                return True
+
+    def _check_pull(self, error: Exception) -> None:
+        """What a failed pull means: the source's end, our own end, or a fault of the transport."""
+        if isinstance(error, StopAsyncIteration):
+            return
+        if self._closing:
+            raise Stopped from None  # closing the source is what broke the pull
+        raise_source_error(error)
+
+    def _must_look(self) -> bool:
+        """Whether something is to be decided before the source is pulled again."""
+        raise NotImplementedError("the lifecycle's")
+
+    def _check(self) -> None:
+        """Go no further once `close` or `cancel` was called. What the end itself emits is delivered."""
+        if self._closing and (self._nested or not self._ended):
+            raise Stopped
+
+    # -- single events
+
+    def _deliver(self, events: Iterable[Event]) -> Steps:
+        """Deliver completed events. Each is completed when the one before was delivered."""
+        for event in events:
+            yield from self._emit(event)
+            self._check()
+            if self._iterated:
+                yield event
+                self._check()
+
+    def _emit(self, event: Event) -> Steps:
+        """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""
+        self._note(event)
+        calls = self._plan[type(event)]
+        for number, call in enumerate(calls, 1):
+            if self._closing and isinstance(event, Delta):
+                return
+            try:
+                if (awaitable := self._invoke(call, event)) is not None:
+                    yield awaitable
+            except BaseException as error:
+                yield from self._emit_to_rest(calls[number:], event, error)
+                raise
+        if self._awaits and self._engine.pending:
+            yield START_WORK
+
+    def _emit_to_rest(self, calls: Sequence[Call], event: Event, error: BaseException) -> Steps:
+        """Call the remaining hooks of an event after one raised. Their errors become notes of the first."""
+        before, self._ending = self._ending, True
+        for call in calls:
+            try:
+                if (awaitable := self._invoke(call, event)) is not None:
+                    yield awaitable
+            except Exception as another:
+                add_note(error, event, another)
+        self._ending = before
+
+    def _note(self, event: Event) -> None:
+        """Make an event the current one."""
+        if self._current is not None and self._current.position is not None:
+            self._position = self._current.position
+        self._current = event
+
+    def _invoke(self, call: Call, event: Event) -> Awaitable[Any] | None:
+        """Call a hook. Returns what has to be awaited, None if it is done."""
+        try:
+            result = call.function(event) if call.takes_event else call.function(*event.arguments())
+        except StopIteration as error:
+            raise HookStopped from error
+        return None if result is None else self._awaitable(call.function, result)
+
+    def _awaitable(self, hook: Any, result: Any) -> Awaitable[Any] | None:
+        """What a hook returned, if it has to be awaited.
+
+        Raises:
+            UsageError: it has to, and this is a sync stream.
+        """
+        if not isinstance(result, CoroutineType) and not inspect.isawaitable(result):
+            return None
+        if self._awaits:
+            return result
+        if inspect.iscoroutine(result):
+            result.close()
+        name = getattr(hook, "__qualname__", repr(hook))
+        raise UsageError(f"{name} returned an awaitable, which a sync stream cannot await: use `astream`")
+
+
+def _taking_snapshot(call: Call) -> _DeltaHook:
+    """A hook of deltas as the loop calls it, with the delta and its snapshot."""
+    function = call.function
+    return (lambda event, snapshot: function(event)) if call.takes_event else function
+
+
+def add_note(error: BaseException, event: Event | None, another: BaseException) -> None:
+    """Mention a later error in the first. The same error once more, as of a full disk, is not mentioned again."""
+    if type(another) is type(error) and str(another) == str(error):
+        return
+    where = f"delivering {event.type}" if event is not None else "closing the source"
+    error.add_note(f"While the stream ended, {where} raised {type(another).__name__}: {another}")

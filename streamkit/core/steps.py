@@ -1,0 +1,70 @@
+"""What a stream's lifecycle asks of the manager that drives it.
+
+The lifecycle is a generator that does no input or output. It yields, one after the other:
+
+| it yields | the manager |
+|---|---|
+| a `Step` of this module | performs it, and sends the result back |
+| an `Event` | hands it to whoever iterates over the stream |
+| an awaitable (on an async stream) | awaits it: a hook returned it |
+
+What a step, a loop over the events or an awaitable raises, the manager throws into the lifecycle. So a manager decides
+nothing, and every decision stands once, for the sync and the async face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ..answers import Answer
+
+__all__ = ["CLOSE", "PULL", "START_WORK", "CallForSource", "OpenSource", "Step", "Stopped", "WaitForAnswers"]
+
+
+class Stopped(BaseException):
+    """The stream ends because `close` or `cancel` was called. It is not an error, so nothing may handle it as one."""
+
+
+class Step:
+    """One thing that the manager does."""
+
+    __slots__ = ()
+
+
+class OpenSource(Step):
+    """Open what the user gave as a source. Its result is the source, or None if a cancellation came first."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class CallForSource(Step):
+    """Call a function that gives the run's next source. Its result is what the function gave, None for no source."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+
+
+class WaitForAnswers(Step):
+    """Wait until one of these is answered or its time is over. Its result is those whose time is over, each with the
+    number of its deferral."""
+
+    __slots__ = ("answers",)
+
+    def __init__(self, answers: Sequence[Answer]) -> None:
+        self.answers = answers
+
+
+PULL: Final = Step()
+"""Pull the next batch of the source. Its result is the batch, None at the source's end."""
+
+CLOSE: Final = Step()
+"""Close the source that is being read, if there is one."""
+
+START_WORK: Final = Step()
+"""Start the awaitables that answer tool calls, beside the stream."""

@@ -1,0 +1,80 @@
+"""Live producers: what goes on only when it is pulled, and may take that for an answer.
+
+Open Interpreter's generator runs the code that a confirmation chunk shows as soon as the next chunk is pulled. So a live
+source (a generator, not a response or a list) is never pulled past such a question without an approval, also where the
+question stands among another protocol's items, or is not quite well formed. A decoder says with `pull_approves` that its
+protocol has such questions, and with `may_ask` what might be one. All of that mechanism stands here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ..core.engine import Engine
+from ..protocols import registry
+from ..protocols.base import Decoder
+from ..protocols.values import is_object
+
+__all__ = ["ForeignQuestions", "decoder_of_possible_question", "ends_with_question"]
+
+_has_words_of_question = re.compile(b"confirm|executing", re.IGNORECASE).search
+
+
+def _asking_decoders() -> Iterator[type[Decoder]]:
+    """The decoders of protocols with questions that pulling on answers."""
+    for name in registry.BUILT_IN:
+        decoder: type[Decoder] = registry.find(name).Decoder
+        if decoder.pull_approves:
+            yield decoder
+
+
+def decoder_of_possible_question(item: Any) -> type[Decoder] | None:
+    """The decoder for an item that no protocol recognises, but that may be a malformed question."""
+    return next((decoder for decoder in _asking_decoders() if decoder.may_ask(item)), None)
+
+
+def _decoder_with_questions(item: Any) -> type[Decoder] | None:
+    """The decoder that recognises an item, if its protocol has such questions."""
+    if not is_object(item):
+        return None
+    return next((decoder for decoder in _asking_decoders() if decoder.recognises(item)), None)
+
+
+def ends_with_question(line: bytes) -> bool:
+    """Whether a line, of SSE or of JSON Lines, is a complete question although its end has not come."""
+    if not _has_words_of_question(line):
+        return False
+    try:
+        item = msgspec.json.decode(line.strip().removeprefix(b"data:"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    decoder = _decoder_with_questions(item)
+    return decoder is not None and decoder.may_ask(item)
+
+
+class ForeignQuestions:
+    """Finds questions of another protocol among a live producer's items.
+
+    Args:
+        own: the decoder of the producer's own protocol.
+        engine: is told that pulling on approves once such an item was seen.
+    """
+
+    def __init__(self, own: Decoder, engine: Engine) -> None:
+        self._own = own
+        self._engine = engine
+        self.decoder: Decoder | None = None
+
+    def __call__(self, item: Mapping[str, Any]) -> Decoder | None:
+        """The decoder of an item that is the other protocol's; None for the producer's own."""
+        if self._own.recognises(item):
+            return None
+        kind = _decoder_with_questions(item.get("data") if self._own.wraps_event_name and "event" in item else item)
+        if kind is not None and self.decoder is None:
+            self.decoder = kind(self._engine.new_id)
+            self._engine.pull_approves = True
+        return None if kind is None else self.decoder

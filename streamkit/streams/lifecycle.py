@@ -1,0 +1,312 @@
+"""The course of a stream, from opening its first source to `StreamEnd`, for both faces.
+
+    open -> (pull batches -> settle what is answered) * -> source's end -> settle -> next source, if there is one -> end
+
+It is a generator of steps that a manager drives (`core.steps`), and decides everything: when the source is pulled again, what
+an unanswered confirmation means, whether the run goes on with another source, and how each failure ends the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from ..answers import Answer, Confirmation
+from ..core.delivery import HookStopped, Steps, add_note
+from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
+from ..errors import StreamkitError, UsageError
+from ..events import Event, RunStep
+from ..handlers import Handler
+from ..messages import ToolCallMessage
+from .state import StreamState
+
+__all__ = ["Lifecycle"]
+
+
+class Lifecycle(StreamState):
+    """What happens on a stream, as steps for a manager."""
+
+    _source_given: Any
+
+    # -- the whole course
+
+    def _run(self) -> Steps:
+        """All of a stream: whatever happens, it is closed, and all that began ends."""
+        try:
+            if self._ended:
+                return
+            if self._source is None:
+                yield from self._open(self._source_given)
+            yield from self._read_sources()
+            yield from self._deliver(chain(self._engine.end(), self._last()))
+        except Stopped:
+            yield from self._fail(Stopped())
+        except Exception as raised:
+            error = raised.__cause__ if isinstance(raised, HookStopped) else raised
+            events = yield from self._fail(error or raised)
+            if self._iterated:
+                yield from events
+            if isinstance(error, (StopIteration, StopAsyncIteration)):
+                return  # no generator can raise it: the manager raises it where the stream is asked for its end
+            raise
+        except GeneratorExit:  # garbage collected: whoever drives the steps ends the stream
+            raise
+        except BaseException as error:
+            yield from self._fail(error)
+            raise
+        finally:
+            self._finish()
+
+    def _enter(self) -> Steps:
+        """Open the source ahead of the first pull, for a `with` block."""
+        if self._source is not None or self._ended:
+            return
+        try:
+            yield from self._open(self._source_given)
+        except Stopped:
+            yield from self._fail(Stopped())
+        except BaseException as error:
+            yield from self._fail(error)
+            raise
+
+    def _stop(self) -> Steps:
+        """End a stream that is not running."""
+        if not self._ended:
+            yield from self._fail(Stopped())
+
+    def _finish(self) -> None:
+        """The course is over. If something stopped even its end, it can be ended once more."""
+        self._mark("end")
+        if self._ended:
+            self._release()
+
+    def _mark(self, moment: str) -> None:
+        """Note the time of a moment: `start`, `first` or `end`."""
+        raise NotImplementedError("the manager has the clock")
+
+    def _release(self) -> None:
+        """Drop what refers back to the stream, so that it is freed as soon as nothing else refers to it."""
+        self._handlers, self._plan, self._delta_hooks, self._receivers = (), {}, {}, ()
+        self._engine.let_go()
+        if self._source_decoder is not None:
+            self._source_decoder.release()
+
+    # -- sources
+
+    def _open(self, value: Any) -> Steps:
+        if self._closing:
+            raise Stopped
+        if not self.started:
+            self._claim_handlers()
+        self._mark("start")
+        try:
+            source = yield OpenSource(value)
+        except StreamkitError:
+            if self._closing:
+                raise Stopped from None
+            raise
+        if source is None:
+            raise Stopped
+        self._source = source
+        self._source_opened(source)
+
+    def _claim_handlers(self) -> None:
+        """The stream starts: its handlers are its own from here on.
+
+        Raises:
+            UsageError: another stream was given one of them since; that handler gets nothing from this stream.
+        """
+        if lost := self._drop_lost_handlers():
+            raise UsageError(f"{type(lost[0]).__name__} was given to another stream before this one started")
+
+    def _drop_lost_handlers(self) -> list[Handler]:
+        """Drop the handlers that belong to another stream by now, and return them."""
+        lost = [handler for handler in self._handlers if not handler._streamkit_is_on(self)]
+        if lost:
+            self._use_handlers([handler for handler in self._handlers if handler not in lost])
+        return lost
+
+    def _read_sources(self) -> Steps:
+        """Read the first source to its end, and then each that the run goes on with."""
+        engine = self._engine
+        while True:
+            yield from self._read_source(settles=True)
+            yield from self._settle(at_end=True)
+            next_source = self._next_source()
+            if next_source is None:
+                return
+            self._answers_taken = 0
+            value = yield CallForSource(next_source)
+            self._check()
+            if value is None:
+                return
+            yield from self._open(value)
+            assert self._source_decoder is not None
+            yield from self._deliver(engine.next_source(same_step=self._source_decoder.source.same_step))
+
+    def _read_source(self, *, settles: bool) -> Steps:
+        """Read the open source to its end and close it.
+
+        Raises:
+            StreamkitError: it failed, or was cut off.
+        """
+        source_decoder = self._source_decoder
+        assert source_decoder is not None
+        while not self._is_read and (yield from self._deliver_batches(source_decoder.decode)):
+            if settles:
+                yield from self._settle(at_end=False)
+        yield CLOSE
+        self._check()
+        yield from self._deliver(self._source_finished())
+        self._check_failure()
+
+    @property
+    def _is_read(self) -> bool:
+        """Whether the source is not to be pulled any more."""
+        return self._engine.declined or (self._source_decoder is not None and self._source_decoder.exhausted)
+
+    def _must_look(self) -> bool:
+        self._check()
+        return bool(self._engine.pending) or self._decoder is None or self._is_read
+
+    def _next_source(self) -> Callable[[], Any] | None:
+        """What gives the run's next source; None where the run ends."""
+        source_decoder, engine = self._source_decoder, self._engine
+        assert source_decoder is not None
+        if engine.declined:
+            return None
+        if source_decoder.source.following is not None:
+            return source_decoder.source.following
+        answered = self._answers_taken and not engine.cut_short
+        goes_on = source_decoder.continues_in_next_source or answered
+        if self._then is None or engine.unanswered or not goes_on:
+            return None
+        return partial(self._then, self)
+
+    # -- a source inside another
+
+    def _read_nested_source(self, value: Any) -> Steps:
+        """Read another source of the same run here and now, while the source before is not at its end.
+
+        Raises:
+            StreamkitError: as this source failed or ended. It ends the stream if the hook lets it through.
+        """
+        if self._closing or self._ended:
+            return
+        with self._saved_source():
+            try:
+                yield from self._open(value)
+                yield from self._deliver(self._action_taken())
+                yield from self._read_source(settles=False)
+                self._nested_outcome = self._engine.runs.outcome
+            except GeneratorExit:  # garbage collected
+                raise
+            except Stopped:
+                yield CLOSE
+            except BaseException:
+                yield CLOSE
+                raise
+        if self._ended:  # what ended the stream closed the nested source in place of this one
+            yield CLOSE
+
+    def _action_taken(self) -> Iterator[Event]:
+        """The run has what it waited for: the outputs of its calls. The present step ends."""
+        engine = self._engine
+        for key, waiting in [*engine.pending.items()]:
+            if isinstance(waiting, ToolCallMessage):
+                del engine.pending[key]
+                if waiting.answer_slot is not None:
+                    waiting.answer_slot.close()
+        if engine.runs.step is not None:
+            yield from engine.runs.end_step(RunStep(status="completed"), Event())
+        engine.runs.outcome = None
+        if engine.runs.run is not None:
+            engine.runs.run.status = "in_progress"
+
+    @contextmanager
+    def _saved_source(self) -> Generator[None, None, None]:
+        """Set aside what belongs to the source that is being read, and put it back afterwards."""
+        engine = self._engine
+        flags = self._nested, self._iterated
+        saved = self._source, self._source_decoder, engine.takes_edits, engine.pull_approves
+        self._nested = self._iterated = True
+        try:
+            yield
+        finally:
+            self._nested, self._iterated = flags
+            self._source, self._source_decoder, engine.takes_edits, engine.pull_approves = saved
+
+    # -- answers
+
+    def _settle(self, *, at_end: bool) -> Steps:
+        """Deliver what was answered. Where the source cannot continue without an answer, wait for those that were
+        deferred, and decline the confirmations that nobody deferred."""
+        while True:
+            for events in self._deliver_answers():
+                yield from self._deliver(events)
+            waiting = self._waiting(at_end=at_end)
+            if not waiting:
+                return
+            over = yield WaitForAnswers(waiting)
+            self._check()
+            for answer, deferral in over:
+                answer.expire(deferral)
+
+    def _waiting(self, *, at_end: bool) -> list[Answer]:
+        """The answers to wait for before going on."""
+        out: list[Answer] = []
+        for waiting in [*self._engine.pending.values()]:
+            answer = waiting.answer_slot
+            if answer is None or answer.wake is not self._engine.wake:
+                continue
+            if isinstance(waiting, Confirmation) and (at_end or self._engine.pull_approves):
+                if not answer.deferred:
+                    answer.give_up((False, "not answered"))
+                out.append(answer)
+            elif isinstance(waiting, ToolCallMessage) and at_end and (answer.deferred or answer.given):
+                out.append(answer)
+        return out
+
+    # -- failure
+
+    def _fail(self, error: BaseException) -> Generator[Any, Any, list[Event]]:
+        """End the stream early: close what is upstream, then deliver the rest to all handlers. Returns what was delivered.
+
+        A hook that raises here does not keep the others from their events. The first error is the one raised.
+        """
+        if not self.started:
+            self._drop_lost_handlers()
+        first = error
+        self._pulling, self._ending = False, True
+        delivered: list[Event] = []
+        try:
+            yield CLOSE
+        except StreamkitError as another:
+            add_note(error, None, another)
+        for event in self._failed(error):
+            delivered.append(event)
+            try:
+                yield from self._emit(event)
+            except BaseException as raised:
+                cause = raised.__cause__ if isinstance(raised, HookStopped) else None
+                first = _first_of(first, event, cause or raised)
+        self._closing = True
+        if first is not error:
+            self._error = first if isinstance(first, Exception) else self._error
+            raise first
+        return delivered
+
+
+def _first_of(error: BaseException, event: Event, another: BaseException) -> BaseException:
+    """Which of two errors is raised: the earlier one. But a hook's comes before our own stop, an interrupt before both."""
+    if _weight(another) > _weight(error):
+        return another
+    add_note(error, event, another)
+    return error
+
+
+def _weight(error: BaseException) -> int:
+    return 2 if isinstance(error, (KeyboardInterrupt, SystemExit)) else 1 if isinstance(error, Exception) else 0
