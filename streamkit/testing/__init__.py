@@ -1,8 +1,8 @@
 """A scripted model server for tests of anything that talks to a model: real HTTP and real SSE, on loopback.
 
 `ModelServer` speaks OpenAI's Chat Completions, Responses and (retired) Assistants, and Anthropic's Messages. It answers
-each request with the next `Reply` of its script, in the API that the client called, streaming or not. A reply can be slow,
-cut off in the middle of an event, end with an error, be refused with an HTTP status, or never end.
+each request with the next `Reply` of its script, in the API that the client called, streaming or not. A reply can be
+slow, cut off in the middle of an event, end with an error, be refused with an HTTP status, or never end.
 
     >>> import json, urllib.request
     >>> from streamkit.testing import ModelServer, Reply, Text, ToolCall
@@ -21,18 +21,18 @@ cut off in the middle of an event, end with an error, be refused with an HTTP st
     ['What is the weather?', 'Tell me in a sentence.']
 
 With the SDKs: `openai.OpenAI(base_url=server.url, api_key="any")`, `anthropic.Anthropic(base_url=server.root_url,
-api_key="any")`. The same script sends the same bytes each time: ids count (`resp_1`, `chatcmpl-2`; items `msg_1_0`, calls
-`call_1_0`) and the clock stands still. API keys are not checked.
+api_key="any")`. The same script sends the same bytes each time: ids count (`resp_1`, `chatcmpl-2`; items `msg_1_0`,
+calls `call_1_0`) and the clock stands still. API keys are not checked.
 
 Differences from the real services:
 
-- OpenAI: no `obfuscation` padding (as with `include_obfuscation: false`), a single choice (`n` is ignored), and the logs of
-  a code interpreter are sent without an `include`.
+- OpenAI: no `obfuscation` padding (as with `include_obfuscation: false`), a single choice (`n` is ignored), and the
+  logs of a code interpreter are sent without an `include`.
 - Chat Completions sends reasoning as `reasoning_content`, which compatible servers have and OpenAI's own has not.
 - Anthropic Messages sends a refusal as text of a message with the stop_reason `refusal`. Signatures of reasoning are
   counters, and a signature that comes back is not checked.
-- Assistants has only the three requests that begin or continue a run. Reasoning is left out, and a run that is requested
-  without `stream` has already ended in the response.
+- Assistants has only the three requests that begin or continue a run. Reasoning is left out, and a run that is
+  requested without `stream` has already ended in the response.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Replies in Anthropic's Messages: `message_start`, the content blocks, `message_delta`, `message_stop`.
 
-Each part of the reply is a content block: started, filled by its deltas, stopped. A refusal is a text block of a message
-that stops with `refusal`; reasoning ends with a signature; code that the provider runs is a call of its `code_execution`
-tool and a block with the result. Source: https://docs.anthropic.com/en/docs/build-with-claude/streaming
+Each part of the reply is a content block: started, filled by its deltas, stopped. A refusal is a text block of a
+message that stops with `refusal`; reasoning ends with a signature; code that the provider runs is a call of its
+`code_execution` tool and a block with the result. Source:
+https://docs.anthropic.com/en/docs/build-with-claude/streaming
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Replies in OpenAI's retired Assistants API: the run, its steps, the messages of the thread, and `done`.
 
-Each text or refusal is a message of the thread, made by a run step of its own. Adjacent tool calls are one step, and so is
-each call of the code interpreter. Reasoning is left out. A reply with tool calls ends `requires_action` and its step stays
-open; the answer to the submitted outputs continues the same run and first completes that step.
-Source: https://platform.openai.com/docs/api-reference/assistants-streaming/events
+Each text or refusal is a message of the thread, made by a run step of its own. Adjacent tool calls are one step, and so
+is each call of the code interpreter. Reasoning is left out. A reply with tool calls ends `requires_action` and its step
+stays open; the answer to the submitted outputs continues the same run and first completes that step. Source:
+https://platform.openai.com/docs/api-reference/assistants-streaming/events
 """
 
 from __future__ import annotations

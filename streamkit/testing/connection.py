@@ -1,7 +1,7 @@
 """One client's connection: reads its requests, writes what the script has, and notices when the client leaves.
 
-Every wait also watches the socket: it ends when the client leaves, and when the server is closed, which shuts the socket
-down from another thread.
+Every wait also watches the socket: it ends when the client leaves, and when the server is closed, which shuts the
+socket down from another thread.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ class Part:
 
     Args:
         text: The complete text. It is cut into pieces of up to five characters, always at the same places.
-        pieces: The pieces themselves, for tests in which the cuts matter. If `text` is passed too, they must join to it.
+        pieces: The pieces themselves, for tests in which the cuts matter. If `text` is passed too, they must join to
+            it.
 
     Attributes:
         pieces: The pieces, in order. Each one is sent as one delta event.
@@ -48,8 +49,8 @@ class Part:
 class Text(Part):
     """Text for the reader. A plain `str` among the parts of a `Reply` is the same.
 
-    On the wire: `content` deltas on Chat Completions, a `message` item with `output_text` on Responses, a `text` block on
-    Anthropic Messages, a thread message on Assistants.
+    On the wire: `content` deltas on Chat Completions, a `message` item with `output_text` on Responses, a `text` block
+    on Anthropic Messages, a thread message on Assistants.
     """
 
 
@@ -65,8 +66,9 @@ class Refusal(Part):
 class Reasoning(Part):
     """The model's reasoning.
 
-    On the wire: `reasoning_content` deltas on Chat Completions (as compatible servers send it; OpenAI's own service has no
-    such field), a `reasoning` item on Responses, a `thinking` block with a signature on Anthropic Messages. Assistants
+    On the wire: `reasoning_content` deltas on Chat Completions (as compatible servers send it; OpenAI's own service has
+    no such field), a `reasoning` item on Responses, a `thinking` block with a signature on Anthropic Messages.
+    Assistants
     has no form for reasoning: it is left out there.
 
     Args:
@@ -84,15 +86,15 @@ class Reasoning(Part):
 class ToolCall(Part):
     """A call of one of the client's functions. Its text, and so its pieces, are the JSON of the arguments.
 
-    On the wire: an entry of `tool_calls` on Chat Completions, a `function_call` item on Responses, a `tool_use` block on
-    Anthropic Messages, a function call in a run step on Assistants. A reply with a tool call ends with the finish reason
-    `tool_calls` unless it sets another one.
+    On the wire: an entry of `tool_calls` on Chat Completions, a `function_call` item on Responses, a `tool_use` block
+    on Anthropic Messages, a function call in a run step on Assistants. A reply with a tool call ends with the finish
+    reason `tool_calls` unless it sets another one.
 
     Args:
         name: The function's name.
         arguments: A mapping, sent as JSON, or the JSON text, sent unchanged even if it is invalid. Default: `{}`.
-        call_id: Default: `call_1_0`, `call_1_1` …, which is the number of the server's answer, then the place of the call
-            among the calls of its reply.
+        call_id: Default: `call_1_0`, `call_1_1` …, which is the number of the server's answer, then the place of the
+            call among the calls of its reply.
         pieces: The pieces of the arguments' JSON text; see `Part`.
     """
 
@@ -115,8 +117,8 @@ class CodeInterpreter(Part):
     """Code that the provider itself runs, and what the code printed.
 
     On the wire: a `code_interpreter_call` item on Responses, a call of the `code_execution` tool and its result on
-    Anthropic Messages, a run step with a `code_interpreter` call on Assistants. A Chat Completions request that gets such
-    a reply is answered with status 400.
+    Anthropic Messages, a run step with a `code_interpreter` call on Assistants. A Chat Completions request that gets
+    such a reply is answered with status 400.
 
     Args:
         code: The source code; it is the part's text.

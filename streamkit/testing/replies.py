@@ -38,8 +38,8 @@ class ServiceError:
 
     Args:
         message: The error's text.
-        type: The error's class, such as `rate_limit_error`. Default: `server_error`. Anthropic Messages sends its own word
-            for the HTTP status if this is one of OpenAI's words.
+        type: The error's class, such as `rate_limit_error`. Default: `server_error`. Anthropic Messages sends its own
+            word for the HTTP status if this is one of OpenAI's words.
         code: The error's code, such as `rate_limit_exceeded`. Default: `server_error`. Not sent by Anthropic Messages.
         param: The request parameter that is at fault. Default: None. Not sent by Anthropic Messages.
     """
@@ -78,8 +78,8 @@ class Reply:
         Reply("Once upon a time", error_after=2)                     # an error event after two deltas
         Reply(status=429, retry_after=0.01)                          # refused with an HTTP status
 
-    A request without `"stream": true` gets the same answer as one JSON body: its delays add up, `cut_after` cuts the body
-    in half, `error_after` makes it an error body with status 500 (a failed response or run with status 200 if
+    A request without `"stream": true` gets the same answer as one JSON body: its delays add up, `cut_after` cuts the
+    body in half, `error_after` makes it an error body with status 500 (a failed response or run with status 200 if
     `error_event` is `response.failed`), and `never_ends` withholds it.
 
     Args:
@@ -96,11 +96,13 @@ class Reply:
         error_after: After this many pieces send `error` instead of the rest. Default: never.
         error: The error that `error_after` or `status` sends. Default: what the service sends with that status.
         error_event: How `error_after` ends a stream of Responses or Assistants: with an `error` event (the default), or
-            with the response or run in status `failed`. Chat Completions and Anthropic Messages always send an error event.
+            with the response or run in status `failed`. Chat Completions and Anthropic Messages always send an error
+            event.
         never_ends: After the last piece keep the connection open, until the client leaves or the server is closed.
         ping: Seconds between the SSE comments (`: ping`) that a reply with `never_ends` sends meanwhile. Default: none.
         status: The HTTP status. Default: 200. From 400 on, the answer is an error body and the reply has no parts.
-        retry_after: Seconds, sent as the `retry-after` header of an error. Default: 1 with status 429, otherwise not sent.
+        retry_after: Seconds, sent as the `retry-after` header of an error. Default: 1 with status 429, otherwise not
+            sent.
         headers: Further response headers, by name. They replace the server's own of the same name, except those that
             frame the body.
         raw: A body to send unchanged instead of parts. In a sequence each item is one piece, written on its own.
@@ -201,7 +203,7 @@ def grouped_calls(parts: Iterable[Part]) -> Iterable[tuple[Part, ...]]:
 
 
 def in_turns(group: Sequence[Part]) -> Iterable[tuple[int, str]]:
-    """The pieces of parts that are sent at the same time, one of each part in turn: `(part's place in the group, piece)`."""
+    """The pieces of parts that are sent at the same time, one of each part in turn: `(place in the group, piece)`."""
     for turn in range(max(len(part.pieces) for part in group)):
         for place, part in enumerate(group):
             if turn < len(part.pieces):

@@ -17,7 +17,8 @@ _IDS = re.compile(r"(?<=^/v1/threads/)[^/]+(?=/runs)|(?<=/runs/)[^/]+(?=/submit_
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """One request as the server received it: an entry of `ModelServer.requests`, and the argument of a script's callables.
+    """One request as the server received it: an entry of `ModelServer.requests`, and the argument of a script's
+    callables.
 
     Args:
         number: Counts all requests to the server, from 1.

@@ -1,8 +1,8 @@
 """Replies in OpenAI's Responses: `response.created`, the output items, `response.completed`.
 
-Each part of the reply is an output item. An item is added empty, filled by its deltas, and repeated in full by its `done`
-events; the last event has the complete response again. There is no `[DONE]`.
-Source: https://platform.openai.com/docs/api-reference/responses-streaming
+Each part of the reply is an output item. An item is added empty, filled by its deltas, and repeated in full by its
+`done` events; the last event has the complete response again. There is no `[DONE]`. Source:
+https://platform.openai.com/docs/api-reference/responses-streaming
 """
 
 from __future__ import annotations

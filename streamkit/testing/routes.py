@@ -18,14 +18,15 @@ _DIALECTS: dict[str, type[Dialect]] = {
 
 
 def dialect_of(request: Request) -> type[Dialect]:
-    """The API that answers this request. For an unknown path it is the base class, whose errors have OpenAI's format."""
+    """The API that answers this request; for an unknown path the base class, whose errors have OpenAI's format."""
     return _DIALECTS.get(request.route, Dialect)
 
 
 def rejection_of(request: Request) -> tuple[int, ServiceError] | None:
     """The status and the error with which the service rejects this request; None if it would answer.
 
-    It rejects unknown paths, other methods than POST, bodies that are no JSON object, and missing parameters or headers.
+    It rejects unknown paths, other methods than POST, bodies that are no JSON object, and missing parameters or
+    headers.
     """
     dialect = _DIALECTS.get(request.route)
     if dialect is None:

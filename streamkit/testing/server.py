@@ -34,8 +34,8 @@ class ModelServer:
             answer = client.responses.create(model="any", input="How is the weather?")
         assert server.requests[0].body["input"] == "How is the weather?"
 
-    It serves as soon as it is made, on a free port of 127.0.0.1, until `close` is called or `with` is left. Requests are
-    answered in the API of their path, as a stream if their body has `"stream": true`:
+    It serves as soon as it is made, on a free port of 127.0.0.1, until `close` is called or `with` is left. Requests
+    are answered in the API of their path, as a stream if their body has `"stream": true`:
 
     | path | API |
     |---|---|
@@ -50,8 +50,8 @@ class ModelServer:
 
     Args:
         script: A reply or several, one for each request in the order in which they arrive; the last one repeats. A
-            callable in place of a reply gets the `Request` and returns the `Reply`. It runs in the connection's thread; if
-            it raises, the request is answered with status 400 and the exception's text.
+            callable in place of a reply gets the `Request` and returns the `Reply`. It runs in the connection's thread;
+            if it raises, the request is answered with status 400 and the exception's text.
         model: The model that `GET /v1/models` lists. Default: `scripted`.
 
     Raises:

@@ -1,8 +1,9 @@
 """The interfaces that MemGPT's and Letta's agents call: one method for each kind of thing that an agent does.
 
-Subclass one of them for an interface of your own. The first argument of each method is the text. `msg_obj` is the message
-that the text belongs to, for its id, its time and its tool calls: a dict, an object of any library, or a streamkit
-`Message`. Its type is left open, like those of chunks and responses, so that a subclass can declare what it gets.
+Subclass one of them for an interface of your own. The first argument of each method is the text. `msg_obj` is the
+message that the text belongs to, for its id, its time and its tool calls: a dict, an object of any library, or a
+streamkit `Message`. Its type is left open, like those of chunks and responses, so that a subclass can declare what it
+gets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The lines of MemGPT's terminal for each kind of message, as text and colour.
 
-The rule: an icon marks the kind of message, and a message with nothing to show has no line. MemGPT itself had faults that
-are not repeated here:
+The rule: an icon marks the kind of message, and a message with nothing to show has no line. MemGPT itself had faults
+that are not repeated here:
 
 - it printed `None` for an assistant's message without `send_message`, and only the first call of a message;
 - it printed no warning on a terminal without colours, and nothing for memory that was appended to;
@@ -203,7 +203,7 @@ def _tool_text(content: str | None) -> str:
 
 
 def simple_lines(message: object) -> Iterator[Line]:
-    """The lines of a message for someone who follows only the talk: the assistant's content is shown as sent text, too."""
+    """The lines of a message for someone who follows only the talk; assistant content is shown as sent text."""
     fields = as_chat_message(message)
     content = fields["content"]
     match fields["role"]:

@@ -1,4 +1,4 @@
-"""Reads what agents pass to an interface: messages and chunks as dicts, as objects of any library, or as streamkit's own.
+"""Reads what agents pass to an interface: messages and chunks, as dicts, objects of any library or streamkit's own.
 
 The rule: a field that is missing or has another type reads as absent; nothing here raises.
 """
@@ -54,7 +54,7 @@ def text_of(content: object) -> str | None:
 
 
 def json_object(text: str | None) -> Mapping[str, Any] | None:
-    """The object in a JSON text; None if it is anything else. Models write control characters in strings: they are allowed."""
+    """The object in a JSON text; None if it is anything else. Control characters in strings are allowed."""
     try:
         value = json.loads(text or "", strict=False)
     except (ValueError, RecursionError):
@@ -141,7 +141,7 @@ def _as_choice(choice: object, place: int) -> dict[str, Any]:
 
 
 def split_by_kind(chunk: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A Chat Completions chunk as one chunk for each kind of message in its first choice: `message`, then `tool_call`."""
+    """A Chat Completions chunk, split by the kind of message in its first choice: `message`, then `tool_call`."""
     for choice in chunk["choices"][:1]:
         content, calls = choice["delta"]["content"], choice["delta"].get("tool_calls")
         if content:

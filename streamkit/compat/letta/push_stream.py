@@ -1,4 +1,4 @@
-"""A stream that is pushed: an agent's calls are emitted to a handler as canonical events, without a source to pull from."""
+"""A stream that is pushed: an agent's calls reach a handler as canonical events, without a source to pull from."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PushStream:
             self._emit(self._decoder.feed_items([piece]))
 
     def push_text(self, message: PushedMessage, text: str, *, replace: bool = False) -> None:
-        """Emit more text of a message; with `replace`, text that takes the place of all before. Another open message ends."""
+        """Emit more text of a message, or with `replace` its new text. Another open message ends."""
         if self._open_message is not message:
             self._end_message()
             self._open_message = message

@@ -25,7 +25,7 @@ Style = Literal["obj", "api"]
 
 
 class _Entry(NamedTuple):
-    """An entry of the queue: a message in both styles, or the error that a turn failed with. An empty one ends the turn."""
+    """An entry of the queue: a message in both styles, or the error of a turn. An empty one ends the turn."""
 
     api: dict[str, Any] | None = None
     obj: object | None = None
@@ -38,9 +38,9 @@ _STOP = _Entry()
 class QueuingInterface(AgentInterface):
     """Queues what an agent does, to be taken afterwards (`to_list`) or meanwhile (`message_generator`).
 
-    Messages are returned in one of two styles. `obj` returns each `msg_obj`, once. `api` returns a dict for each thing that
-    the agent did: `internal_monologue`, `assistant_message`, `function_call`, or `function_return` with a `status`, each
-    with the `id` and the `date` of its message.
+    Messages are returned in one of two styles. `obj` returns each `msg_obj`, once. `api` returns a dict for each thing
+    that the agent did: `internal_monologue`, `assistant_message`, `function_call`, or `function_return` with a
+    `status`, each with the `id` and the `date` of its message.
 
     Args:
         debug: Print everything that is pushed. Default: True.
@@ -102,7 +102,8 @@ class QueuingInterface(AgentInterface):
         Args:
             msg: The function message.
             msg_obj: The message that it belongs to.
-            include_ran_messages: Queue `Ran …` messages too. By default they are left out, because they repeat the call.
+            include_ran_messages: Queue `Ran …` messages too. By default they are left out, because they repeat the
+                call.
 
         Raises:
             UsageError: There is no `msg_obj`, or the queue is full.
@@ -136,8 +137,8 @@ class QueuingInterface(AgentInterface):
     def error(self, error: str) -> None:
         """The turn failed: generators end here.
 
-        In style `api` their last item is `{"internal_error": …}`. Style `obj` has no message for an error, so they raise
-        `RunFailedError`.
+        In style `api` their last item is `{"internal_error": …}`. Style `obj` has no message for an error, so they
+        raise `RunFailedError`.
         """
         self._push(_Entry(error=str(error)), _STOP)
 

@@ -1,8 +1,8 @@
 """An interface that streams what an agent does to clients: called from any thread, read by any number of generators.
 
 The items are Letta's of 2024, as dicts; `streamkit.protocols.letta` decodes them. In chat completion mode they are Chat
-Completions chunks with the text that the agent sends to its user, and nothing else. The log of items is bounded: the agent
-never waits for its readers, and a reader that is too slow for the log gets a `SourceError`.
+Completions chunks with the text that the agent sends to its user, and nothing else. The log of items is bounded: the
+agent never waits for its readers, and a reader that is too slow for the log gets a `SourceError`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["MessageStreamStatus", "StreamingServerInterface"]
 
 
 class MessageStreamStatus(StrEnum):
-    """The marks between the items: the end of a model's answer, of a step (an answer and its calls), and of the stream."""
+    """The marks between items: the end of a model's answer, of a step (an answer and its calls), of the stream."""
 
     done_generation = "[DONE_GEN]"
     done_step = "[DONE_STEP]"
@@ -52,10 +52,10 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
 
     Attributes:
         streaming_mode: Answers arrive by `process_chunk`; then the same texts in other methods are left out.
-        nonstreaming_legacy_mode: A call is one text, `name(arguments)`, followed by the text that it sends to the user, and
-            there are no marks between steps.
-        streaming_chat_completion_mode: The items are Chat Completions chunks of the text that the agent sends to its user.
-            Set it before calling `get_generator`.
+        nonstreaming_legacy_mode: A call is one text, `name(arguments)`, followed by the text that it sends to the user,
+            and there are no marks between steps.
+        streaming_chat_completion_mode: The items are Chat Completions chunks of the text that the agent sends to its
+            user. Set it before calling `get_generator`.
     """
 
     def __init__(self, multi_step: bool = True, *, limit: int = 65_536, timeout: float | None = 600.0) -> None:
@@ -210,7 +210,7 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
                 yield {"function_call": _function(call._replace(id=self._call_ids.get(call.place)))}
 
     def _find_call(self, text: str, message: object, id: str) -> Call:
-        """The message's call that `name(arguments)` announces: the first one of that name that was not announced yet."""
+        """The message's call that `name(arguments)` announces: the first of that name not announced yet."""
         name = text.partition("(")[0]
         calls = calls_of(message)
         matching = [(place, call) for place, call in enumerate(calls) if call.name == name]

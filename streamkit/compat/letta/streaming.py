@@ -1,7 +1,7 @@
 """MemGPT's streaming terminals: they print a model's answer while it arrives.
 
-The rule: what was printed is not printed again (MemGPT's refreshing terminal redrew everything for each token). Each kind
-of text has its own label, each call its closing parenthesis, and an empty piece has no label.
+The rule: what was printed is not printed again (MemGPT's refreshing terminal redrew everything for each token). Each
+kind of text has its own label, each call its closing parenthesis, and an empty piece has no label.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["StreamingCLIInterface", "StreamingRefreshCLIInterface"]
 
 
 def _chunk_label(message: Message, text: str, name: str) -> Label:
-    """The label of `StreamingCLIInterface`: a model's answer text is `Inner thoughts: `, as texts to the user are calls."""
+    """The label of `StreamingCLIInterface`: an answer's text is inner thoughts, because texts to the user are calls."""
     if isinstance(message, TextMessage) and message.role == "assistant":
         return memgpt(ReasoningMessage(), text, name)
     return memgpt(message, text, name)

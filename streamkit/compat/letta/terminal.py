@@ -1,7 +1,7 @@
 """MemGPT's terminal: every message is printed as a line of its own, to the current `sys.stdout`.
 
-Colours are used on terminals only, and `NO_COLOR` switches them off. Control characters in a model's text are shown, not
-sent to the terminal.
+Colours are used on terminals only, and `NO_COLOR` switches them off. Control characters in a model's text are shown,
+not sent to the terminal.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ __all__ = ["AsyncAssistantEventHandler"]
 class AsyncAssistantEventHandler(BoundHandler, openai.AsyncAssistantEventHandler):
     """openai's `AsyncAssistantEventHandler`, on any stream; on asyncio and on trio.
 
-    Its hooks are those of `AssistantEventHandler` as `async def`; a plain `def` works too. Pass it to `streamkit.astream`
-    or to an async client:
+    Its hooks are those of `AssistantEventHandler` as `async def`; a plain `def` works too. Pass it to
+    `streamkit.astream` or to an async client:
 
         await streamkit.astream(client.responses.create(model=…, input=…, stream=True), Handler()).until_done()
 

@@ -1,7 +1,7 @@
 """What both Assistants handlers share: their hooks, what they report of the run, and how they are put on a stream.
 
-The rule for names: a subclass of a handler may use any name of its own, private ones too. So everything that the handlers
-keep has `_streamkit` in its name, and all state of a stream is in one object, the `Dispatcher`.
+The rule for names: a subclass of a handler may use any name of its own, private ones too. So everything that the
+handlers keep has `_streamkit` in its name, and all state of a stream is in one object, the `Dispatcher`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class BoundHandler(Handler):
         return message.live if message else None
 
     def _streamkit_text_deltas(self) -> Any:
-        """The assistant's text as it arrives, a string for each delta. Reading it drives the stream and calls the hooks.
+        """The assistant's text as it arrives, a string for each delta. Reading it drives the stream.
 
         Raises:
             StreamkitError: The stream failed.
@@ -123,8 +123,8 @@ class BoundHandler(Handler):
     def stream(self) -> StreamState:
         """The stream that the handler is on, or was on last.
 
-        `self.stream.pending[tool_call.id].respond(…)` answers a tool call of a stream with `then=`. A subclass may assign
-        something else to this name.
+        `self.stream.pending[tool_call.id].respond(…)` answers a tool call of a stream with `then=`. A subclass may
+        assign something else to this name.
 
         Raises:
             UsageError: The handler was not put on a stream yet.

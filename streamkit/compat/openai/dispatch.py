@@ -1,7 +1,8 @@
 """Dispatch: which of openai's hooks each canonical event of a stream calls.
 
-On an Assistants stream the hooks get the source's own items, so that nothing in them is lost; on any other stream, the items
-that the Assistants encoder makes of the canonical events. The end of a stream comes from the canonical events on both.
+On an Assistants stream the hooks get the source's own items, so that nothing in them is lost; on any other stream, the
+items that the Assistants encoder makes of the canonical events. The end of a stream comes from the canonical events on
+both.
 
 A source's item is pending from `Dispatcher.receive` on. It is dispatched, after all items before it, with the first
 canonical event that was decoded from it. There are two exceptions: `thread.run.requires_action` is dispatched with the
@@ -145,14 +146,14 @@ class Dispatcher:
         return Continuation(self.snapshots.run, self.handler, calls)
 
     def accepts(self, request: ClientRequest) -> bool:
-        """Whether a stream of this request can be read inside this one: it is a later stream of the same run, or perhaps
-        one, as its request is not visible."""
+        """Whether a stream of this request can be read inside this one: it is a later stream of the same run, or
+        perhaps one, as its request is not visible."""
         if not self.is_driver or (request.is_visible and request.run_id is None):
             return False
         return request.run_id is None or self.snapshots.run.run_id in ("", request.run_id)
 
     def interrupt(self, continuation: Continuation | None) -> None:
-        """Before the next event's hooks, make the calls that a nested stream interrupts: this handler's, or another's."""
+        """Before the next event's hooks, make the calls that a nested stream interrupts."""
         self._interrupted = _interrupted_calls(continuation or self.continuation)
 
     def take_interrupted(self) -> tuple[Any, Iterator[HookCall]] | None:
@@ -294,8 +295,8 @@ def parse_item(item: Any, frame_name: str | None) -> tuple[str, Any]:
 def client_request(stream: Any, own: Dispatcher | None, kind: type) -> ClientRequest:
     """What is known of the request behind a stream that the openai client opened.
 
-    The state of its run comes from the newest live handler of this kind that the current thread or task drives, which is
-    the innermost one, or from `own`, the dispatcher of the handler that the stream is for.
+    The state of its run comes from the newest live handler of this kind that the current thread or task drives, which
+    is the innermost one, or from `own`, the dispatcher of the handler that the stream is for.
     """
     request = getattr(getattr(stream, "response", None), "request", None)
     match = _submit_outputs_path(str(getattr(request, "url", "")))

@@ -37,7 +37,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
         with client.beta.threads.runs.stream(thread_id=…, assistant_id=…, event_handler=Handler()) as stream:
             stream.until_done()
 
-    The hooks, with openai's own signatures and types. A `snapshot` is the object so far, with the delta in it, and grows.
+    The hooks, with openai's own signatures and types. A `snapshot` is the object so far, with the delta in it.
 
     | hook | called when |
     |---|---|
@@ -61,16 +61,18 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
     | `on_confirmation(confirmation)` | code or a tool asks whether it may run; a hook of streamkit's own |
 
     Differences from openai's class: a text or tool call is empty when it is created and done once; parallel calls and
-    interleaved messages are kept apart; `on_end` comes at the latest when `with` is left; the error that ended the stream
-    is passed to `on_exception` and raised as a `StreamkitError`, a failed run as a `RunFailedError` (the reason is in
-    `current_run.last_error`). One thing cannot reach a hook: a request that the client fails to send raises in the client
-    before it has the handler. Pass the request to `streamkit.stream` instead, and `on_exception` gets that error too.
+    interleaved messages are kept apart; `on_end` comes at the latest when `with` is left; the error that ended the
+    stream is passed to `on_exception` and raised as a `StreamkitError`, a failed run as a `RunFailedError` (the reason
+    is in `current_run.last_error`). One thing cannot reach a hook: a request that the client fails to send raises in
+    the client before it has the handler. Pass the request to `streamkit.stream` instead, and `on_exception` gets that
+    error too.
 
     Tool outputs. On an Assistants server, submit them from within a hook as OpenAI's guide does, with `self` or another
-    handler, also in a thread that the hook waits for: the run continues in this stream. On other protocols, pass `then=` to
-    `streamkit.stream`, which makes the next request, and answer the calls with `submit_tool_outputs` in `on_event` at
-    `thread.run.requires_action`, or each with `self.stream.pending[tool_call.id].respond(…)` in `on_tool_call_done`.
-    That event comes when the response has ended with unanswered calls. Without `then=` calls cannot be answered.
+    handler, also in a thread that the hook waits for: the run continues in this stream. On other protocols, pass
+    `then=` to `streamkit.stream`, which makes the next request, and answer the calls with `submit_tool_outputs` in
+    `on_event` at `thread.run.requires_action`, or each with `self.stream.pending[tool_call.id].respond(…)` in
+    `on_tool_call_done`. That event comes when the response has ended with unanswered calls. Without `then=` calls
+    cannot be answered.
     """
 
     text_deltas: Iterable[str]  # a property of `BoundHandler`
@@ -119,8 +121,8 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
         """Answer tool calls that the run waits for, on a stream with `then=`.
 
         Args:
-            tool_outputs: A list of `{"tool_call_id": …, "output": …}`. Further arguments, such as the `run_id` in OpenAI's
-                guide, are ignored. A subclass may have something else by the name of this method.
+            tool_outputs: A list of `{"tool_call_id": …, "output": …}`. Further arguments, such as the `run_id` in
+                OpenAI's guide, are ignored. A subclass may have something else by the name of this method.
 
         Raises:
             UsageError: A call does not wait for an output, or cannot get one because there is no `then=`.
@@ -128,7 +130,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
         self._streamkit_respond(tool_outputs)
 
     def close(self) -> None:
-        """Stop: close the response, call the done hooks of everything open, then `on_end`. Closing again does nothing."""
+        """Stop: close the response, call the done hooks of what is open, then `on_end`. Closing again does nothing."""
         if self._streamkit is not None:
             self._streamkit_manager().close()
 

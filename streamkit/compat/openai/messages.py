@@ -1,7 +1,7 @@
 """The growing snapshot of one message: a live openai object that is changed in place, and the hook calls for its parts.
 
-The rule: a content part is created empty before its first delta and done once. An Assistants message is written from front
-to back, so a new part ends the one before it; a late delta for a finished text part creates it a second time.
+The rule: a content part is created empty before its first delta and done once. An Assistants message is written from
+front to back, so a new part ends the one before it; a late delta for a finished text part creates it a second time.
 """
 
 from __future__ import annotations

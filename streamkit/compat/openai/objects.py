@@ -1,6 +1,7 @@
 """Objects of the openai library's own classes, built from wire data.
 
-Nothing is validated, because real streams do not pass openai's models. A value of an unexpected type stays as it was sent.
+Nothing is validated, because real streams do not pass openai's models. A value of an unexpected type stays as it was
+sent.
 """
 
 from __future__ import annotations
@@ -83,8 +84,9 @@ def update(live: openai.BaseModel, data: Mapping[Any, Any], *, skip: tuple[str, 
 def append(live: openai.BaseModel, field: str, piece: str) -> None:
     """Append a piece to a string field.
 
-    The string is taken out of the object first, so that it has a single owner and CPython extends it in place: 0.13 µs for
-    a piece of four characters, however long the text is. With a second owner, every piece would copy the entire text.
+    The string is taken out of the object first, so that it has a single owner and CPython extends it in place: 0.13 µs
+    for a piece of four characters, however long the text is. With a second owner, every piece would copy the entire
+    text.
     """
     fields: Any = live.__dict__
     grown: str = fields.pop(field)

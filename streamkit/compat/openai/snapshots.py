@@ -1,8 +1,8 @@
 """The snapshots of an Assistants run: wire items in, calls of openai's 17 hooks out, in order.
 
-The rule: whatever a server leaves out or repeats, the hook calls are well formed: a message, step or tool call is created
-before its first delta and done once, after its last. An item of unexpected shape is used as far as it makes sense. Nothing
-here does input or output.
+The rule: whatever a server leaves out or repeats, the hook calls are well formed: a message, step or tool call is
+created before its first delta and done once, after its last. An item of unexpected shape is used as far as it makes
+sense. Nothing here does input or output.
 """
 
 from __future__ import annotations
@@ -252,12 +252,12 @@ class SnapshotUpdater:
 
 
 def _latest_id(open_items: Mapping[str, object], phase: str) -> str | None:
-    """The id of the message or step that an item without an id belongs to: the latest open one, unless it begins another."""
+    """The id of the open message or step that an item without an id belongs to; None if it begins another."""
     return None if phase == "created" else next(reversed(list(open_items)), None)
 
 
 def _initial_data(data: Mapping[str, Any], phase: str) -> Mapping[str, Any]:
-    """The part of an item's data that a message or step can begin with. A later item lacks what belongs to its phase."""
+    """The part of an item's data that a message or step can begin with, without what belongs to a later phase."""
     if phase in ("created", "in_progress"):
         return data
     return {key: value for key, value in data.items() if key not in ("delta", "object", "status", "content", "usage")}

@@ -1,7 +1,7 @@
 """The growing snapshot of one run step with its tool calls: live openai objects that are changed in place.
 
-The rule: a tool call is created empty before its first delta and done once, when its step ends or when the run waits for
-its output. Calls are told apart by their index, so the deltas of parallel calls may interleave.
+The rule: a tool call is created empty before its first delta and done once, when its step ends or when the run waits
+for its output. Calls are told apart by their index, so the deltas of parallel calls may interleave.
 """
 
 from __future__ import annotations

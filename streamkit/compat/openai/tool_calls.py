@@ -62,7 +62,7 @@ class ToolCallSnapshot:
                 return body
 
     def finish(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Complete the call to its final wire data. Returns the part of its body that no piece had, None if there is none."""
+        """Complete the call to its final wire data. Returns the part of its body that was not streamed, None if none."""
         self.live.id = text(entry.get("id")) or self.live.id
         body = mapping(entry.get(self.kind))
         match self.live:
@@ -116,7 +116,7 @@ class ToolCallSnapshot:
         return new
 
     def _missing_outputs(self, code: CodeInterpreter, outputs: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
-        """The final outputs, or the ends of them, that no delta had. The same logs may be cut into outputs differently."""
+        """The final outputs, or the ends of them, that were not streamed. Logs may be cut into outputs differently."""
         images = sum(not isinstance(output, CodeInterpreterOutputLogs) for output in code.outputs)
         index = max(self.outputs, default=-1) + 1
         missing: list[Mapping[str, Any]] = []
