@@ -1,12 +1,26 @@
-"""The events, each declared once: its class here is the only declaration.
+"""The events, each declared once: its class is the only declaration.
 
-From a class follow its wire type (its name in snake case, unless `type=` says otherwise), its hooks, its codec
-entry, and, through `message=`, which messages it tells of. A decoder makes events; the engine completes them; a
-hook gets the event itself. Nothing mutates an event once it was handed out.
+Everything else is computed from the class: the wire type (its name in snake case), the hooks, the entry in the codec, and
+through `family` the class of messages that it is about. A decoder makes events, the engine completes them, and hooks
+get them. Nothing changes an event once it was delivered.
+
+An application declares its own in the same way. It then has a hook, a wire form, a place in recordings and relays:
+
+    class SearchQuery(sk.Event):
+        \"""The agent searches the web.\"""
+
+        query: str
+
+    class Terminal(sk.EventHandler):
+        def on_search_query(self, event: SearchQuery) -> None:
+            print("searching for", event.query)
+
+    emitter.emit(SearchQuery("streaming engines"))
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -70,10 +84,29 @@ __all__ = [
 
 RunStatus = Literal["in_progress", "requires_action", "completed", "incomplete", "cancelled", "failed", "expired"]
 
+OPEN_MESSAGE_STATUS: Mapping[RunStatus, m.Status] = {
+    "in_progress": "completed",
+    "requires_action": "completed",
+    "completed": "completed",
+    "incomplete": "incomplete",
+    "cancelled": "cancelled",
+    "failed": "failed",
+    "expired": "failed",
+}
+"""The status of a message that is still open when its run, or its run step, ends with this status."""
+
 _MessageClass = type[m.Message]  # inside an event class, `type` is its wire type
 
 EVENTS: dict[str, type[Event]] = {}
 """Every event class by its wire type."""
+
+_declarations = itertools.count(1)
+_version = 0
+
+
+def version() -> int:
+    """A number that changes with each event class that is declared, for what is computed from all of them."""
+    return _version
 
 
 def _snake(name: str) -> str:
@@ -81,10 +114,12 @@ def _snake(name: str) -> str:
 
 
 class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_field="type", tag=_snake):
-    """One thing that happened.
+    """One thing that happened. The root of all events, the application's own too.
 
-    `type` is its wire type, `raw` what it came from (the provider's item, as a dict where it was JSON), `cursor`
-    where to resume after it, None where its source cannot resume.
+    Attributes:
+        type: the wire type, a class attribute: `text_delta` of `TextDelta`.
+        raw: the provider's item that it came from, a dict where it was JSON; None if there is none.
+        cursor: where to resume after it; None if its source cannot resume.
     """
 
     type: ClassVar[str] = "event"
@@ -100,24 +135,16 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.type = _snake(cls.__name__)
-        if cls.type in ("created", "delta", "done"):
-            return  # a phase, which families fill
-        cls.hook = cls.__dict__.get("hook") or f"on_{cls.type}"
-        cls.hooks = cls.hooks_of()
-        EVENTS[cls.type] = cls
-
-    @classmethod
-    def hooks_of(cls) -> tuple[str, ...]:
-        """The hooks that are told of this event, in order, after `on_event`."""
-        return (cls.hook,)
+        _register(cls)
 
     @property
     def cursor(self) -> str | None:
+        """Where to resume after it; None if its source cannot resume."""
         return None if self.position is None else str(self.position)
 
     @property
     def raw(self) -> Any:
-        """The source's own item. JSON text is parsed at each reading; what is no JSON is given as text."""
+        """The source's own item. JSON text is parsed at each reading; other text is returned as it is."""
         if not isinstance(self.raw_item, bytes):
             return self.raw_item
         try:
@@ -126,8 +153,44 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
             return self.raw_item.decode("utf-8", "replace")
 
     def arguments(self) -> tuple[Any, ...]:
-        """What this event's hooks are called with."""
+        """The arguments that this event's hooks are called with."""
         return (self,)
+
+
+_ABSTRACT = ("created", "delta", "done", "run_event", "run_step_event", "retell")  # the wire types of what is no event
+
+
+def _register(kind: type[Event]) -> None:
+    """Enter an event class in `EVENTS`, find its hooks, and tell its family of messages about it.
+
+    A message's own hooks stand inside those of any message: `on_message_created` comes first, `on_message_delta` and
+    `on_message_done` come last.
+    """
+    if kind.type in _ABSTRACT:
+        return
+    other = EVENTS.get(kind.type)
+    if other is not None and (other.__module__, other.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise TypeError(
+            f"an event of the wire type {kind.type!r} exists already: {other.__module__}.{other.__qualname__}"
+        )
+    kind.hook = kind.__dict__.get("hook") or f"on_{kind.type}"
+    kind.hooks = () if kind.hook == "on_event" else (kind.hook,)  # `on_event` gets every event anyway
+    global _version
+    _version = next(_declarations)
+    EVENTS[kind.type] = kind
+    family: Any = kind.family
+    if family is None:
+        return
+    of_any = family is not m.Message
+    if issubclass(kind, Created):
+        family.created_event = kind
+        kind.hooks = (MessageCreated.hook, kind.hook) if of_any else kind.hooks
+    elif issubclass(kind, Delta):
+        family.delta_event = kind
+        kind.hooks = (kind.hook, MessageDelta.hook) if of_any else kind.hooks
+    elif issubclass(kind, Done):
+        family.done_event = kind
+        kind.hooks = (kind.hook, MessageDone.hook) if of_any else kind.hooks
 
 
 # -- messages: three phases, one signature each
@@ -137,13 +200,6 @@ class Created(Event):
     """A message begins, empty. `message` is its live snapshot."""
 
     message: m.Message
-
-    @classmethod
-    def hooks_of(cls) -> tuple[str, ...]:
-        if cls.family is None:
-            return (cls.hook,)
-        cls.family.created_event = cls
-        return (cls.hook,) if cls.family is m.Message else (MessageCreated.hook, cls.hook)
 
     @property
     def snapshot(self) -> m.Message:
@@ -165,13 +221,6 @@ class Delta(Event):
     metadata: Mapping[str, Any] | None = None
     snapshot: Any = None
 
-    @classmethod
-    def hooks_of(cls) -> tuple[str, ...]:
-        if cls.family is None:
-            return (cls.hook,)
-        cls.family.delta_event = cls
-        return (cls.hook,) if cls.family is m.Message else (cls.hook, MessageDelta.hook)
-
     def arguments(self) -> tuple[Any, ...]:
         return (self, self.snapshot)
 
@@ -187,13 +236,6 @@ class Done(Event):
     """
 
     message: m.Message
-
-    @classmethod
-    def hooks_of(cls) -> tuple[str, ...]:
-        if cls.family is None:
-            return (cls.hook,)
-        cls.family.done_event = cls
-        return (cls.hook,) if cls.family is m.Message else (cls.hook, MessageDone.hook)
 
     @property
     def snapshot(self) -> m.Message:
@@ -383,37 +425,41 @@ class RunStep(msgspec.Struct, kw_only=True, omit_defaults=True):
     raw: Any = None
 
 
-class _OfRun(Event):
+class RunEvent(Event):
+    """The root of what is about a run. `run` is live until it is done."""
+
     run: Run
 
     def arguments(self) -> tuple[Any, ...]:
         return (self.run,)
 
 
-class RunCreated(_OfRun):
+class RunCreated(RunEvent):
     """A run begins."""
 
 
-class RunRequiresAction(_OfRun):
+class RunRequiresAction(RunEvent):
     """The run can go no further before its tool calls are answered (see `stream.pending`)."""
 
 
-class RunDone(_OfRun):
+class RunDone(RunEvent):
     """The run is over; `run.status` tells how."""
 
 
-class _OfRunStep(Event):
+class RunStepEvent(Event):
+    """The root of what is about a run step. `run_step` is live until it is done."""
+
     run_step: RunStep
 
     def arguments(self) -> tuple[Any, ...]:
         return (self.run_step,)
 
 
-class RunStepCreated(_OfRunStep):
+class RunStepCreated(RunStepEvent):
     """A run step begins."""
 
 
-class RunStepDone(_OfRunStep):
+class RunStepDone(RunStepEvent):
     """A run step is over."""
 
 
@@ -464,10 +510,6 @@ class RawEvent(Event):
     name: str
     data: Any = None
 
-    @classmethod
-    def hooks_of(cls) -> tuple[str, ...]:
-        return ()  # `on_event` is told of every event already
-
 
 class StreamTimeout(Event):
     """The source timed out; a `StreamException` follows."""
@@ -499,7 +541,3 @@ class StreamEnd(Event):
 
     def arguments(self) -> tuple[Any, ...]:
         return ()
-
-
-for _phase in (_OfRun, _OfRunStep):
-    del EVENTS[_phase.type]

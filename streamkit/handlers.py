@@ -34,6 +34,7 @@ from .events import (
     ToolCallDelta,
     ToolOutputDelta,
     Usage,
+    version,
 )
 from .messages import (
     Annotation,
@@ -156,8 +157,8 @@ class Hooks(Handler, Generic[R]):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in vars(cls):
-            if name.startswith("on_") and name not in HOOKS:
-                for near in difflib.get_close_matches(name, HOOKS, 1, 0.8):
+            if name.startswith("on_") and name not in _hook_events():
+                for near in difflib.get_close_matches(name, _hook_events(), 1, 0.8):
                     text = f"{cls.__name__}.{name} is no hook and will never be called; did you mean {near}?"
                     warnings.warn(text, UserWarning, stacklevel=2)
 
@@ -181,13 +182,14 @@ class Hooks(Handler, Generic[R]):
         if cast("Any", type(self)).handle is not cast("Any", Hooks).handle:
             return super()._streamkit_plan()
         calls = {name: self._streamkit_call(name) for name in self._streamkit_overridden()}
-        told = EVENTS.values() if "on_event" in calls else [kind for name in calls for kind in _told(len(EVENTS))[name]]
-        return {kind: tuple(calls[name] for name in ("on_event", *kind.hooks) if name in calls) for kind in told}
+        events = _hook_events()
+        kinds = dict.fromkeys(kind for name in calls for kind in events[name])
+        return {kind: tuple(calls[name] for name in ("on_event", *kind.hooks) if name in calls) for kind in kinds}
 
     def _streamkit_hook_calls(self, kind: type[Event]) -> Iterator[Call]:
         """The overridden hooks for this kind of event."""
         for name in ("on_event", *kind.hooks):
-            if getattr(type(self), name) is not _BASES[name] or name in getattr(self, "__dict__", ()):
+            if name in getattr(self, "__dict__", ()) or _is_overridden(type(self), name):
                 yield self._streamkit_call(name)
 
     def _streamkit_call(self, name: str) -> Call:
@@ -198,13 +200,14 @@ class Hooks(Handler, Generic[R]):
 
     def _streamkit_overridden(self) -> list[str]:
         """The names of the hooks that the subclass, or the object itself, has of its own."""
-        kind, own = type(self), _HOOKS.intersection(getattr(self, "__dict__", ()))
-        found = own
+        kind, events = type(self), _hook_events()
+        own = events.keys() & getattr(self, "__dict__", {}).keys()
+        found = {*own}
         for cls in kind.__mro__:
-            if cls not in _ROOTS and (more := _HOOKS.intersection(cls.__dict__)):
-                found |= more
-        names = found if len(found) < 2 else [name for name in HOOKS if name in found]
-        return [name for name in names if name in own or getattr(kind, name) is not _BASES[name]]
+            if cls not in _ROOTS:
+                found |= events.keys() & cls.__dict__.keys()
+        names = found if len(found) < 2 else [name for name in events if name in found]
+        return [name for name in names if name in own or _is_overridden(kind, name)]
 
     def _streamkit_needs_async(self) -> str | None:
         overridden = self._streamkit_overridden()
@@ -380,17 +383,30 @@ class Hooks(Handler, Generic[R]):
 
 
 HOOKS: tuple[str, ...] = ("on_event", *dict.fromkeys(name for kind in EVENTS.values() for name in kind.hooks))
-"""The names of all hooks, computed from the events."""
+"""The names of streamkit's own hooks, computed from the events."""
 
-_HOOKS = frozenset(HOOKS)
 _ROOTS = (Hooks, Handler, Generic, object)  # which override none
-_BASES: dict[str, Any] = {name: getattr(Hooks, name) for name in HOOKS}
+
+
+def _is_overridden(kind: type, name: str) -> bool:
+    """Whether a handler class has this hook of its own. `Hooks` itself has none for an application's events."""
+    return getattr(kind, name, None) is not getattr(Hooks, name, None)
 
 
 @cache
-def _told(count: int) -> dict[str, list[type[Event]]]:
-    """The events that each hook is told of. `count` is how many there are: applications may declare more."""
-    return {name: [kind for kind in EVENTS.values() if name in kind.hooks] for name in HOOKS}
+def _events_by_hook(version: int) -> dict[str, list[type[Event]]]:
+    """The events that call each hook, in the order of HOOKS. `version` is that of the events: applications may declare
+    more."""
+    by_hook: dict[str, list[type[Event]]] = {"on_event": [*EVENTS.values()]}
+    for kind in EVENTS.values():
+        for name in kind.hooks:
+            by_hook.setdefault(name, []).append(kind)
+    return {name: by_hook[name] for name in dict.fromkeys((*HOOKS, *by_hook))}
+
+
+def _hook_events() -> dict[str, list[type[Event]]]:
+    """The events that call each hook there is by now."""
+    return _events_by_hook(version())
 
 
 class EventHandler(Hooks[None]):
@@ -416,7 +432,7 @@ def needs_async(handler: object) -> str | None:
 
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:
-    """What each kind of event asks of these handlers, in their order."""
+    """The calls that each kind of event makes to these handlers, in their order."""
     calls: dict[type[Event], tuple[Call, ...]] = dict.fromkeys(EVENTS.values(), ())
     for handler in handlers:
         for kind, more in handler._streamkit_plan().items():

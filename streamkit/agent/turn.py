@@ -110,7 +110,7 @@ class Turn:
                     _check(confirmation)
                 yield from self._execute(*self._apart([call for call in calls if self.executes(call)], told))
             except _Declined:
-                engine.decline()
+                engine.end_declined()
                 return
             if engine.unanswered:
                 return  # the application's own

@@ -75,6 +75,7 @@ class Delivery:
         message_id = kind = None  # of the present row
         pieces: list[str] = []
         hooks: tuple[_DeltaHook, ...] = ()
+        coroutine = CoroutineType if self._awaits else None
         while True:
             self._pulling = True
             try:
@@ -109,7 +110,7 @@ class Delivery:
                         result = hook(event, message)
                     except StopIteration as error:
                         raise HookStopped from error
-                    if result is not None and (result := self._awaitable(hook, result)) is not None:
+                    if result is not None and (type(result) is coroutine or self._must_await(hook, result)):
                         yield result
                     if self._closing:
                         raise Stopped
@@ -152,26 +153,33 @@ class Delivery:
     def _emit(self, event: Event) -> Steps:
         """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""
         self._note(event)
-        calls = self._plan[type(event)]
+        calls = self._calls_of(type(event))
         for number, call in enumerate(calls, 1):
             if self._closing and isinstance(event, Delta):
                 return
             try:
-                if (awaitable := self._invoke(call, event)) is not None:
-                    yield awaitable
+                result = _invoke(call, event)
+                if result is not None and self._must_await(call.function, result):
+                    yield result
             except BaseException as error:
                 yield from self._emit_to_rest(calls[number:], event, error)
                 raise
         if self._awaits and self._engine.pending:
             yield START_WORK
 
+    def _calls_of(self, kind: type[Event]) -> tuple[Call, ...]:
+        if kind not in self._plan:  # declared by the application after the stream was made
+            self._use_handlers(self._handlers)
+        return self._plan.get(kind, ())  # nothing where an event class was declared once more
+
     def _emit_to_rest(self, calls: Sequence[Call], event: Event, error: BaseException) -> Steps:
         """Call the remaining hooks of an event after one raised. Their errors become notes of the first."""
         before, self._ending = self._ending, True
         for call in calls:
             try:
-                if (awaitable := self._invoke(call, event)) is not None:
-                    yield awaitable
+                result = _invoke(call, event)
+                if result is not None and self._must_await(call.function, result):
+                    yield result
             except Exception as another:
                 add_note(error, event, another)
         self._ending = before
@@ -182,28 +190,28 @@ class Delivery:
             self._position = self._current.position
         self._current = event
 
-    def _invoke(self, call: Call, event: Event) -> Awaitable[Any] | None:
-        """Call a hook. Returns what has to be awaited, None if it is done."""
-        try:
-            result = call.function(event) if call.takes_event else call.function(*event.arguments())
-        except StopIteration as error:
-            raise HookStopped from error
-        return None if result is None else self._awaitable(call.function, result)
-
-    def _awaitable(self, hook: Any, result: Any) -> Awaitable[Any] | None:
-        """What a hook returned, if it has to be awaited.
+    def _must_await(self, hook: Any, result: Any) -> bool:
+        """Whether what a hook returned has to be awaited.
 
         Raises:
             UsageError: it has to, and this is a sync stream.
         """
-        if not isinstance(result, CoroutineType) and not inspect.isawaitable(result):
-            return None
+        if not inspect.isawaitable(result):
+            return False
         if self._awaits:
-            return result
+            return True
         if inspect.iscoroutine(result):
             result.close()
         name = getattr(hook, "__qualname__", repr(hook))
         raise UsageError(f"{name} returned an awaitable, which a sync stream cannot await: use `astream`")
+
+
+def _invoke(call: Call, event: Event) -> Any:
+    """Call a hook."""
+    try:
+        return call.function(event) if call.takes_event else call.function(*event.arguments())
+    except StopIteration as error:
+        raise HookStopped from error
 
 
 def _taking_snapshot(call: Call) -> _DeltaHook:

@@ -1,43 +1,45 @@
-"""Going on after a cursor: what comes before it is taken in silently, then what is open is told as if it began there.
+"""Resuming after a cursor: what comes before it rebuilds the state silently, then what is open is emitted again.
 
-The run and its step are told again, a message that is open as created plus one delta of all so far, a confirmation that
-waits as asked. What ended before the cursor is in `messages`, and is not told.
+The run and its step are emitted again, an open message as created plus one delta with all of its content so far, and
+each pending confirmation. What ended before the cursor is in `messages`, and is not emitted.
 """
-
-# pyright: reportPrivateUsage=false
-# Messages are emptied and filled here, as the engine does; their underscores keep users from writing.
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..answers import Confirmation
 from ..errors import UsageError
 from ..events import ActiveLine, AnnotationAdded, ConfirmationCreated, Event, RunCreated, RunStepCreated
 from ..messages import Annotation, ConsoleMessage, Message, TextMessage, append_piece, replace_content
 from .engine import Engine
 
-__all__ = ["ResumableEngine", "Resumption"]
+__all__ = ["ResumableEngine", "Resumption", "events_so_far"]
+
+
+class Retell(Event):
+    """Not an event of streams: it makes the engine emit again what is open."""
 
 
 class ResumableEngine(Engine):
-    """An engine that can tell again what is open. A bare `Event` asks for it."""
+    """An engine that emits again what is open, where `Retell` stands among the events."""
 
     def complete_event(self, event: Event) -> Iterator[Event]:
-        return self._retold(event.position) if type(event) is Event else super().complete_event(event)
+        return self.emit_open(event.position) if type(event) is Retell else super().complete_event(event)
 
-    def _retold(self, position: int | str | None) -> Iterator[Event]:
+    def emit_open(self, position: int | str | None) -> Iterator[Event]:
+        """The events that re-create what is open: the run, its step, its messages and confirmations."""
         if self.runs.run is not None:
             yield RunCreated(self.runs.run, position=position)
         if self.runs.step is not None:
             yield RunStepCreated(self.runs.step, position=position)
-        for message in [one for one in self.messages if one.status == "in_progress"]:
-            yield from _so_far(message, position)
-        for asked in [one for one in self.pending.values() if isinstance(one, Confirmation)]:
-            yield ConfirmationCreated(asked, position=position)
+        for message in [message for message in self.messages if message.status == "in_progress"]:
+            yield from events_so_far(message, position)
+        for confirmation in self.pending_confirmations:
+            yield ConfirmationCreated(confirmation, position=position)
 
 
-def _so_far(message: Message, position: int | str | None) -> Iterator[Event]:
+def events_so_far(message: Message, position: int | str | None) -> Iterator[Event]:
+    """The events that re-create an open message. It is emptied first, and has its content again after the last one."""
     content = message.content
     replace_content(message, "")
     annotations: list[Annotation] = []
@@ -60,7 +62,7 @@ def _so_far(message: Message, position: int | str | None) -> Iterator[Event]:
 
 
 class Resumption:
-    """What is left of a source after a cursor."""
+    """What a source still has after a cursor."""
 
     def __init__(self, after: str, engine: Engine) -> None:
         self._after = after
@@ -68,16 +70,16 @@ class Resumption:
         self._over = False
 
     def feed(self, events: Sequence[Event]) -> Sequence[Event]:
-        """What an engine is still to be told of these events. What comes before the cursor, it has taken in."""
+        """The events that are still to be delivered. Those up to the cursor go into the engine alone."""
         if self._over:
             return events
-        place = max((n for n, event in enumerate(events, 1) if event.cursor == self._after), default=0)
+        place = max((number for number, event in enumerate(events, 1) if event.cursor == self._after), default=0)
         for _ in self._engine.complete(events[:place] if place else events):
             pass  # silently
         if not place:
             return []
         self._over = True
-        return [Event(position=self._after), *events[place:]]
+        return [Retell(position=self._after), *events[place:]]
 
     def finish(self) -> None:
         """The source is at its end.

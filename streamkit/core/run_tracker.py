@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -15,8 +16,12 @@ class RunTracker:
     """The run of one stream, and its steps.
 
     Attributes:
-        outcome: how the source says that its run ended, until the run is over.
-        asked_for_action: whether the step has told `RunRequiresAction`.
+        run: live; None before it begins.
+        step: the step that is open, None between two.
+        steps: all of them, in order.
+        outcome: how the source said that its run ended, until the stream ends the run.
+        ended: whether the run is done, or can begin no more.
+        requires_action: whether `RunRequiresAction` was emitted in the present step.
         usage: the run's tokens: the sum of its steps'.
     """
 
@@ -24,19 +29,115 @@ class RunTracker:
         self.run: e.Run | None = None
         self.step: e.RunStep | None = None
         self.steps: list[e.RunStep] = []
-        self._begun = 0  # steps, those that are not known any more too
-        self.usage: e.Usage | None = None
         self.outcome: e.Run | None = None
-        self.asked_for_action = False
-        self._counted: e.Usage | None = None
+        self.ended = False
+        self.requires_action = False
+        self.usage: e.Usage | None = None
+        self._usage_before: e.Usage | None = None  # of the steps before this one
+        self._step_count = 0  # forgotten steps count as well
         self._by_id: dict[str, e.RunStep] = {}
 
+    # -- the run
+
+    def open(self, template: e.Run, cause: e.Event) -> Iterator[e.Event]:
+        """Begin the run, if it has not begun. Another response of the same run updates it."""
+        if self.run is None:
+            self.run = msgspec.structs.replace(
+                template, status="in_progress", usage=None, error=None, finish_reason=None
+            )
+            self.run.id = template.id or "run-1"
+            yield e.RunCreated(self.run, position=cause.position, raw_item=cause.raw_item)
+        elif isinstance(cause, e.RunCreated):
+            merge(self.run, template, keep=("status", "usage", "error"))
+            self.outcome = None
+
+    def end_with(self, outcome: e.Run) -> None:
+        """The source said how its run ended."""
+        assert self.run is not None
+        merge(self.run, outcome, keep=("status", "usage"))
+        self.outcome = outcome
+
+    def require_action(self, template: e.Run, cause: e.Event) -> Iterator[e.Event]:
+        """The run cannot go on before its tool calls are answered."""
+        assert self.run is not None
+        merge(self.run, template, keep=("usage",))
+        self.run.status = "requires_action"
+        self.requires_action = True
+        yield e.RunRequiresAction(self.run, position=cause.position, raw_item=cause.raw_item)
+
+    def resume(self) -> None:
+        """The run goes on with another source."""
+        self.outcome = None
+        if self.run is not None:
+            self.run.status = "in_progress"
+
+    def end(self, status: e.RunStatus, error: Mapping[str, Any] | None) -> Iterator[e.Event]:
+        """End the step that is open, and the run."""
+        nothing = e.StreamEnd()
+        if self.run is not None and not self.steps:
+            yield from self.open_step(nothing)
+        if self.step is not None:
+            step_status: e.RunStatus = "completed" if status == "requires_action" else status
+            yield from self.end_step(e.RunStep(status=step_status, error=error), nothing)
+        self.ended = True  # only now: where a hook fails while a step ends, the rest is emitted by another call
+        if self.run is None:
+            return
+        self.run.status = status
+        if error is not None and self.run.error is None:
+            self.run.error = error
+        yield e.RunDone(self.run)
+
+    # -- its steps
+
+    def open_step(self, cause: e.Event) -> Iterator[e.Event]:
+        """A run with an open step, for what is about to happen in it."""
+        if self.step is None:
+            yield from self.begin_step(e.RunStep(), cause)
+
+    def begin_step(self, template: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
+        """Begin a step; the one before ends. A step whose id there was already does not begin again."""
+        yield from self.open(e.Run(), cause)
+        if template.id and template.id in self._by_id:
+            return
+        if self.step is not None:
+            yield from self.end_step(e.RunStep(status="completed"), cause)
+        assert self.run is not None
+        self._step_count += 1
+        self.step = msgspec.structs.replace(template, status="in_progress")
+        self.step.id = template.id or f"step-{self._step_count}"
+        self.step.run_id = template.run_id or self.run.id
+        self.steps.append(self.step)
+        self._by_id[self.step.id] = self.step
+        self.requires_action = False
+        yield e.RunStepCreated(self.step, position=cause.position, raw_item=cause.raw_item)
+
+    def end_step(self, template: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
+        """End the open step. What comes late about a step that is over updates it."""
+        step = self.step
+        if template.id and template.id != (step.id if step is not None else None):
+            if template.id in self._by_id:
+                merge(self._by_id[template.id], template)
+            return
+        if step is None:
+            return
+        merge(step, template)
+        if step.status == "in_progress":
+            step.status = "completed"
+        self.step = None
+        self._usage_before = self.usage
+        yield e.RunStepDone(step, position=cause.position, raw_item=cause.raw_item)
+
+    def forget_steps(self, steps: Iterable[e.RunStep]) -> None:
+        """Forget the ids of steps that are over."""
+        for step in steps:
+            self._by_id.pop(step.id, None)
+
     def count(self, usage: e.Usage) -> None:
-        """The step's tokens, and the run's: the sum of its steps'."""
+        """Set the step's tokens, and the run's: the sum of its steps'."""
         assert self.run is not None
         assert self.step is not None
         self.step.usage = usage
-        before = self._counted  # of the steps before this one
+        before = self._usage_before
         self.usage = self.run.usage = (
             usage
             if before is None
@@ -48,55 +149,10 @@ class RunTracker:
             )
         )
 
-    def open(self, given: e.Run, cause: e.Event) -> Iterator[e.Event]:
-        if self.run is None:
-            self.run = msgspec.structs.replace(given, status="in_progress", usage=None, error=None, finish_reason=None)
-            self.run.id = given.id or "run-1"
-            yield e.RunCreated(self.run, position=cause.position, raw_item=cause.raw_item)
-        elif isinstance(cause, e.RunCreated):
-            merge(self.run, given, keep=("status", "usage", "error"))
-            self.outcome = None
 
-    def open_step(self, cause: e.Event) -> Iterator[e.Event]:
-        """A run with a step, for what is about to happen in it."""
-        if self.step is None:
-            yield from self.begin_step(e.RunStep(), cause)
-
-    def begin_step(self, given: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
-        yield from self.open(e.Run(), cause)
-        if given.id and given.id in self._by_id:
-            return
-        if self.step is not None:
-            yield from self.end_step(e.RunStep(status="completed"), cause)
-        assert self.run is not None
-        self._begun += 1
-        self.step = msgspec.structs.replace(given, status="in_progress")
-        self.step.id = given.id or f"step-{self._begun}"
-        self.step.run_id = given.run_id or self.run.id
-        self.steps.append(self.step)
-        self._by_id[self.step.id] = self.step
-        self.asked_for_action = False
-        yield e.RunStepCreated(self.step, position=cause.position, raw_item=cause.raw_item)
-
-    def end_step(self, given: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
-        step = self.step
-        if given.id and given.id != (step.id if step is not None else None):
-            if given.id in self._by_id:
-                merge(self._by_id[given.id], given)  # what is said late of a step that is over
-            return
-        if step is None:
-            return
-        merge(step, given)
-        if step.status == "in_progress":
-            step.status = "completed"
-        self.step = None
-        self._counted = self.usage
-        yield e.RunStepDone(step, position=cause.position, raw_item=cause.raw_item)
-
-
-def merge(live: e.Run | e.RunStep, given: e.Run | e.RunStep, keep: tuple[str, ...] = ()) -> None:
-    """Take over what the given one knows."""
+def merge(live: e.Run | e.RunStep, update: e.Run | e.RunStep, keep: tuple[str, ...] = ()) -> None:
+    """Take over every field that the update has a value for, but for those to keep."""
     for key in live.__struct_fields__:
-        value = getattr(given, key)
+        value = getattr(update, key)
         if key not in keep and value is not None and value != "" and value != {}:
             setattr(live, key, value)

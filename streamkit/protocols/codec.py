@@ -1,26 +1,65 @@
-"""The canonical events on the wire: JSON objects, one an event, tagged with `type`.
+"""The canonical events on the wire: JSON objects, one for each event, tagged with `type`.
 
-Computed from the event classes. A message is its static form, a delta names its message; `raw` and snapshots stay
-behind: the reader's engine makes its own. Decoding what was encoded gives events that tell the same story.
+The codec follows from the event classes: there is no second list of them. A message is encoded in its static form, and a
+delta with its message's id. `raw`, snapshots and exceptions stay behind, as the reader's engine makes its own. Events that
+were encoded and decoded again describe the same stream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Union, cast
+from functools import cache
+from typing import Any, Literal, Union
 
 import msgspec
 
 from ..answers import Confirmation
 from ..errors import StreamkitError
-from ..events import EVENTS, Event, Run, RunStep
+from ..events import EVENTS, Event, Run, RunStep, version
 from ..messages import Message
+from .values import is_object
 
 __all__ = ["decode_event", "encode_event", "event_from_dict", "event_to_dict"]
 
 
-def _strip(event: Event) -> Event:
-    """The event without what belongs to this process alone."""
+def encode_event(event: Event) -> bytes:
+    """The event as one line of JSON, without the newline."""
+    return _encoder.encode(_portable(event))
+
+
+def event_to_dict(event: Event) -> dict[str, Any]:
+    """The event as plain JSON values."""
+    plain: dict[str, Any] = msgspec.to_builtins(_portable(event), enc_hook=_to_builtin)
+    return plain
+
+
+def decode_event(data: bytes | str) -> Event:
+    """The event of one JSON object.
+
+    Raises:
+        ValueError: the text is not JSON, or not a canonical event.
+    """
+    try:
+        event: Event = _decoder(version()).decode(data)
+    except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    return event
+
+
+def event_from_dict(value: Mapping[str, Any]) -> Event:
+    """The event of plain JSON values. Raises as `decode_event`."""
+    name = value.get("type") if is_object(value) else None
+    # The class alone, where it is known: msgspec builds the union anew in each call.
+    kind = EVENTS.get(name) or _any_event(version()) if isinstance(name, str) else _any_event(version())
+    try:
+        event: Event = msgspec.convert(value, kind, dec_hook=_from_builtin)
+    except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    return event
+
+
+def _portable(event: Event) -> Event:
+    """The event without what belongs to this process alone: its source's item, live snapshots and exceptions."""
     changes: dict[str, Any] = {}
     for key in ("raw_item", "item_index", "snapshot", "exception"):
         if key in event.__struct_fields__ and getattr(event, key) is not None:
@@ -34,17 +73,18 @@ def _strip(event: Event) -> Event:
 
 
 def _to_builtin(value: Any) -> Any:
+    """The JSON form of what msgspec cannot encode by itself."""
     match value:
         case Message() | Confirmation():
             return value.to_dict()
-        case Mapping():
-            return dict(cast("Mapping[str, Any]", value))  # a message's metadata, which came from JSON
+        case _ if is_object(value):
+            return dict(value)  # the metadata of a message is a read-only mapping
         case _:
-            return str(value)  # a provider's value of a kind that JSON lacks
+            return str(value)  # a value that a provider's client made, of a type that JSON lacks
 
 
-class _Question(msgspec.Struct):
-    """A confirmation's static form, without its subject."""
+class _ConfirmationState(msgspec.Struct):
+    """The static form of a confirmation, except for its subject."""
 
     id: str
     status: Literal["pending", "approved", "declined"] = "pending"
@@ -54,49 +94,25 @@ class _Question(msgspec.Struct):
 
 
 def _from_builtin(kind: type, value: Any) -> Any:
+    """The message or confirmation of a static form."""
     if issubclass(kind, Message):
         return Message.from_dict(value)
     if issubclass(kind, Confirmation):
-        known = msgspec.convert(value, _Question)
-        return Confirmation(subject=Message.from_dict(value.get("subject")), **msgspec.structs.asdict(known))
+        state = msgspec.convert(value, _ConfirmationState)
+        return Confirmation(subject=Message.from_dict(value.get("subject")), **msgspec.structs.asdict(state))
     raise NotImplementedError(f"a field of type {kind.__name__}")
 
 
-_ANY: Any = Union[tuple(EVENTS.values())]  # noqa: UP007  # a union of values
 _encoder = msgspec.json.Encoder(enc_hook=_to_builtin)
-_decoder = msgspec.json.Decoder(_ANY, dec_hook=_from_builtin)
 
 
-def encode_event(event: Event) -> bytes:
-    """The event as one line of JSON."""
-    return _encoder.encode(_strip(event))
+@cache
+def _any_event(version: int) -> Any:
+    """The union of all event classes. `version` is that of the events: applications may declare more."""
+    return Union[tuple(EVENTS.values())]  # noqa: UP007  # the classes are values, not written out
 
 
-def event_to_dict(event: Event) -> dict[str, Any]:
-    """The event as plain data."""
-    plain: dict[str, Any] = msgspec.to_builtins(_strip(event), enc_hook=_to_builtin)
-    return plain
-
-
-def decode_event(data: bytes | str) -> Event:
-    """The event of one JSON object.
-
-    Raises:
-        ValueError: it is no JSON, or no canonical event.
-    """
-    try:
-        event: Event = _decoder.decode(data)
-    except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(str(error)) from error
-    return event
-
-
-def event_from_dict(value: Mapping[str, Any]) -> Event:
-    """The event of plain data. Raises as `decode_event`."""
-    kind = value.get("type") if isinstance(cast("object", value), Mapping) else None
-    known = EVENTS.get(kind) if isinstance(kind, str) else None  # a union would be built anew by each call
-    try:
-        event: Event = msgspec.convert(value, known or _ANY, dec_hook=_from_builtin)
-    except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(str(error)) from error
-    return event
+@cache
+def _decoder(version: int) -> msgspec.json.Decoder[Event]:
+    """The decoder of any event's JSON text."""
+    return msgspec.json.Decoder(_any_event(version), dec_hook=_from_builtin)

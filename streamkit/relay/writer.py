@@ -21,7 +21,7 @@ from ..events import Delta, Event, MessageDone, Run, RunCreated, RunStep, RunSte
 from ..messages import Message
 from ..sources.interrupt import Stopped
 from ..sources.source import Items, Source, translate
-from ..streams.state import StreamState, Timing, error_from_event
+from ..streams.state import StreamState, Timing, error_of
 from .interface import Relay
 from .memory import MemoryRelay
 
@@ -115,7 +115,7 @@ class Writer(StreamState):
         if not isinstance(cast("object", event), Event):
             raise UsageError(f"an event is emitted, not {event!r}; `feed` takes a protocol's items")
         if isinstance(event, StreamException):
-            self.fail(event.exception or error_from_event(event))
+            self.fail(event.exception or error_of(event))
             return
         with self._telling():
             self._tell([msgspec.structs.replace(event)])

@@ -44,7 +44,7 @@ class UpstreamConfirmations:
         told = [*self._decided()]
         run = self._chunks.manager.current_run
         if run is not None and run.finish_reason == "declined":
-            self._engine.decline()
+            self._engine.end_declined()
         if self.cancelled:
             told.append(RunDone(Run(status="cancelled")))
         return told

@@ -17,7 +17,7 @@ import anyio.lowlevel
 
 from ..answers import Answer
 from ..core.delivery import Steps
-from ..core.steps import CLOSE, PULL, START_WORK, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
+from ..core.steps import PULL, START_WORK, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
 from ..errors import UsageError
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
@@ -142,32 +142,37 @@ class AsyncStreamManager(Manager):
 
     async def _drive(self, steps: Steps) -> AsyncGenerator[Event, None]:
         """Perform steps, and hand out the events among them."""
-        result: Any = None
-        error: BaseException | None = None
         self._task = anyio.get_current_task().id
-        try:
-            while True:
-                try:
-                    step = steps.send(result) if error is None else steps.throw(error)
-                except StopIteration:
-                    return
-                except Stopped:  # the steps let it out only if they were garbage collected before this generator
-                    steps, result, error = self._stop(), None, None
-                    continue
-                result = error = None
-                try:
+        error: BaseException | None = None
+        send = steps.send
+        while True:
+            try:
+                step = send(None) if error is None else steps.throw(error)
+                error = None
+                while True:
                     if step is PULL:
-                        result = await (self._source.next() if self._scope else self._in_scope(self._source.next))
+                        step = send(await (self._source.next() if self._scope else self._in_scope(self._source.next)))
                     elif isinstance(step, Event):
                         yield step
+                        step = send(None)
+                    elif isinstance(step, Step):
+                        step = send(await self._perform(step))
                     else:
-                        result = await self._perform(step)
-                except GeneratorExit:  # this generator is closed, or garbage: end the stream, step by step as well
-                    error = Stopped()
-                except BaseException as raised:
-                    error = raised
-        finally:
-            error = None  # its traceback refers to this frame
+                        await (step if not self._ending else self._shielded(step))
+                        step = send(None)
+            except StopIteration:
+                return
+            except GeneratorExit:  # this generator is closed, or garbage: the stream ends step by step all the same
+                error = Stopped()
+            except BaseException as raised:
+                if inspect.getgeneratorstate(steps) != inspect.GEN_CLOSED:
+                    error = raised  # what a step raised, the lifecycle decides about
+                elif raised is error and isinstance(error, Stopped):
+                    steps, error = self._stop(), None  # the steps were garbage collected before this generator
+                    send = steps.send
+                else:
+                    error = None  # its traceback refers to this frame
+                    raise
 
     async def _perform_all(self, steps: Steps) -> None:
         """Perform steps that hand out no event."""
@@ -186,11 +191,15 @@ class AsyncStreamManager(Manager):
                 return await self._wait(answers)
             case Step() if step is START_WORK:
                 return self._start_work()
-            case _ if self._ending:  # what an early end still awaits is not cut short by a cancellation
-                with anyio.CancelScope(shield=True):
-                    return await (self._close_source() if step is CLOSE else step)
-            case _:
-                return await (self._close_source() if step is CLOSE else step)
+            case _:  # CLOSE
+                closing = self._close_source()
+                return await (closing if not self._ending else self._shielded(closing))
+
+    @staticmethod
+    async def _shielded(awaitable: Awaitable[Any]) -> Any:
+        """What an early end still awaits: no cancellation cuts it short."""
+        with anyio.CancelScope(shield=True):
+            return await awaitable
 
     async def _drain(self) -> None:
         """Run to the end, without handing out events."""

@@ -18,7 +18,7 @@ from ..answers import Answer, Confirmation
 from ..core.delivery import HookStopped, Steps, add_note
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import StreamkitError, UsageError
-from ..events import Event, RunStep
+from ..events import Event, RunStep, StreamEnd
 from ..handlers import Handler
 from ..messages import ToolCallMessage
 from .state import StreamState
@@ -34,31 +34,43 @@ class Lifecycle(StreamState):
     # -- the whole course
 
     def _run(self) -> Steps:
-        """All of a stream: whatever happens, it is closed, and all that began ends."""
+        """All of a stream: each source of the run, and the end. Whatever happens, it is closed, and all that began ends."""
         try:
             if self._ended:
                 return
             if self._source is None:
                 yield from self._open(self._source_given)
-            yield from self._read_sources()
+            while self._source_decoder is not None:
+                decode = self._source_decoder.decode
+                while not self._is_read and (yield from self._deliver_batches(decode)):
+                    yield from self._settle(at_end=False)
+                yield from self._finish_source()
+                yield from self._settle(at_end=True)
+                if not (yield from self._open_next()):
+                    break
             yield from self._deliver(chain(self._engine.end(), self._last()))
-        except Stopped:
-            yield from self._fail(Stopped())
-        except Exception as raised:
-            error = raised.__cause__ if isinstance(raised, HookStopped) else raised
-            events = yield from self._fail(error or raised)
-            if self._iterated:
-                yield from events
-            if isinstance(error, (StopIteration, StopAsyncIteration)):
-                return  # no generator can raise it: the manager raises it where the stream is asked for its end
-            raise
         except GeneratorExit:  # garbage collected: whoever drives the steps ends the stream
             raise
         except BaseException as error:
-            yield from self._fail(error)
-            raise
+            if (yield from self._end_early(error)):
+                raise
         finally:
             self._finish()
+
+    def _end_early(self, error: BaseException) -> Generator[Any, Any, bool]:
+        """End the stream because of an error. Returns whether the error is to be raised."""
+        if isinstance(error, HookStopped):
+            error = error.__cause__ or error
+        if isinstance(error, Stopped):
+            yield from self._fail(Stopped())
+            return False
+        events = yield from self._fail(error)
+        if not isinstance(error, Exception):
+            return True
+        if self._iterated:
+            yield from events
+        # No generator can raise these. The manager raises them where the stream's result is requested.
+        return not isinstance(error, (StopIteration, StopAsyncIteration))
 
     def _enter(self) -> Steps:
         """Open the source ahead of the first pull, for a `with` block."""
@@ -90,7 +102,7 @@ class Lifecycle(StreamState):
     def _release(self) -> None:
         """Drop what refers back to the stream, so that it is freed as soon as nothing else refers to it."""
         self._handlers, self._plan, self._delta_hooks, self._receivers = (), {}, {}, ()
-        self._engine.let_go()
+        self._engine.release()
         if self._source_decoder is not None:
             self._source_decoder.release()
 
@@ -129,35 +141,27 @@ class Lifecycle(StreamState):
             self._use_handlers([handler for handler in self._handlers if handler not in lost])
         return lost
 
-    def _read_sources(self) -> Steps:
-        """Read the first source to its end, and then each that the run goes on with."""
-        engine = self._engine
-        while True:
-            yield from self._read_source(settles=True)
-            yield from self._settle(at_end=True)
-            next_source = self._next_source()
-            if next_source is None:
-                return
-            self._answers_taken = 0
-            value = yield CallForSource(next_source)
-            self._check()
-            if value is None:
-                return
-            yield from self._open(value)
-            assert self._source_decoder is not None
-            yield from self._deliver(engine.next_source(same_step=self._source_decoder.source.same_step))
+    def _open_next(self) -> Generator[Any, Any, bool]:
+        """Open the run's next source. False: there is none, and the run ends."""
+        next_source = self._next_source()
+        if next_source is None:
+            return False
+        self._answers_taken = 0
+        value = yield CallForSource(next_source)
+        self._check()
+        if value is None:
+            return False
+        yield from self._open(value)
+        assert self._source_decoder is not None
+        yield from self._deliver(self._engine.next_source(same_step=self._source_decoder.source.same_step))
+        return True
 
-    def _read_source(self, *, settles: bool) -> Steps:
-        """Read the open source to its end and close it.
+    def _finish_source(self) -> Steps:
+        """Close the source that was read, and deliver what its end means.
 
         Raises:
             StreamkitError: it failed, or was cut off.
         """
-        source_decoder = self._source_decoder
-        assert source_decoder is not None
-        while not self._is_read and (yield from self._deliver_batches(source_decoder.decode)):
-            if settles:
-                yield from self._settle(at_end=False)
         yield CLOSE
         self._check()
         yield from self._deliver(self._source_finished())
@@ -200,7 +204,11 @@ class Lifecycle(StreamState):
             try:
                 yield from self._open(value)
                 yield from self._deliver(self._action_taken())
-                yield from self._read_source(settles=False)
+                assert self._source_decoder is not None
+                decode = self._source_decoder.decode
+                while not self._is_read and (yield from self._deliver_batches(decode)):
+                    pass
+                yield from self._finish_source()
                 self._nested_outcome = self._engine.runs.outcome
             except GeneratorExit:  # garbage collected
                 raise
@@ -214,17 +222,11 @@ class Lifecycle(StreamState):
 
     def _action_taken(self) -> Iterator[Event]:
         """The run has what it waited for: the outputs of its calls. The present step ends."""
-        engine = self._engine
-        for key, waiting in [*engine.pending.items()]:
-            if isinstance(waiting, ToolCallMessage):
-                del engine.pending[key]
-                if waiting.answer_slot is not None:
-                    waiting.answer_slot.close()
-        if engine.runs.step is not None:
-            yield from engine.runs.end_step(RunStep(status="completed"), Event())
-        engine.runs.outcome = None
-        if engine.runs.run is not None:
-            engine.runs.run.status = "in_progress"
+        runs = self._engine.runs
+        self._engine.drop_calls()
+        if runs.step is not None:
+            yield from runs.end_step(RunStep(status="completed"), StreamEnd())
+        runs.resume()
 
     @contextmanager
     def _saved_source(self) -> Generator[None, None, None]:

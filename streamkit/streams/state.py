@@ -38,7 +38,7 @@ from ..protocols import Decoder
 from ..sources.decoding import SourceDecoder
 from ..sources.source import AsyncSource, Source
 
-__all__ = ["StreamState", "Timing", "error_from_event"]
+__all__ = ["StreamState", "Timing", "error_of"]
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -170,7 +170,7 @@ class StreamState(Delivery):
     def timing(self) -> Timing:
         """How long things took."""
         start, first, end = (self._times.get(key) for key in ("start", "first", "end"))
-        deltas = sum(message.delta_count for message in self._engine.messages)
+        deltas = self._engine.forgotten_deltas + sum(message.delta_count for message in self._engine.messages)
         known = start is not None
         return Timing(
             first_delta=first - start if known and first is not None else None,  # type: ignore[operator]
@@ -269,7 +269,7 @@ class StreamState(Delivery):
         """
         failure, outcome = self._engine.failure, self._engine.runs.outcome
         if failure is not None:
-            raise error_from_event(failure)
+            raise error_of(failure)
         if outcome is not None and outcome.status in ("failed", "expired"):
             error = outcome.error or {}
             text = error.get("message") or f"the run {outcome.status}"
@@ -330,7 +330,7 @@ def _details(error: BaseException) -> dict[str, Any]:
     return {key: value for key, value in known.items() if value is not None}
 
 
-def error_from_event(event: StreamException) -> StreamkitError:
+def error_of(event: StreamException) -> StreamkitError:
     """The error that another stream ended with, from its `stream_exception`."""
     if isinstance(event.exception, StreamkitError):
         return event.exception

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Generator, Iterator
 from types import TracebackType
 from typing import Any, Self
 
 from ..core.delivery import Steps
-from ..core.steps import CLOSE, PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
+from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
 from ..errors import UsageError
 from ..events import Event, Run, RunStep
 from ..handlers import Handler, needs_async
@@ -72,9 +73,10 @@ class StreamManager(Manager):
     @property
     def text_deltas(self) -> Iterator[str]:
         """The assistant's text (choice 0) as it arrives. A repair that replaces text is not in it."""
-        for event in self:
+        for event in self._events:
             if is_answer_text(event):
-                yield event.value  # type: ignore[attr-defined]  # only a `TextDelta` is one
+                yield event.value
+        self._final()
 
     def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
@@ -141,32 +143,34 @@ class StreamManager(Manager):
 
     def _drive(self, steps: Steps) -> Generator[Event, None, None]:
         """Perform steps, and hand out the events among them."""
-        result: Any = None
-        error: BaseException | None = None
         self._thread = threading.get_ident()
-        try:
-            while True:
-                try:
-                    step = steps.send(result) if error is None else steps.throw(error)
-                except StopIteration:
-                    return
-                except Stopped:  # the steps let it out only if they were garbage collected before this generator
-                    steps, result, error = self._stop(), None, None
-                    continue
-                result = error = None
-                try:
+        error: BaseException | None = None
+        send = steps.send
+        while True:
+            try:
+                step = send(None) if error is None else steps.throw(error)
+                error = None
+                while True:
                     if step is PULL:
-                        result = self._source.next()
+                        step = send(self._source.next())
                     elif isinstance(step, Event):
                         yield step
-                    else:
-                        result = self._perform(step)
-                except GeneratorExit:  # this generator is closed, or garbage: end the stream, step by step as well
-                    error = Stopped()
-                except BaseException as raised:
-                    error = raised
-        finally:
-            error = None  # its traceback refers to this frame
+                        step = send(None)
+                    elif isinstance(step, Step):
+                        step = send(self._perform(step))
+            except StopIteration:
+                return
+            except GeneratorExit:  # this generator is closed, or garbage: the stream ends step by step all the same
+                error = Stopped()
+            except BaseException as raised:
+                if inspect.getgeneratorstate(steps) != inspect.GEN_CLOSED:
+                    error = raised  # what a step raised, the lifecycle decides about
+                elif raised is error and isinstance(error, Stopped):
+                    steps, error = self._stop(), None  # the steps were garbage collected before this generator
+                    send = steps.send
+                else:
+                    error = None  # its traceback refers to this frame
+                    raise
 
     def _perform_all(self, steps: Steps) -> None:
         """Perform steps that hand out no event."""
@@ -181,10 +185,8 @@ class StreamManager(Manager):
                 return self._calls.call(call_source, function)
             case WaitForAnswers(answers=answers):
                 return self._wait(answers)
-            case Step() if step is CLOSE:
+            case _:  # CLOSE
                 return self._close_source()
-            case _:
-                raise NotImplementedError(step)
 
     def _drain(self) -> None:
         """Run to the end, without handing out events."""
