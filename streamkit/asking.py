@@ -1,4 +1,4 @@
-"""An older name of `streamkit.cli.prompt`, kept for programs that import it."""
+"""The public name of `Asker`, the handler that asks at the terminal before code runs."""
 
 from .cli.prompt import Asker
 

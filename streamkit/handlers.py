@@ -4,8 +4,7 @@ Subclass `EventHandler` (or `AsyncEventHandler`, whose hooks are `async def`) an
 A hook that is not overridden costs nothing. The root is `Handler`, which is told every event.
 """
 
-# pyright: reportPrivateUsage=false
-# What streams ask of handlers is named with an underscore: all other names are the subclass's own.
+# What streams call on a handler is named `streamkit_…`, so that all other names are free for subclasses.
 
 from __future__ import annotations
 
@@ -122,11 +121,11 @@ class Handler:
         if self._streamkit_live is stream:
             self._streamkit_live = None
 
-    def _streamkit_is_on(self, stream: StreamState) -> bool:
+    def streamkit_is_on(self, stream: StreamState) -> bool:
         """Whether this is the stream that it was given to last."""
         return self._streamkit_live is stream
 
-    def _streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+    def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
         """What each kind of event asks of the handler; those that ask nothing may be missing."""
         call = Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
         return dict.fromkeys(EVENTS.values(), (call,))
@@ -140,7 +139,7 @@ class Handler:
         if not hasattr(self, attribute):
             raise UsageError(f"{type(self).__name__}.__init__ has to call super().__init__({arguments})")
 
-    def _streamkit_needs_async(self) -> str | None:
+    def streamkit_needs_async(self) -> str | None:
         """The name of a method that only an async stream can run, None if there is none."""
         return "handle" if inspect.iscoroutinefunction(self.handle) else None
 
@@ -178,9 +177,9 @@ class Hooks(Handler, Generic[R]):
             if inspect.isawaitable(result):
                 await result
 
-    def _streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+    def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
         if cast("Any", type(self)).handle is not cast("Any", Hooks).handle:
-            return super()._streamkit_plan()
+            return super().streamkit_plan()
         calls = {name: self._streamkit_call(name) for name in self._streamkit_overridden()}
         events = _hook_events()
         kinds = dict.fromkeys(kind for name in calls for kind in events[name])
@@ -209,7 +208,7 @@ class Hooks(Handler, Generic[R]):
         names = found if len(found) < 2 else [name for name in events if name in found]
         return [name for name in names if name in own or _is_overridden(kind, name)]
 
-    def _streamkit_needs_async(self) -> str | None:
+    def streamkit_needs_async(self) -> str | None:
         overridden = self._streamkit_overridden()
         if isinstance(self, AsyncEventHandler):
             return overridden[0] if overridden else "handle"
@@ -428,13 +427,13 @@ class AsyncEventHandler(Hooks[Awaitable[None]]):
 
 def needs_async(handler: object) -> str | None:
     """The name of a hook of this handler that only an async stream can run, None if there is none."""
-    return handler._streamkit_needs_async() if isinstance(handler, Handler) else None  # others are refused later
+    return handler.streamkit_needs_async() if isinstance(handler, Handler) else None  # others are refused later
 
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:
     """The calls that each kind of event makes to these handlers, in their order."""
     calls: dict[type[Event], tuple[Call, ...]] = dict.fromkeys(EVENTS.values(), ())
     for handler in handlers:
-        for kind, more in handler._streamkit_plan().items():
+        for kind, more in handler.streamkit_plan().items():
             calls[kind] += more
     return calls

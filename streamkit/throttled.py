@@ -1,8 +1,5 @@
 """Fewer deltas for a handler that cannot take them all, as one that edits a chat message or draws a page."""
 
-# pyright: reportPrivateUsage=false
-# What streams ask of handlers is named with an underscore: all other names are the subclass's own.
-
 from __future__ import annotations
 
 import inspect
@@ -39,7 +36,7 @@ class Throttled(Handler):
 
     def handle(self, event: Event, /) -> Any:
         told = self._let_through(event)
-        if self._handler._streamkit_needs_async():
+        if self._handler.streamkit_needs_async():
             return self._tell_async(told)
         for one in told:
             self._handler.handle(one)
@@ -94,6 +91,6 @@ class Throttled(Handler):
         super().unbind(stream)
         self._handler.unbind(stream)
 
-    def _streamkit_needs_async(self) -> str | None:
+    def streamkit_needs_async(self) -> str | None:
         self._made_with("_handler", "handler, interval")
-        return self._handler._streamkit_needs_async()
+        return self._handler.streamkit_needs_async()

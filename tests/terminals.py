@@ -1,4 +1,4 @@
-"""Programs in a real terminal: tmux, whose screen is read as a person reads it."""
+"""Programs in a real terminal: tmux, and what a person would see on its screen."""
 
 from __future__ import annotations
 
@@ -12,11 +12,19 @@ __all__ = ["ROOT", "TMUX", "Terminal", "lines_of"]
 
 ROOT = Path(__file__).resolve().parents[1]
 TMUX = shutil.which("tmux")
-SECONDS = 30.0  # until something has to be seen
+SECONDS = 30.0  # that a text may take to appear
 
 
 class Terminal:
-    """A program in a terminal."""
+    """A program in a terminal.
+
+    Args:
+        socket: the path for tmux's socket.
+        line: the command line, run by a shell.
+        columns: of the terminal.
+        rows: of the terminal.
+        environment: variables for the program.
+    """
 
     def __init__(self, socket: Path, line: str, columns: int = 80, rows: int = 24, **environment: str) -> None:
         assert TMUX is not None
@@ -33,25 +41,27 @@ class Terminal:
         self.tmux("new-session", "-d", *size, "-c", str(ROOT), keep)
 
     def tmux(self, *arguments: str) -> str:
+        """Run a tmux command; returns its output."""
         command = [*self._command, *arguments]
         return subprocess.run(command, env=self._environment, capture_output=True, text=True, check=True).stdout
 
     @property
     def screen(self) -> str:
-        """All that there is, what has scrolled away too; each line as long as it is."""
+        """All lines, also those that have scrolled away, without trailing blanks."""
         return self.tmux("capture-pane", "-p", "-S", "-")
 
     @property
     def codes(self) -> str:
-        """The same, with its colours."""
+        """The same with escape sequences for colours."""
         return self.tmux("capture-pane", "-p", "-e", "-S", "-")
 
     @property
     def cursor(self) -> bool:
+        """Whether the cursor is visible."""
         return self.tmux("display", "-p", "#{cursor_flag}").strip() == "1"
 
     def wait(self, until: str, times: int = 1) -> list[str]:
-        """What was to be seen, moment by moment, until a text appeared, so many times."""
+        """The screen at each moment, until this text has appeared so many times. Fails after 30 seconds."""
         seen = [self.screen]
         deadline = time.monotonic() + SECONDS
         while seen[-1].count(until) < times:
@@ -62,13 +72,15 @@ class Terminal:
         return seen
 
     def type(self, *keys: str) -> None:
-        """Press these keys: a text, or the name of one, as `Enter` or `C-c`."""
+        """Press keys, each a text or the name of a key, as `Enter` or `C-c`."""
         for key in keys:
             self.tmux("send-keys", key)
 
     def resize(self, columns: int, rows: int) -> None:
+        """Change the size of the terminal."""
         self.tmux("resize-window", "-x", str(columns), "-y", str(rows))
 
 
 def lines_of(screen: str) -> list[str]:
+    """The lines of a screen without trailing blanks."""
     return [line.rstrip() for line in screen.rstrip().splitlines()]

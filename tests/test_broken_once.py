@@ -354,9 +354,9 @@ def test_audio_that_is_read_at_every_delta_is_joined_once() -> None:
     message = sk.AudioMessage("a", format="wav")
     heard = b""
     for piece in pieces:
-        message._tail.append(base64.b64encode(piece).decode())
+        message.pieces.append(base64.b64encode(piece).decode())
         heard += piece
         assert base64.b64decode(message.content) == heard == message.data
-    message._replace(base64.b64encode(b"anew").decode())
-    message._tail.append(base64.b64encode(b"!").decode())
+    message.replace_content(base64.b64encode(b"anew").decode())
+    message.pieces.append(base64.b64encode(b"!").decode())
     assert message.data == b"anew!"

@@ -43,8 +43,8 @@ class Talk:
     def wait(self, until: str, times: int = 1) -> str:
         return self.terminal.wait(until, times)[-1]
 
-    def told(self, number: int = -1) -> str:
-        """What the model was sent, as text."""
+    def sent(self, number: int = -1) -> str:
+        """A request to the model, as text; by default the newest."""
         return json.dumps(self.server.requests[number].body, ensure_ascii=False)
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ def chat(tmp_path: Path) -> Iterator[Open]:
 
 @on_terminal
 def test_a_person_talks_and_says_yes(chat: Open) -> None:
-    """The code is shown, asked about, run; its output goes back to the model, whose answer follows."""
+    """The code is shown, approved, and run. Its output goes back to the model, whose answer follows."""
     talk = chat(runs("print(6 * 7)"), Reply("It is forty-two."))
     talk.say("What is six times seven?")
     talk.wait("Run this python? [y]es [n]o [e]dit [a]lways:")
@@ -82,8 +82,8 @@ def test_a_person_talks_and_says_yes(chat: Open) -> None:
     talk.say("y")
     screen = talk.wait("It is forty-two.")
     assert "│ 42" in screen
-    assert "What is six times seven?" in talk.told()
-    assert "42" in talk.told()
+    assert "What is six times seven?" in talk.sent()
+    assert "42" in talk.sent()
     talk.wait("\n>", 2)
     talk.say("/exit")
     talk.wait("exit code 0")
@@ -91,7 +91,7 @@ def test_a_person_talks_and_says_yes(chat: Open) -> None:
 
 @on_terminal
 def test_no_ends_the_answer_and_a_reason_goes_to_the_model(chat: Open, tmp_path: Path) -> None:
-    """Nothing runs either way; what cannot be understood is asked again."""
+    """Nothing runs either way. After an answer that is not understood the question comes again."""
     write = f"open({str(tmp_path / 'ran')!r}, 'w')"
     talk = chat(runs(write), runs(write), Reply("Then not."))
     talk.say("Do it.")
@@ -105,13 +105,13 @@ def test_no_ends_the_answer_and_a_reason_goes_to_the_model(chat: Open, tmp_path:
     talk.wait("[a]lways:", 3)
     talk.say("n it is not mine")
     talk.wait("Then not.")
-    assert "it is not mine" in talk.told()
+    assert "it is not mine" in talk.sent()
     assert not Path(tmp_path, "ran").exists()
 
 
 @on_terminal
 def test_edited_code_runs_in_its_place(chat: Open, tmp_path: Path) -> None:
-    """In the editor that the environment names; the model is told what ran."""
+    """In the editor that the environment names. The model reads the edited code."""
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nsed -i s/secret/harmless/ "$1"\n')
     editor.chmod(0o755)
@@ -121,7 +121,7 @@ def test_edited_code_runs_in_its_place(chat: Open, tmp_path: Path) -> None:
     talk.say("e")
     screen = talk.wait("Good.")
     assert "│ the harmless" in screen
-    assert "'the ' + 'harmless'" in talk.told()
+    assert "'the ' + 'harmless'" in talk.sent()
 
 
 @on_terminal
@@ -135,7 +135,7 @@ def test_without_an_editor_the_code_is_typed_anew(chat: Open) -> None:
 
 
 @on_terminal
-def test_to_have_looked_at_the_code_is_no_yes(chat: Open) -> None:
+def test_looking_at_the_code_is_not_a_yes(chat: Open) -> None:
     """Nor is an edit that leaves nothing, nor a yes with a but: the question comes again."""
     talk = chat(runs("print('ran' + ' it')"), EDITOR="true")
     talk.say("Tell me.")
@@ -150,7 +150,7 @@ def test_to_have_looked_at_the_code_is_no_yes(chat: Open) -> None:
 
 
 @on_terminal
-def test_what_was_typed_before_the_question_is_no_answer(chat: Open) -> None:
+def test_what_was_typed_before_the_question_is_not_an_answer(chat: Open) -> None:
     """As the second line of a text that was pasted."""
     call = ToolCall("execute", {"language": "python", "code": "print('ran' + ' it')"})
     talk = chat(Reply(Text("word " * 40), call, delay=0.01))
@@ -169,7 +169,7 @@ def test_a_narrow_terminal_cuts_no_word(chat: Open) -> None:
     talk = chat(runs("print(1)"), columns=40)
     talk.say("Tell me.")
     screen = talk.wait("[y]es [n]o [e]dit [a]lways:")
-    assert "/help tells what can be typed; Ctrl-C\nstops an answer" in screen
+    assert "/help lists the commands; Ctrl-C stops\nan answer" in screen
 
 
 @on_terminal
@@ -205,7 +205,7 @@ def test_ctrl_c_stops_the_run_and_not_the_program(chat: Open) -> None:
     assert time.monotonic() - began < 5
     talk.say("Write.")
     talk.wait("Rivers remember")
-    assert "interrupted" in talk.told(), "the model knows that its code was stopped"
+    assert "interrupted" in talk.sent(), "the model knows that its code was stopped"
     talk.terminal.type("C-c")
     talk.wait("(stopped)", 2)
     talk.say("Ask.")
@@ -213,7 +213,7 @@ def test_ctrl_c_stops_the_run_and_not_the_program(chat: Open) -> None:
     talk.terminal.type("C-c")
     talk.wait("(stopped)", 3)
     talk.terminal.type("half a line", "C-c")
-    talk.wait("(Ctrl-D leaves)")
+    talk.wait("(Ctrl-D exits)")
     talk.say("Well?")
     assert "never" not in talk.wait("I am still here.").replace("print('never')", "")
     talk.terminal.type("C-d")
@@ -222,7 +222,7 @@ def test_ctrl_c_stops_the_run_and_not_the_program(chat: Open) -> None:
 
 @on_terminal
 def test_what_was_typed_is_there_again(chat: Open, tmp_path: Path) -> None:
-    """With the arrow keys, in the next chat too; nobody else can read the file."""
+    """With the arrow keys, in the next chat too. Only its owner can read the file."""
     talk = chat(Reply("One."))
     talk.say("A first question.")
     talk.wait("One.")
@@ -234,7 +234,7 @@ def test_what_was_typed_is_there_again(chat: Open, tmp_path: Path) -> None:
     again = chat(Reply("Two."))
     again.terminal.type("Up", "Enter")
     again.wait("Two.")
-    assert "A first question." in again.told()
+    assert "A first question." in again.sent()
 
 
 @on_terminal
@@ -246,17 +246,17 @@ def test_a_conversation_is_saved_forgotten_and_loaded(chat: Open, tmp_path: Path
     path = tmp_path / "talk.json"
     talk.say(f"/save {path}", "/new", "Who am I?")
     talk.wait("Who are you?")
-    assert "Alpha" not in talk.told()
+    assert "Alpha" not in talk.sent()
     assert [message["content"] for message in json.loads(path.read_text())] == ["My name is Alpha.", "Noted."]
     talk.say(f"/load {path}")
-    talk.wait("2 messages")
+    talk.wait("loaded 2 messages")
     talk.say("/load /no/such/file")
     talk.wait("streamkit: /no/such/file")
     talk.say("/what")
     talk.wait("/save FILE")
     talk.say("And now?")
     talk.wait("Alpha.", 2)
-    assert "My name is Alpha." in talk.told()
+    assert "My name is Alpha." in talk.sent()
 
 
 @on_terminal
@@ -279,7 +279,7 @@ def pipe(text: str, *options: str, **environment: str) -> subprocess.CompletedPr
 
 
 def test_piped_in_each_line_is_a_question_and_no_code_runs() -> None:
-    """Nobody can be asked: what is not a yes is a no, and a line of the pipe is no answer."""
+    """There is no terminal to ask at, so code is declined. A line of the pipe is not an answer."""
     with ModelServer([runs("print(6 * 7)"), Reply("Hello.")]) as server:
         result = pipe("What is it?\ny\n", "--base-url", server.url)
         assert len(server.requests) == 2
@@ -289,8 +289,8 @@ def test_piped_in_each_line_is_a_question_and_no_code_runs() -> None:
     assert "[message] Hello." in result.stdout
 
 
-def test_auto_run_asks_nobody() -> None:
-    """It is told all the same."""
+def test_auto_run_does_not_ask() -> None:
+    """The code and its output are printed as usual."""
     with ModelServer([runs("print(6 * 7)"), runs("echo $((6 * 8))", "shell"), Reply("There.")]) as server:
         result = pipe("What is it?\n", "--base-url", server.url, "--auto-run")
     assert (result.returncode, result.stderr) == (0, "")

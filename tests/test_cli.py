@@ -77,15 +77,15 @@ def cut_off(path: Path) -> Path:
 # -- the command itself
 
 
-def test_without_a_command_it_tells_what_there_is() -> None:
-    """And that is no mistake."""
+def test_without_a_command_it_prints_the_help() -> None:
+    """The exit code is 0."""
     result = run()
     assert result.returncode == 0
     assert all(command in result.stdout for command in ("demo", "chat", "replay", "convert", "usage: streamkit"))
     assert result.stdout == run("--help").stdout
 
 
-def test_it_tells_its_version() -> None:
+def test_it_prints_its_version() -> None:
     """In one line."""
     result = run("--version")
     assert (result.returncode, result.stdout) == (0, f"streamkit {sk._version.__version__}\n")
@@ -111,7 +111,7 @@ def test_help_needs_no_client() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["responses", "chat"])
-def test_the_demo_shows_a_handler_and_what_it_is_told(protocol: str) -> None:
+def test_the_demo_shows_a_handler_and_its_events(protocol: str) -> None:
     """Its source first, then one stream over two responses and a run of code, then what there was."""
     result = run("demo", "--yes", "--protocol", protocol)
     assert (result.returncode, result.stderr) == (0, "")
@@ -139,22 +139,22 @@ def test_the_demo_shows_a_handler_and_what_it_is_told(protocol: str) -> None:
     assert "on_image_file_done 1" in " ".join(rest.split())
     assert "on_end 1\n" in rest
     assert re.search(r"\d+ deltas, the first after \d\.\d{3} s; [\d,]+ deltas a second\.", rest)
-    assert f"The handler kept 220 characters of text, {len(PRINTED)} of output, 1 picture(s).\n" in rest
+    assert f"The handler collected 220 characters of text, {len(PRINTED)} of output, and 1 picture.\n" in rest
 
 
 @pytest.mark.parametrize("answers", ["", "y\n"], ids=["nobody", "a pipe"])
-def test_where_nobody_can_be_asked_no_code_runs(answers: str) -> None:
-    """It says so; what a pipe says is no answer. The stream ends as it does after a no."""
+def test_without_a_terminal_no_code_runs(answers: str) -> None:
+    """It says so. A line of a pipe is not an answer. The stream ends as if the code was declined."""
     command = [sys.executable, "-m", "streamkit", "demo"]
     result = subprocess.run(command, env=CLEAN, input=answers, capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stderr) == (0, "")
-    assert "(--yes: it will.)" in " ".join(result.stdout.split())
+    assert "(With --yes it will.)" in " ".join(result.stdout.split())
     assert "[confirmation] declined\n" in result.stdout
     assert "4 messages, completed:" in result.stdout
     assert "sin(0/4 turn) = 0" not in result.stdout
 
 
-def test_the_demo_makes_no_pauses_where_nobody_watches() -> None:
+def test_the_demo_makes_no_pauses_without_a_terminal() -> None:
     """Some 480 pauses of 0.02 s would show in the time that the stream took."""
     rate = re.search(r"([\d,]+) deltas a second", run("demo").stdout)
     assert rate
@@ -173,7 +173,7 @@ def test_the_demo_asks_a_real_model_where_one_is_named(how: str) -> None:
         (request,) = server.requests
     assert (result.returncode, result.stderr) == (0, "")
     assert "a real one, big-one at" in result.stdout
-    assert "scripted one, served" not in result.stdout
+    assert "a scripted one" not in result.stdout
     assert "[message] Fog.\n" in result.stdout
     assert request.body["model"] == "big-one"
     said = request.body["input"] if how == "key" else request.body["messages"]
@@ -193,7 +193,7 @@ def test_a_model_may_call_the_tool_with_anything() -> None:
     assert "[console" not in result.stdout
 
 
-def test_offline_asks_nobody_even_where_a_key_is_set() -> None:
+def test_offline_sends_no_request_even_where_a_key_is_set() -> None:
     """The key is not sent anywhere either."""
     with ModelServer(Reply("I am real.")) as server:
         result = run("demo", "--yes", "--offline", OPENAI_API_KEY="secret", OPENAI_BASE_URL=server.url)
@@ -356,7 +356,7 @@ def test_replay_keeps_the_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("speed", ["max", "1e9"])
-def test_replay_is_as_fast_as_it_is_told(speed: str, tmp_path: Path) -> None:
+def test_replay_has_the_speed_that_was_asked_for(speed: str, tmp_path: Path) -> None:
     """Eleven days of recording."""
     result = run("replay", with_times(tmp_path / "slow.jsonl", [0.0, 1e6]), "--speed", speed)
     assert result.returncode == 0
@@ -373,7 +373,7 @@ def test_a_speed_is_above_zero(speed: str, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_confirmation_is_replayed_as_it_was_decided(tmp_path: Path) -> None:
-    """Nobody is asked again, at any speed."""
+    """There is no question, at any speed."""
     path = tmp_path / "code.jsonl"
     code = {"type": "code", "format": "python", "content": "print(1)"}
     items: list[dict[str, object]] = [
@@ -446,7 +446,7 @@ def test_wire_bytes_have_their_protocols_names_and_end(protocol: str, start: str
 
 @pytest.mark.parametrize("protocol", protocols.BUILT_IN)
 def test_convert_of_a_broken_recording_writes_what_arrived(protocol: str, recording: Path, tmp_path: Path) -> None:
-    """And one line says that it was not all; there is no sentinel."""
+    """One line says that the stream is incomplete, and there is no sentinel."""
     out = tmp_path / "out"
     result = run("convert", cut_off(recording), "--to", protocol, "-o", out)
     assert result.returncode == 1
@@ -547,7 +547,7 @@ def test_a_stdout_that_is_closed_is_one_line(command: str, recording: Path) -> N
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
 @pytest.mark.parametrize("command", [*COMMANDS.values(), "streamkit --help"], ids=lambda c: c[:18])
-def test_what_cannot_be_written_is_told_once(command: str, recording: Path) -> None:
+def test_what_cannot_be_written_is_reported_once(command: str, recording: Path) -> None:
     """Although every later line fails the same way."""
     result = shell(command.format(path=recording) + " >/dev/full")
     assert (result.returncode, result.stdout) == (1, "")
@@ -643,7 +643,7 @@ def test_a_person_sees_the_story_arrive(terminal: Open) -> None:
     assert len(set(printed)) > 2
     last = seen[-1].splitlines()
     assert "  class Demo(EventHandler):" in last
-    assert "The model: a scripted one, served on this machine: no key, no network. The code" in last
+    assert "The model: a scripted one on this machine, which needs no key and no network." in last
     table = last[last.index("7 messages, completed:") :]
     assert table[1] == "  id             role       type       status     content"
     assert table[6] == "  execution-1    computer   console    completed  sin(0/4 turn) = 0…"

@@ -131,13 +131,13 @@ def test_the_static_form_leaves_out_what_is_unset() -> None:
     assert m.ConsoleMessage("a").to_dict() == {"id": "a", "role": "computer", "type": "console", "format": "output"}
 
 
-def test_an_empty_content_is_told_apart_from_none() -> None:
+def test_empty_content_differs_from_no_content() -> None:
     """What is known to be empty stays known."""
     assert m.Message.from_dict({"type": "message", "content": ""}).has_content
     assert not m.Message.from_dict({"type": "message", "content": None}).has_content
 
 
-def test_unknown_keys_are_kept_in_metadata() -> None:
+def test_unknown_keys_are_in_the_metadata() -> None:
     """Another program's keys survive."""
     message = m.Message.from_dict({"type": "message", "content": "a", "start": True, "metadata": {"b": 1}})
     assert message.metadata == {"b": 1, "start": True}
@@ -247,8 +247,8 @@ def test_a_header_is_the_message_before_its_first_delta(message: m.Message) -> N
 def test_many_small_pieces_cost_little_more_than_their_text() -> None:
     """A hundred thousand one-character pieces are not kept as a hundred thousand strings."""
     message = grown(m.TextMessage, ["é"] * 100_000)
-    held = [*message._chunks, *message._tail]
-    size = sum(map(sys.getsizeof, held)) + sys.getsizeof(message._chunks) + sys.getsizeof(message._tail)
+    held = [*message._chunks, *message.pieces]
+    size = sum(map(sys.getsizeof, held)) + sys.getsizeof(message._chunks) + sys.getsizeof(message.pieces)
     assert len(message.content) == 100_000
     assert size < 3 * 100_000
 
@@ -316,7 +316,7 @@ def test_reading_arguments_on_every_delta_is_linear(monkeypatch: pytest.MonkeyPa
     assert sum(parsed) < 12 * sum(map(len, pieces))
 
 
-def test_a_call_without_an_answer_says_why() -> None:
+def test_a_call_without_an_answer_raises_the_reason() -> None:
     """`respond` on a passive call raises; nothing waits."""
     for provider_executed in (False, True):
         call = m.ToolCallMessage("a", name="f", content="{}", provider_executed=provider_executed)
@@ -411,7 +411,7 @@ def test_runs_travel_without_their_providers_own_object() -> None:
     assert run.raw == {"big": 1}
 
 
-def test_a_value_that_json_lacks_is_told_as_text() -> None:
+def test_a_value_that_json_lacks_is_encoded_as_text() -> None:
     """A provider's metadata may hold anything."""
     delta = events.TextDelta("a", "b", metadata={"when": complex(1, 2)})
     assert codec.event_to_dict(delta)["metadata"] == {"when": "(1+2j)"}
@@ -535,7 +535,7 @@ def test_the_arguments_of_a_call_are_there_however_it_came_to_be(how: str) -> No
         case "grown":
             call = m.ToolCallMessage("c", name="f")
             assert call.arguments == {}
-            call._replace('{"a": 1}')
+            call.replace_content('{"a": 1}')
         case _:
             pass
     assert call.arguments == {"a": 1}

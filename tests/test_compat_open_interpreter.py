@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import streamkit as sk
 from streamkit.compat.open_interpreter import Llm, OpenInterpreter, interpreter
-from streamkit.compat.open_interpreter.flat_chunks import Flat
-from streamkit.compat.open_interpreter.history import Kept, chunks_of
+from streamkit.compat.open_interpreter.flat_chunks import MessageSequencer
+from streamkit.compat.open_interpreter.history import MessageHistory, chunks_of
 from streamkit.protocols.open_interpreter import Encoder
 from streamkit.testing import ModelServer, Reasoning, Reply, Text, ToolCall
 
@@ -168,7 +168,7 @@ def order(chunks: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_order_of_chunks_is_the_recorded_one(name: str, kernel: Any) -> None:
-    """For the same turns of the model, as Open Interpreter 0.4.3 yielded them; and what is kept is what it kept."""
+    """For the same answers of the model, as Open Interpreter 0.4.3 yielded them; and the messages are those that it stored."""
     path = RECORDINGS / "open-interpreter" / f"{name}.jsonl"
     if not path.exists():
         pytest.skip("the recorded streams are not beside this checkout")
@@ -224,7 +224,7 @@ def test_leaving_at_the_confirmation_declines() -> None:
         assert [message["role"] for message in one.messages] == ["user", "assistant", "user", "assistant"]
 
 
-def test_what_is_left_is_kept_as_it_was_recorded() -> None:
+def test_the_messages_after_leaving_are_the_recorded_ones() -> None:
     """The code that was declined, and the chat after it."""
     path = RECORDINGS / "open-interpreter" / "rec_after_break_next_string.jsonl"
     if not path.exists():
@@ -289,7 +289,7 @@ def test_chunks_have_open_interpreters_keys_alone() -> None:
 
 
 def test_messages_grow_with_the_chunks() -> None:
-    """At each chunk the newest message has what was told so far."""
+    """At each chunk the newest message has the content so far."""
     with made(Reply(Text("One two three."), code("say hello")), Reply("Done."), auto_run=True) as one:
         told: dict[int, str] = {}
         for chunk in one.chat("go", display=False, stream=True):
@@ -300,8 +300,8 @@ def test_messages_grow_with_the_chunks() -> None:
     assert [message["content"] for message in one.messages] == ["go", *told.values()]
 
 
-def test_calls_that_grow_side_by_side_are_told_one_after_the_other() -> None:
-    """Each in its own bracket, whole."""
+def test_calls_that_grow_side_by_side_follow_each_other() -> None:
+    """Each is complete, between its own start and end."""
     replies = [Reply(code("say one two"), code("say three four"), interleave=True), Reply("Done.")]
     with made(*replies, auto_run=True) as one:
         chunks = spoken(one)
@@ -319,7 +319,7 @@ def test_calls_that_grow_side_by_side_are_told_one_after_the_other() -> None:
 
 
 def test_a_call_that_cannot_run_says_so_in_the_console() -> None:
-    """And the model is told."""
+    """And the model reads the reason."""
     with made(Reply(ToolCall("execute", '{"language": "python", "code": "a", "code": "b"}')), Reply("Sorry.")) as one:
         chunks = spoken(one)
         assert "twice" in one.messages[-2]["content"]
@@ -349,7 +349,7 @@ def test_chat_gives_the_new_messages() -> None:
 
 
 def test_a_conversation_of_plain_dicts_goes_on() -> None:
-    """Code in it is told as the call that it was, with what it printed."""
+    """Its code is sent as a call, with what it printed."""
     saved = [
         {"role": "user", "type": "message", "content": "34/24?"},
         {"role": "assistant", "type": "code", "format": "python", "content": "print(34/24)"},
@@ -366,7 +366,7 @@ def test_a_conversation_of_plain_dicts_goes_on() -> None:
 
 
 def test_what_a_user_gives_is_such_as_models_take(tmp_path: Path) -> None:
-    """Images by path are read, files are named; the conversation keeps what was given."""
+    """Images given by path are read, files are named. The conversation itself stays unchanged."""
     (tmp_path / "dot.png").write_bytes(base64.b64decode(PNG))
     path = str(tmp_path / "dot.png")
     given = [
@@ -381,15 +381,15 @@ def test_what_a_user_gives_is_such_as_models_take(tmp_path: Path) -> None:
         assert one.messages[:4] == given
         with pytest.raises(sk.UsageError, match="cannot be read"):
             one.chat([{**given[0], "content": str(tmp_path / "none.png")}], display=False)
-        with pytest.raises(sk.UsageError, match="no image"):
+        with pytest.raises(sk.UsageError, match="not an image"):
             one.chat([{**given[0], "content": "/a/table.csv"}], display=False)
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
     text = [{"type": "text", "text": text} for text in ("A dot.", "The user attached a file: /a/table.csv")]
     assert request.body["messages"][-1]["content"] == [image, image, *text]
 
 
-def test_long_output_is_kept_and_cut_for_the_model() -> None:
-    """`max_output` characters of it are told."""
+def test_long_output_is_cut_for_the_model_only() -> None:
+    """The model reads `max_output` characters of it."""
     with made(Reply(code("say " + "x" * 9000)), Reply("Long."), auto_run=True, max_output=200) as one:
         one.chat("go", display=False)
         told = one._asked()[1].body["messages"][-1]["content"]  # type: ignore[attr-defined]
@@ -415,7 +415,7 @@ def test_display_prints_and_asks(
 
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_display_asks_while_it_streams_too(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Going on past the chunk is no answer then: the person gave one."""
+    """Pulling past the chunk does not approve it then, because the person answers."""
     computer = ToyComputer()
     monkeypatch.setattr("builtins.input", lambda prompt="": answer)
     with made(Reply(code("say hello")), Reply("Done."), computer=computer) as one:
@@ -424,7 +424,7 @@ def test_display_asks_while_it_streams_too(answer: str, monkeypatch: pytest.Monk
     assert computer.ran == ["say hello"] * (answer == "y")
 
 
-def test_nobody_is_asked_where_nobody_looks() -> None:
+def test_without_display_and_stream_there_is_no_question() -> None:
     """Without `stream` and `display` code runs with `auto_run` alone."""
     computer = ToyComputer()
     with made(Reply(code("say hello")), Reply("Done."), computer=computer) as one:
@@ -438,7 +438,7 @@ def test_a_chat_that_does_not_block() -> None:
     with made(Reply(code("hang")), Reply("Done."), Reply(status=401), computer=computer, auto_run=True) as one:
         assert one.chat("go", display=False, blocking=False) is None
         assert computer.hanging.wait(10)
-        with pytest.raises(sk.UsageError, match="going on"):
+        with pytest.raises(sk.UsageError, match="still running"):
             one.chat("second", display=False)
         computer.runs[0].interrupt()
         assert one.wait()[-1]["content"] == "Done."
@@ -447,7 +447,7 @@ def test_a_chat_that_does_not_block() -> None:
             one.wait()
 
 
-def test_a_failure_is_raised_and_what_arrived_is_kept() -> None:
+def test_a_failure_is_raised_and_the_messages_have_what_arrived() -> None:
     """As a `StreamkitError`, out of the loop."""
     with made(Reply(Text("So far and further."), cut_after=3)) as one:
         with pytest.raises(sk.StreamkitError):
@@ -462,7 +462,7 @@ def test_the_instance_is_there_and_holds_nothing() -> None:
     """Importing it makes no client and no computer."""
     assert isinstance(interpreter, OpenInterpreter)
     assert interpreter._computer is None
-    assert interpreter.llm._made is None
+    assert interpreter.llm._cached is None
 
 
 WHERE = [
@@ -478,7 +478,7 @@ WHERE = [
 
 
 @pytest.mark.parametrize(("settings", "url", "name"), WHERE)
-def test_a_models_name_says_where_it_is_asked(settings: dict[str, str], url: str, name: str) -> None:
+def test_the_models_name_decides_on_the_server(settings: dict[str, str], url: str, name: str) -> None:
     """And the same client is used again until a setting changes."""
     llm = Llm()
     llm.api_key = "any"
@@ -502,17 +502,17 @@ WRONG: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
-def test_what_is_not_served_says_so_when_it_is_set(name: str, value: Any) -> None:
+def test_what_is_not_supported_says_so_when_it_is_set(name: str, value: Any) -> None:
     """Rather than doing nothing. What would change nothing can be set."""
     one = OpenInterpreter(verbose=True, safe_mode="off")
     target: Any = one.llm if name.startswith("llm.") else one
-    with pytest.raises(sk.UsageError, match="not served"):
+    with pytest.raises(sk.UsageError, match="not supported"):
         setattr(target, name.removeprefix("llm."), value)
 
 
 def test_what_is_not_there_says_what_is() -> None:
     """An attribute of the original's that this has not."""
-    with pytest.raises(AttributeError, match=r"interpreter\.start_terminal_interface is not served here"):
+    with pytest.raises(AttributeError, match=r"interpreter\.start_terminal_interface is not supported"):
         _ = OpenInterpreter().start_terminal_interface
     with pytest.raises(sk.UsageError, match="api_base"):
         next(iter(OpenInterpreter(offline=True, computer=ToyComputer()).chat("go", display=False, stream=True)))
@@ -523,7 +523,7 @@ def test_what_is_not_there_says_what_is() -> None:
 
 
 def test_the_computer_that_was_made_is_closed() -> None:
-    """By `reset`; one that was given is the giver's."""
+    """By `reset`. One that was passed in stays open."""
     given = ToyComputer()
     one = OpenInterpreter(computer=given)
     one.reset()
@@ -559,14 +559,14 @@ def interleaved(draw: st.DrawFn) -> list[sk.Event]:
 
 @given(interleaved())
 @settings(max_examples=300, deadline=None)
-def test_messages_are_told_one_after_the_other_whatever_order_they_grow_in(events: list[sk.Event]) -> None:
-    """Brackets do not overlap, nothing is lost, and what is kept is what was told."""
-    flat, encoder, messages = Flat("execute"), Encoder(), list[dict[str, Any]]()
-    kept, chunks = Kept(messages), list[dict[str, Any]]()
+def test_messages_follow_each_other_in_whatever_order_they_grow(events: list[sk.Event]) -> None:
+    """Messages do not overlap, nothing is lost, and the list has the content of the chunks."""
+    sequencer, encoder, messages = MessageSequencer("execute"), Encoder(), list[dict[str, Any]]()
+    history, chunks = MessageHistory(messages), list[dict[str, Any]]()
     for event in events:
-        told = [*flat.feed(event)]
-        kept.feed(told)
-        chunks += [chunk for one in told for chunk in chunks_of(encoder, one)]
+        emitted = [*sequencer.feed(event)]
+        history.feed(emitted)
+        chunks += [chunk for one in emitted for chunk in chunks_of(encoder, one)]
     assert [chunk.get("start", False) for chunk in chunks if "content" not in chunk] == [True, False] * (
         sum(chunk.get("start", False) for chunk in chunks)
     )

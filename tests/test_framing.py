@@ -279,13 +279,13 @@ def test_a_written_block_reads_as_it_was_written(id: bytes, name: bytes, data: b
         (b"\xef\xbb\xbf", None),
     ],
 )
-def test_the_start_of_a_body_tells_its_framing(start: bytes, kind: type[Framer] | None) -> None:
+def test_the_start_of_a_body_decides_its_framing(start: bytes, kind: type[Framer] | None) -> None:
     """JSON begins with a bracket; whatever else there is, is an event stream; too little says nothing yet."""
     framer = framer_for(start)
     assert framer is None if kind is None else type(framer) is kind
 
 
-def test_an_unfinished_event_is_not_given_before_the_end() -> None:
+def test_an_unfinished_event_is_not_returned_before_the_end() -> None:
     """A frame comes with the byte that completes it, and not again at the end."""
     framer = SseFramer()
     assert framer.feed(b"data: a\n") == []

@@ -1,4 +1,4 @@
-"""Both renderers: what they show, on every face; and what they never do to a terminal."""
+"""Both renderers: what they show, on sync and async streams; and what they never do to a terminal."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ import streamkit as sk
 from streamkit.events import Delta, Event
 from streamkit.messages import message_class
 from streamkit.renderers import STYLES, ConsolePrinter, Label, LiveDisplay
-from streamkit.renderers.characters import ConsoleText, PrintableText, fitted
-from streamkit.renderers.markdown import LONGEST, MarkdownPieces
-from streamkit.renderers.prose import Code, Prose
-from streamkit.renderers.region import rows_of
+from streamkit.renderers.characters import ConsoleText, PrintableText, encodable
+from streamkit.renderers.code import Code
+from streamkit.renderers.markdown import LONGEST, IncrementalMarkdown
+from streamkit.renderers.prose import Prose
+from streamkit.renderers.rows import rows_of
 
 from .faces import LIMIT, Face, Source, body, calls, chat, every_face, interpreter
 from .telling import recordings
@@ -54,13 +55,13 @@ def done(type: str, id: str, status: Any = "completed", **header: Any) -> Event:
     return kind.done_event(kind(id, type=type, status=status, **header))
 
 
-def says(type: str, *pieces: str, id: str = "m1", **header: Any) -> list[Event]:
+def message_events(type: str, *pieces: str, id: str = "m1", **header: Any) -> list[Event]:
     """One message, from its beginning to its end."""
     middle = [piece(type, id, text, **header) for text in pieces]
     return [created(type, id, **header), *middle, done(type, id, **header)]
 
 
-def whole(*events: Event | list[Event], status: Any = "completed") -> list[Event]:
+def run_of(*events: Event | list[Event], status: Any = "completed") -> list[Event]:
     """A run of these events, to its end."""
     flat = [one for event in events for one in (event if isinstance(event, list) else [event])]
     return [sk.RunCreated(sk.Run(id="run")), *flat, sk.RunDone(sk.Run(id="run", status=status)), sk.StreamEnd()]
@@ -90,7 +91,7 @@ def console(width: int = 80, height: int = 24, **options: Any) -> Console:
 
 
 def shown(events: Iterable[Any], width: int = 80, **options: Any) -> str:
-    """What stands on the terminal at the end, where nothing was drawn but what is settled."""
+    """What a console that is no terminal shows in the end: the settled parts."""
     output = console(width, force_terminal=False, color_system=None)
     display = LiveDisplay(output, **{"run_end": False, **options})
     sk.stream(iter(list(events)), display).until_done()
@@ -209,20 +210,20 @@ def drawn(events: Iterable[Event], width: int = 80, height: int = 24, *, every: 
 
 
 def test_each_message_has_its_label() -> None:
-    """Text as it comes; a call with its arguments; code and what it prints in lines of their own."""
-    story = whole(
-        says("reasoning", "Let me", " see."),
-        says("tool_call", '{"a":', " 1}", id="m2", name="look_up", call_id="c1"),
-        says("tool_output", "found", id="m3", call_id="c1"),
-        says("code", "print(1)", id="m4", format="python"),
-        says("console", "1\n", id="m5", role="computer", format="output"),
-        says("image", "/tmp/a.png", id="m6", format="path"),
-        says("image", "aGVsbG8=", id="m7", format="base64.png"),
-        says("message", "No.", id="m8", format="refusal"),
-        says("message", "Hi", id="m9", role="user"),
-        says("message", "Done.", id="m10"),
+    """Text as it arrives; a call with its arguments; code and console output in lines of their own."""
+    events = run_of(
+        message_events("reasoning", "Let me", " see."),
+        message_events("tool_call", '{"a":', " 1}", id="m2", name="look_up", call_id="c1"),
+        message_events("tool_output", "found", id="m3", call_id="c1"),
+        message_events("code", "print(1)", id="m4", format="python"),
+        message_events("console", "1\n", id="m5", role="computer", format="output"),
+        message_events("image", "/tmp/a.png", id="m6", format="path"),
+        message_events("image", "aGVsbG8=", id="m7", format="base64.png"),
+        message_events("message", "No.", id="m8", format="refusal"),
+        message_events("message", "Hi", id="m9", role="user"),
+        message_events("message", "Done.", id="m10"),
     )
-    assert printed(story, run_end=True).splitlines() == [
+    assert printed(events, run_end=True).splitlines() == [
         "[reasoning] Let me see.",
         '[tool_call] look_up({"a": 1})',
         "[tool_output look_up] found",
@@ -239,13 +240,13 @@ def test_each_message_has_its_label() -> None:
     ]
 
 
-def test_it_is_printed_along() -> None:
-    """Each piece is there before the next one is made."""
+def test_each_piece_is_printed_when_it_arrives() -> None:
+    """Before the next one is made."""
     file = io.StringIO()
     seen: list[str] = []
 
     def events() -> Iterator[Event]:
-        for event in whole(says("message", "One", " two")):
+        for event in run_of(message_events("message", "One", " two")):
             seen.append(file.getvalue())
             yield event
 
@@ -254,19 +255,19 @@ def test_it_is_printed_along() -> None:
 
 
 def test_calls_side_by_side_are_printed_one_after_the_other() -> None:
-    """The second is held back until the first is whole."""
+    """The second waits until the first is complete."""
     calls = [("a", "c1"), ("b", "c2")]
-    story = whole(
+    events = run_of(
         *(created("tool_call", id, name=name) for name, id in calls),
         *(piece("tool_call", id, text) for text in ('{"n"', ": 1}") for _, id in calls),
         *(done("tool_call", id, name=name) for name, id in calls),
     )
-    assert printed(story) == '[tool_call] a({"n": 1})\n[tool_call] b({"n": 1})\n'
+    assert printed(events) == '[tool_call] a({"n": 1})\n[tool_call] b({"n": 1})\n'
 
 
-def test_who_has_fallen_silent_gives_the_turn_away_and_may_go_on() -> None:
-    """Text does not wait for thoughts that nobody ends; a label tells that they go on."""
-    story = whole(
+def test_a_silent_message_is_paused_and_resumed_later() -> None:
+    """Text does not wait for reasoning that never ends; a label shows where the reasoning is resumed."""
+    events = run_of(
         created("reasoning", "r"),
         piece("reasoning", "r", "Hm."),
         created("message", "t"),
@@ -276,14 +277,14 @@ def test_who_has_fallen_silent_gives_the_turn_away_and_may_go_on() -> None:
         done("message", "t"),
         done("reasoning", "r"),
     )
-    assert printed(story) == "[reasoning] Hm.\n[message] Yes.\n… [reasoning]  Well.\n"
+    assert printed(events) == "[reasoning] Hm.\n[message] Yes.\n… [reasoning]  Well.\n"
 
 
-def test_a_choice_that_only_waits_is_heard_in_the_end() -> None:
-    """Two texts whose pieces alternate: each stands in one place."""
+def test_two_choices_are_printed_one_after_the_other() -> None:
+    """Their pieces alternate."""
     pieces = [piece("message", id, text, choice=choice) for text in "abc" for choice, id in enumerate(("x", "y"))]
-    story = whole(created("message", "x"), created("message", "y", choice=1), *pieces, done("message", "x"))
-    assert printed([*story[:-2], done("message", "y"), *story[-2:]]) == "[message] abc\n[message] abc\n"
+    events = run_of(created("message", "x"), created("message", "y", choice=1), *pieces, done("message", "x"))
+    assert printed([*events[:-2], done("message", "y"), *events[-2:]]) == "[message] abc\n[message] abc\n"
 
 
 TYPES = ("message", "reasoning", "tool_call", "code", "tool_output")
@@ -315,69 +316,73 @@ def interleaved(draw: st.DrawFn) -> list[Event]:
 
 @given(interleaved())
 @settings(deadline=None)
-def test_all_is_said_once_whatever_the_order(events: list[Event]) -> None:
+def test_every_piece_is_shown_once_in_any_order(events: list[Event]) -> None:
     """Each message's pieces in their order, in both renderers."""
-    said: dict[str, list[str]] = {}
+    emitted: dict[str, list[str]] = {}
     for event in events:
         if isinstance(event, Delta):
-            said.setdefault(event.message_id, []).append(event.value)
+            emitted.setdefault(event.message_id, []).append(event.value)
     for text in (
-        printed(whole(events), warnings=False),
-        shown(whole(events), 500, warnings=False),
-        "\n".join(drawn(whole(events), 500, 50, warnings=False).lines),
+        printed(run_of(events), warnings=False),
+        shown(run_of(events), 500, warnings=False),
+        "\n".join(drawn(run_of(events), 500, 50, warnings=False).lines),
     ):
-        told: dict[str, list[str]] = {}
+        found_pieces: dict[str, list[str]] = {}
         for found in re.finditer(r"«(\d+)\.\d+»", text):
-            told.setdefault(found[1], []).append(found[0])
-        assert told == said
+            found_pieces.setdefault(found[1], []).append(found[0])
+        assert found_pieces == emitted
 
 
-def test_what_is_replaced_is_printed_again() -> None:
+def test_replaced_text_is_printed_again() -> None:
     """Under a label that says so."""
-    story = whole(created("message", "m"), piece("message", "m", "Helo"), piece("message", "m", "Hello", replace=True))
-    assert printed([*story[:-2], done("message", "m"), *story[-2:]]) == "[message] Helo\nreplaced: [message] Hello\n"
+    events = run_of(
+        created("message", "m"), piece("message", "m", "Helo"), piece("message", "m", "Hello", replace=True)
+    )
+    assert printed([*events[:-2], done("message", "m"), *events[-2:]]) == "[message] Helo\nreplaced: [message] Hello\n"
 
 
-def test_questions_warnings_errors_and_ends_are_told() -> None:
+def test_confirmations_warnings_errors_and_ends_are_printed() -> None:
     """Each in a line of its own."""
-    asked = interpreter()
+    items = interpreter()
     file = io.StringIO()
-    stream = sk.stream(iter([asked[1], *asked[2:], {"role": 5}]), ConsolePrinter(file, active_line=True))
+    stream = sk.stream(iter([items[1], *items[2:], {"role": 5}]), ConsolePrinter(file, active_line=True))
     stream.until_done()
-    told = file.getvalue()
-    assert "[confirmation] may this code run?\n[confirmation] declined" in told
-    assert "[warning] item 0: " in told
+    text = file.getvalue()
+    assert "[confirmation] may this code run?\n[confirmation] declined" in text
+    assert "[warning] item 0: " in text
     file = io.StringIO()
     with pytest.raises(sk.IncompleteStreamError):
         sk.stream(chat("Hi", finish=None), ConsolePrinter(file)).until_done()
     assert re.search(r"^\[message\] Hi\n\[run\] incomplete\n\[error\] IncompleteStreamError: ", file.getvalue())
 
 
-def test_the_active_line_is_told_where_it_is_wanted() -> None:
-    """It is not, by default."""
-    story = whole(sk.ActiveLine("m", 3), says("message", "x"))
-    assert "[line 3]" in printed(story, active_line=True)
-    assert "[line 3]" not in printed(story)
+def test_the_active_line_is_printed_on_request() -> None:
+    """It is not by default."""
+    events = run_of(sk.ActiveLine("m", 3), message_events("message", "x"))
+    assert "[line 3]" in printed(events, active_line=True)
+    assert "[line 3]" not in printed(events)
 
 
 def test_a_progress_bar_is_one_line() -> None:
-    """On a pipe, where nothing can be written over, what it was when it was first seen, and in the end."""
-    bar = says("console", "go\r\n", " 0%", "\r10%", "\r\x1b[32m100%\x1b[0m", "\nend", role="computer", format="output")
-    assert printed(whole(bar)) == "[console output]\ngo\n 0%\n100%\nend\n"
+    """In a file, where nothing can be overwritten: its first state and its last."""
+    bar = message_events(
+        "console", "go\r\n", " 0%", "\r10%", "\r\x1b[32m100%\x1b[0m", "\nend", role="computer", format="output"
+    )
+    assert printed(run_of(bar)) == "[console output]\ngo\n 0%\n100%\nend\n"
 
 
 class Screen(io.StringIO):
-    """A file that says it is a terminal."""
+    """A file that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
-def test_on_a_terminal_errors_of_a_program_are_red(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a progress bar is written over; without colour where none is wanted."""
+def test_on_a_terminal_stderr_is_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a progress bar is overwritten. `NO_COLOR` turns colours off."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    story = [
+    events = [
         created("console", "c", role="computer", format="output"),
         piece("console", "c", "ok\n", role="computer", format="output", stream="stdout"),
         piece("console", "c", "bad\n 0%", role="computer", format="output", stream="stderr"),
@@ -385,24 +390,24 @@ def test_on_a_terminal_errors_of_a_program_are_red(monkeypatch: pytest.MonkeyPat
         done("console", "c", role="computer", format="output"),
     ]
     red = "[console output]\nok\n\x1b[31mbad\x1b[0m\n\x1b[31m 0%\x1b[0m\r\x1b[K9%%\n"
-    assert printed(whole(*story), file=Screen()) == red
+    assert printed(run_of(*events), file=Screen()) == red
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[31m" not in printed(whole(*story), file=Screen())
+    assert "\x1b[31m" not in printed(run_of(*events), file=Screen())
     monkeypatch.setenv("TERM", "dumb")
-    assert "\x1b" not in printed(whole(*story), file=Screen())
+    assert "\x1b" not in printed(run_of(*events), file=Screen())
 
 
-def test_memgpts_text_is_its_own() -> None:
-    """`Inner thoughts: ` and `Calling function: name(arguments)`; the rest as its whole lines were."""
-    story = whole(
-        says("reasoning", "User says hi."),
-        says("tool_call", '{"message": "Hi"}', id="m2", name="send_message", call_id="c"),
-        says("tool_output", "Success: ok", id="m3", call_id="c"),
-        says("tool_output", "Error: no", id="m4"),
-        says("tool_output", "None", id="m5"),
-        says("message", "Hello!", id="m6"),
-        says("message", "hey", id="m7", role="user"),
-        says("message", "boot", id="m8", role="system"),
+def test_the_memgpt_styles_print_what_memgpt_printed() -> None:
+    """`Inner thoughts: ` and `Calling function: name(arguments)`; other messages as its complete lines."""
+    events = run_of(
+        message_events("reasoning", "User says hi."),
+        message_events("tool_call", '{"message": "Hi"}', id="m2", name="send_message", call_id="c"),
+        message_events("tool_output", "Success: ok", id="m3", call_id="c"),
+        message_events("tool_output", "Error: no", id="m4"),
+        message_events("tool_output", "None", id="m5"),
+        message_events("message", "Hello!", id="m6"),
+        message_events("message", "hey", id="m7", role="user"),
+        message_events("message", "boot", id="m8", role="system"),
     )
     lines = [
         "⚡🟢 [function] Success: ok",
@@ -413,21 +418,21 @@ def test_memgpts_text_is_its_own() -> None:
         "🖥️ [system] boot",
     ]
     first = ["Inner thoughts: User says hi.", 'Calling function: send_message({"message": "Hi"})']
-    assert printed(story, "memgpt").splitlines() == [*first, *lines]
+    assert printed(events, "memgpt").splitlines() == [*first, *lines]
     first = ["💭 User says hi.", 'send_message({"message": "Hi"})']
-    assert printed(story, "memgpt-fancy").splitlines() == [*first, *lines]
+    assert printed(events, "memgpt-fancy").splitlines() == [*first, *lines]
 
 
-def test_memgpts_labels_are_those_of_the_messages() -> None:
-    """Each has its own, whatever came before it; thoughts that are empty have none."""
-    story = whole(
-        says("reasoning", "", id="m0"),
-        says("tool_call", "{}", id="m1", name="a"),
-        says("tool_call", "{}", id="m2", name="b"),
-        says("reasoning", "Hm.", id="m3"),
-        says("tool_call", "{}", id="m4", name="c"),
+def test_with_memgpts_styles_every_message_has_its_own_label() -> None:
+    """Whatever came before it; empty reasoning has none."""
+    events = run_of(
+        message_events("reasoning", "", id="m0"),
+        message_events("tool_call", "{}", id="m1", name="a"),
+        message_events("tool_call", "{}", id="m2", name="b"),
+        message_events("reasoning", "Hm.", id="m3"),
+        message_events("tool_call", "{}", id="m4", name="c"),
     )
-    assert printed(story, "memgpt").splitlines() == [
+    assert printed(events, "memgpt").splitlines() == [
         "Calling function: a({})",
         "Calling function: b({})",
         "Inner thoughts: Hm.",
@@ -435,23 +440,23 @@ def test_memgpts_labels_are_those_of_the_messages() -> None:
     ]
 
 
-def test_a_style_may_be_ones_own() -> None:
-    """A function that gives a label; a name that nobody knows is the caller's mistake."""
+def test_a_style_may_be_a_function() -> None:
+    """It returns a label; an unknown name is an error."""
 
     def mine(message: sk.Message, text: str, name: str) -> Label:
         return Label(f"<{message.type}>", "</>")
 
-    assert printed(whole(says("message", "x")), mine) == "<message>x</>\n"
+    assert printed(run_of(message_events("message", "x")), mine) == "<message>x</>\n"
     with pytest.raises(sk.UsageError, match=", ".join(STYLES)):
         ConsolePrinter(style="loud")
 
 
-def test_what_a_text_cites_stands_below_it() -> None:
+def test_cited_sources_are_listed_below_the_text() -> None:
     """Each source once."""
     cite = sk.AnnotationAdded("m", sk.Annotation(type="url_citation", url="http://a.b/c", title="A\x1b[1m B"))
-    story = whole(created("message", "m"), piece("message", "m", "Yes."), cite, cite, done("message", "m"))
-    assert printed(story) == "[message] Yes.\n[1] A␛[1m B http://a.b/c\n"
-    assert shown(story) == "Yes.\n\n[1] A␛[1m B http://a.b/c\n"
+    events = run_of(created("message", "m"), piece("message", "m", "Yes."), cite, cite, done("message", "m"))
+    assert printed(events) == "[message] Yes.\n[1] A␛[1m B http://a.b/c\n"
+    assert shown(events) == "Yes.\n\n[1] A␛[1m B http://a.b/c\n"
 
 
 # -- what a terminal obeys
@@ -462,70 +467,75 @@ FORMATS = ("python", EVIL, None)
 
 
 def everything(text: str) -> list[Event]:
-    """The text in every place that there is."""
+    """The text in every field of every kind of message."""
     one_liner = text.replace("\n", " ")
-    return whole(
-        says("reasoning", text, id="m1"),
-        says("message", text, id="m2"),
-        says("message", f"[{text}](http://x/{one_liner}) ![{text}]({one_liner}) `{text}`\n\n# {text}\n", id="m3"),
-        says("message", f"```{text}\n{text}\n```\n\n| {one_liner} |\n|--|\n| {one_liner} |\n", id="m4"),
-        says("tool_call", text, id="m5", name=text, call_id=text),
-        says("tool_output", text, id="m6", name=text, call_id=text),
-        says("code", text, id="m7", format=text or None),
-        says("console", text, id="m8", role="computer", format="output"),
-        says("image", text, id="m9", format="path", name=text),
-        says("image", text, id="m10", format=text or None),
-        says("file", text, id="m11", format="path", name=text),
-        says("message", text, id="m12", format="refusal"),
-        says("strange" + text, text, id="m13", format=text or None, role="user"),
-        says("code", text, id="m14", format="html", role="computer"),
+    return run_of(
+        message_events("reasoning", text, id="m1"),
+        message_events("message", text, id="m2"),
+        message_events(
+            "message", f"[{text}](http://x/{one_liner}) ![{text}]({one_liner}) `{text}`\n\n# {text}\n", id="m3"
+        ),
+        message_events("message", f"```{text}\n{text}\n```\n\n| {one_liner} |\n|--|\n| {one_liner} |\n", id="m4"),
+        message_events("tool_call", text, id="m5", name=text, call_id=text),
+        message_events("tool_output", text, id="m6", name=text, call_id=text),
+        message_events("code", text, id="m7", format=text or None),
+        message_events("console", text, id="m8", role="computer", format="output"),
+        message_events("image", text, id="m9", format="path", name=text),
+        message_events("image", text, id="m10", format=text or None),
+        message_events("file", text, id="m11", format="path", name=text),
+        message_events("message", text, id="m12", format="refusal"),
+        message_events("strange" + text, text, id="m13", format=text or None, role="user"),
+        message_events("code", text, id="m14", format="html", role="computer"),
         sk.StreamWarning(text, text),
     )
 
 
 def assert_harmless(output: str) -> None:
     """No control character but line ends and tabs, no mark that turns text around, no half of a pair."""
-    kept = re.sub("\x1b\\[[0-9;]*m|\x1b\\[\\?(25|7)[hl]|\x1b\\[2K|\x1b\\[[0-9]*[ABJ]|\x1b[78]|\r", "", output)
-    bad = [c for c in kept if unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t"]
-    assert not bad + re.findall("[\u202a-\u202e\u2066-\u2069]", kept), bad
+    remaining = re.sub("\x1b\\[[0-9;]*m|\x1b\\[\\?(25|7)[hl]|\x1b\\[2K|\x1b\\[[0-9]*[ABJ]|\x1b[78]|\r", "", output)
+    bad = [c for c in remaining if unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t"]
+    assert not bad + re.findall("[\u202a-\u202e\u2066-\u2069]", remaining), bad
     assert "\x1b[5m" not in output
     assert "\x1b]" not in output
 
 
 @given(st.lists(st.sampled_from([*EVIL, EVIL, *"\n\ta[]()*`|#>-", "&#27;[5m", "&#x202e;"]), max_size=20).map("".join))
 @settings(deadline=None)
-def test_nothing_of_a_stream_commands_the_terminal(text: str) -> None:
-    """Wherever it stands, in either renderer; not as entities of Markdown either."""
+def test_no_text_of_a_stream_controls_the_terminal(text: str) -> None:
+    """In any field, in either renderer; not as entities of Markdown either."""
     assert_harmless(printed(everything(text)))
     output = console(40, 10)
     sk.stream(iter(everything(text)), LiveDisplay(output)).until_done()
     assert_harmless(output.file.getvalue())  # type: ignore[attr-defined]
 
 
-def test_nothing_is_markup() -> None:
-    """No markup of Rich, no emoji by their names, no HTML; a link's address stands beside it."""
+def test_text_is_never_markup() -> None:
+    """No markup of Rich, no emoji names, no HTML; a link's address is shown beside it."""
     text = "[red]x[/red] :smile: <b>y</b> [ref]\n\n[ref]: http://a\n\n[see](http://b/c) <http://d/e> ![plot](p.png)"
-    assert shown(whole(says("message", text))).splitlines() == [
+    assert shown(run_of(message_events("message", text))).splitlines() == [
         "[red]x[/red] :smile: <b>y</b> [ref]",
         "",
         "[ref]: http://a",
         "",
         "see (http://b/c) http://d/e [image: plot] (p.png)",
     ]
-    name = shown(whole(says("tool_call", '{"a": "[red]:smile:"}', name="[b]f[/b]")))
+    name = shown(run_of(message_events("tool_call", '{"a": "[red]:smile:"}', name="[b]f[/b]")))
     assert name == '● [b]f[/b]({"a": "[red]:smile:"})\n'
-    assert shown(whole(says("console", "[red] :smile:\n", role="computer", format="output"))) == "│ [red] :smile:\n"
+    assert (
+        shown(run_of(message_events("console", "[red] :smile:\n", role="computer", format="output")))
+        == "│ [red] :smile:\n"
+    )
 
 
 def test_there_are_no_hyperlinks() -> None:
-    """What a terminal would open stands there as text."""
+    """Addresses are text."""
     output = console()
-    sk.stream(iter(whole(says("message", "[a](http://b)"))), LiveDisplay(output)).until_done()
+    sk.stream(iter(run_of(message_events("message", "[a](http://b)"))), LiveDisplay(output)).until_done()
     assert "\x1b]8" not in output.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_programs_colours_are_dropped() -> None:
-    """Cut anywhere; its other sequences too."""
+    """And its other sequences, wherever they are cut."""
     text = "a\x1b[1;31mred\x1b[0m \x1b]0;title\x07b\x1b(Bc\x1b[?25l\x9b31md\n"
     for cut in range(len(text)):
         console_text = ConsoleText()
@@ -551,7 +561,7 @@ def test_a_line_is_what_a_terminal_would_show(text: str, line: str) -> None:
 
 
 def test_a_line_end_cut_in_two_is_one() -> None:
-    """And a carriage return alone is shown."""
+    """A carriage return alone is made visible."""
     text = PrintableText()
     assert [text.feed(piece) for piece in ("a\r", "\nb\r", "c\r")] == ["a", "\nb", "␍c"]
     assert text.finish() == "␍"
@@ -559,7 +569,7 @@ def test_a_line_end_cut_in_two_is_one() -> None:
 
 @given(st.lists(st.text(st.sampled_from("ab\r\n\b\x1b[K0m\t")), max_size=6))
 def test_a_programs_text_may_be_cut_anywhere(pieces: list[str]) -> None:
-    """What it shows in the end is the same."""
+    """The result is the same."""
 
     def lines(pieces: list[str]) -> list[str]:
         text = ConsoleText()
@@ -579,36 +589,36 @@ class Ascii(io.TextIOWrapper):
         return self.buffer.getvalue().decode("ascii")  # type: ignore[attr-defined, no-any-return]
 
 
-def test_no_terminal_lacks_a_character() -> None:
-    """What it cannot write has its number, or a sign as wide."""
+def test_characters_that_the_encoding_lacks_are_replaced() -> None:
+    """By their number, or by a substitute of the same width."""
     text = "14 °C, 東京\n\n- 🙂"
     assert printed(everything(text), "memgpt-fancy", Ascii())
-    assert "14 \\xb0C, \\u6771" in printed(whole(says("message", text)), file=Ascii())
+    assert "14 \\xb0C, \\u6771" in printed(run_of(message_events("message", text)), file=Ascii())
     file = Ascii()
     sk.stream(iter(everything(text)), LiveDisplay(console(file=file))).until_done()
     assert " * ??" in re.sub("\x1b[^m]*m", "", file.getvalue())
-    assert fitted("│ 東 •…é", "latin-1") == "| ?? *.é"
-    assert fitted("é", "no such encoding") == "?"
+    assert encodable("│ 東 •…é", "latin-1") == "| ?? *.é"
+    assert encodable("é", "no such encoding") == "?"
 
 
 # -- the live display
 
 
 def test_the_live_display_shows_each_kind_of_message() -> None:
-    """Thoughts behind a line, calls with their outputs, code with numbers, output behind a line, text as Markdown."""
-    story = whole(
-        says("reasoning", "Let me\n\nsee."),
-        says("tool_call", '{"a": 1}', id="m2", name="look_up", call_id="c1"),
-        says("tool_output", "found\nit", id="m3", call_id="c1"),
-        says("code", "x = 1\n", "print(x)\n", id="m4", format="python"),
-        says("console", "1\r\n", "2", id="m5", role="computer", format="output"),
-        says("image", "aGVsbG8=", id="m6", format="base64.png"),
-        says("file", "/tmp/f", id="m7", format="path"),
-        says("message", "I cannot.", id="m8", format="refusal"),
-        says("message", "Hi", id="m9", role="user"),
-        says("message", "# Done\n\n- **a**\n- b\n\n1. c\n\nBye.", id="m10"),
+    """Reasoning behind a line, calls with their outputs, code with numbers, console output behind a line, Markdown."""
+    events = run_of(
+        message_events("reasoning", "Let me\n\nsee."),
+        message_events("tool_call", '{"a": 1}', id="m2", name="look_up", call_id="c1"),
+        message_events("tool_output", "found\nit", id="m3", call_id="c1"),
+        message_events("code", "x = 1\n", "print(x)\n", id="m4", format="python"),
+        message_events("console", "1\r\n", "2", id="m5", role="computer", format="output"),
+        message_events("image", "aGVsbG8=", id="m6", format="base64.png"),
+        message_events("file", "/tmp/f", id="m7", format="path"),
+        message_events("message", "I cannot.", id="m8", format="refusal"),
+        message_events("message", "Hi", id="m9", role="user"),
+        message_events("message", "# Done\n\n- **a**\n- b\n\n1. c\n\nBye.", id="m10"),
     )
-    assert shown(story, run_end=True) == (
+    assert shown(events, run_end=True) == (
         "┊ Let me\n\n┊ see.\n\n"
         '● look_up({"a": 1})\n└ found\n  it\n\n'
         "── python\n  1 x = 1\n  2 print(x)\n\n"
@@ -619,14 +629,16 @@ def test_the_live_display_shows_each_kind_of_message() -> None:
 
 
 def test_outputs_of_calls_side_by_side_have_their_names() -> None:
-    """In whatever order they come."""
+    """In whatever order they arrive."""
     calls = [
         event
         for n in (1, 2)
-        for event in says("tool_call", f'{{"n": {n}}}', id=f"m{n}", name=f"tool_{n}", call_id=f"c{n}")
+        for event in message_events("tool_call", f'{{"n": {n}}}', id=f"m{n}", name=f"tool_{n}", call_id=f"c{n}")
     ]
-    outputs = [event for n in (2, 1) for event in says("tool_output", f"out {n}", id=f"o{n}", call_id=f"c{n}")]
-    assert shown(whole(calls, outputs)).splitlines() == [
+    outputs = [
+        event for n in (2, 1) for event in message_events("tool_output", f"out {n}", id=f"o{n}", call_id=f"c{n}")
+    ]
+    assert shown(run_of(calls, outputs)).splitlines() == [
         '● tool_1({"n": 1})',
         '● tool_2({"n": 2})',
         "└ tool_2: out 2",
@@ -634,24 +646,24 @@ def test_outputs_of_calls_side_by_side_have_their_names() -> None:
     ]
 
 
-def test_a_long_output_is_shown_in_part() -> None:
-    """Of a tool; how much is left out is said. What a program prints is shown whole."""
+def test_the_long_output_of_a_tool_is_cut() -> None:
+    """The number of lines left out is shown. Console output is never cut."""
     lines = "".join(f"line {n}\n" for n in range(50))
-    output = says("tool_output", lines, call_id="c")
-    assert shown(whole(output), output_lines=2).splitlines() == ["└ line 0", "  line 1", "  … 48 more lines"]
-    assert len(shown(whole(output), output_lines=None).splitlines()) == 50
-    assert len(shown(whole(says("console", lines, role="computer", format="output"))).splitlines()) == 50
+    output = message_events("tool_output", lines, call_id="c")
+    assert shown(run_of(output), output_lines=2).splitlines() == ["└ line 0", "  line 1", "  … 48 more lines"]
+    assert len(shown(run_of(output), output_lines=None).splitlines()) == 50
+    assert len(shown(run_of(message_events("console", lines, role="computer", format="output"))).splitlines()) == 50
 
 
-STORY = whole(
-    says("reasoning", *("I think about it. " * 9).split(" ")),
+EVENTS = run_of(
+    message_events("reasoning", *("I think about it. " * 9).split(" ")),
     created("tool_call", "c1", name="first", call_id="c1"),
     created("tool_call", "c2", name="second", call_id="c2"),
     *(piece("tool_call", id, f"{n}, ") for n in range(9) for id in ("c1", "c2")),
     *(done("tool_call", id, name=name, call_id=id) for id, name in (("c1", "first"), ("c2", "second"))),
-    says("tool_output", "b", id="o2", call_id="c2"),
-    says("tool_output", "a", id="o1", call_id="c1"),
-    says("code", *[f"step_{n}()\n" for n in range(9)], id="k", format="python"),
+    message_events("tool_output", "b", id="o2", call_id="c2"),
+    message_events("tool_output", "a", id="o1", call_id="c1"),
+    message_events("code", *[f"step_{n}()\n" for n in range(9)], id="k", format="python"),
     created("console", "out", role="computer", format="output"),
     *(
         event
@@ -664,15 +676,17 @@ STORY = whole(
     piece("console", "out", "\nend\n", role="computer", format="output"),
     sk.ActiveLine("out", None),
     done("console", "out", role="computer", format="output"),
-    says("message", *re.split(r"(?<= )", "Words in **bold**, and 東京 too. " * 20 + "\n\n- a\n- b\n\n" * 9), id="t"),
+    message_events(
+        "message", *re.split(r"(?<= )", "Words in **bold**, and 東京 too. " * 20 + "\n\n- a\n- b\n\n" * 9), id="t"
+    ),
 )
 
 
 @pytest.mark.parametrize("every", [1, 3, 10_000])
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 15), (40, 5), (13, 3), (5, 2), (1, 1)])
-def test_what_is_drawn_again_leaves_nothing_behind(width: int, height: int, every: int) -> None:
-    """However small the terminal is, and however often it is drawn: in the end there is what is settled, once."""
-    assert drawn(STORY, width, height, every=every).lines == shown(STORY, width).rstrip().splitlines()
+def test_redrawing_leaves_nothing_behind(width: int, height: int, every: int) -> None:
+    """On any size of terminal, drawn at any rate: in the end it shows what was settled, once."""
+    assert drawn(EVENTS, width, height, every=every).lines == shown(EVENTS, width).rstrip().splitlines()
 
 
 def frames(events: Iterable[Event], width: int = 80, height: int = 24) -> list[list[str]]:
@@ -695,19 +709,21 @@ def frames(events: Iterable[Event], width: int = 80, height: int = 24) -> list[l
 
 
 def test_the_line_that_runs_is_marked() -> None:
-    """With the lines around it, below what the code prints; when nothing runs it is gone."""
+    """With the lines around it, below the console output; when nothing runs it disappears."""
     source = "".join(f"step_{n}()\n" for n in range(1, 31))
-    story = whole(says("code", source, id="k", format="python"), sk.ActiveLine("k", 17), sk.ActiveLine("k", None))
-    seen = frames(story, 40, 40)
+    events = run_of(
+        message_events("code", source, id="k", format="python"), sk.ActiveLine("k", 17), sk.ActiveLine("k", None)
+    )
+    seen = frames(events, 40, 40)
     (marked,) = {tuple(lines[-6:]) for lines in seen if any("❱" in line for line in lines)}
     assert marked == ("", *(f"{'❱' if n == 17 else ' '} {n} step_{n}()" for n in range(15, 20)))
     assert not any("❱" in line for line in seen[-1])
 
 
 def test_calls_that_wait_have_a_line_each() -> None:
-    """Until their output is there."""
-    calls = [e for n in "ab" for e in says("tool_call", "{}", id=n, name=f"tool_{n}", call_id=n)]
-    seen = frames(whole(calls, says("tool_output", "x", id="o", call_id="a")))
+    """Until their output arrives."""
+    calls = [e for n in "ab" for e in message_events("tool_call", "{}", id=n, name=f"tool_{n}", call_id=n)]
+    seen = frames(run_of(calls, message_events("tool_output", "x", id="o", call_id="a")))
     waiting = [re.findall(r"^. (tool_\w)$", "\n".join(lines), re.MULTILINE) for lines in seen]
     assert ["tool_a"] in waiting
     assert ["tool_a", "tool_b"] in waiting
@@ -716,24 +732,24 @@ def test_calls_that_wait_have_a_line_each() -> None:
 
 
 def test_the_open_part_is_shown_as_it_grows() -> None:
-    """Text appears at once, as Markdown."""
-    seen = frames(whole(says("message", "Some **bo", "ld** text", " and more.")))
+    """At once, as Markdown."""
+    seen = frames(run_of(message_events("message", "Some **bo", "ld** text", " and more.")))
     texts = [lines[0] for lines in seen if lines and lines[0].startswith("Some")]
     assert list(dict.fromkeys(texts)) == ["Some **bo", "Some bold text", "Some bold text and more."]
 
 
-def test_a_long_open_part_is_shown_from_its_end() -> None:
-    """No more than the screen holds."""
+def test_of_a_long_open_part_the_end_is_shown() -> None:
+    """As much as the screen holds."""
     lines = [f"line {n}\n" for n in range(100)]
-    seen = frames(whole(says("message", "```\n", *lines)), 40, 10)
+    seen = frames(run_of(message_events("message", "```\n", *lines)), 40, 10)
     while_it_grew = seen[3:104]
     assert all(len(rows) < 10 for rows in while_it_grew)
     assert [rows[-1].strip() for rows in while_it_grew if rows][-50:] == [f"line {n}" for n in range(50, 100)]
     assert len(seen[-1]) == 100
 
 
-def test_of_lines_that_rush_by_a_few_are_drawn() -> None:
-    """All again once they come slower; all of them stand above in the end."""
+def test_while_lines_rush_by_few_are_drawn() -> None:
+    """All of them again once they are slower; in the end all of them stand above."""
     lines = [f"line {number}\n" for number in range(120)]
     output = console(80, 24)
     display = LiveDisplay(output, refresh_per_second=0, run_end=False)
@@ -746,7 +762,7 @@ def test_of_lines_that_rush_by_a_few_are_drawn() -> None:
             sizes.append(len(screen._region._rows) if screen else 0)
 
     rushing = ["```\n", *("".join(lines[start : start + 20]) for start in range(0, 80, 20)), *lines[80:], "```\n"]
-    sk.stream(iter(whole(says("message", *rushing))), display, Drawn()).until_done()
+    sk.stream(iter(run_of(message_events("message", *rushing))), display, Drawn()).until_done()
     glass = Glass(80, 24)
     glass.feed(output.file.getvalue())  # type: ignore[attr-defined]
     assert [line.strip() for line in glass.lines] == [f"line {number}" for number in range(120)]
@@ -755,23 +771,22 @@ def test_of_lines_that_rush_by_a_few_are_drawn() -> None:
 
 
 def test_a_console_that_is_no_terminal_gets_the_settled_parts() -> None:
-    """No sequence that moves a cursor; nor does a terminal that knows none."""
+    """Without any sequence that moves a cursor; so does a dumb terminal."""
     for output in (console(force_terminal=False), console(_environ={"TERM": "dumb"}, color_system=None)):
-        sk.stream(iter(STORY), LiveDisplay(output)).until_done()
+        sk.stream(iter(EVENTS), LiveDisplay(output)).until_done()
         assert not re.search("\x1b\\[[^m]*[A-LN-Za-ln-z]|\r", output.file.getvalue())  # type: ignore[attr-defined]
 
 
-def test_without_colour_there_is_none() -> None:
-    """Where nobody wants it."""
+def test_a_console_without_colour_gets_none() -> None:
+    """Bold, dim and italic text stays."""
     output = console(no_color=True)
-    sk.stream(iter(STORY), LiveDisplay(output)).until_done()
+    sk.stream(iter(EVENTS), LiveDisplay(output)).until_done()
     codes = re.findall("\x1b\\[([0-9;]*)m", output.file.getvalue())  # type: ignore[attr-defined]
     assert {code for group in codes for code in group.split(";")} <= {"0", "1", "2", "3", "4"}
 
 
 def test_what_the_program_prints_goes_above(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By `print`, and on Rich's own console; a line that is not complete waits for its end, at most for that of the
-    stream."""
+    """By `print`, and on Rich's own console. An incomplete line waits for its end, or for the end of the stream."""
     file = Screen()
     monkeypatch.setattr(sys, "stdout", file)
     output = console(40, 10, file=file)
@@ -783,15 +798,15 @@ def test_what_the_program_prints_goes_above(monkeypatch: pytest.MonkeyPatch) -> 
             output.print("and so did I")
             display.refresh()
 
-    sk.stream(iter(whole(says("message", "a", "b", "c"))), display, Chatty()).until_done()
+    sk.stream(iter(run_of(message_events("message", "a", "b", "c"))), display, Chatty()).until_done()
     assert sys.stdout is file
     glass = Glass(40, 10)
     glass.feed(file.getvalue())
     assert sorted(glass.lines) == sorted(["saw a", "saw b", "saw c", *["and so did I"] * 3, "abc"])
 
 
-def assert_let_go(file: Any) -> None:
-    """The terminal is as it was, and no thread is left."""
+def assert_restored(file: Any) -> None:
+    """The terminal is restored, and no thread is left."""
     assert not [thread for thread in threading.enumerate() if thread.name == "streamkit-display"]
     text = file.getvalue()
     assert text.rfind("\x1b[?25h") >= text.rfind("\x1b[?25l")
@@ -811,53 +826,53 @@ class Boom(sk.EventHandler):
 @pytest.mark.parametrize("first", [True, False], ids=["before it", "after it"])
 @pytest.mark.parametrize("error", [ValueError("boom"), KeyboardInterrupt(), SystemExit(3)], ids=repr)
 def test_a_hook_that_raises_stops_the_display(error: BaseException, first: bool, monkeypatch: Any) -> None:
-    """Whichever handler it is of, and whatever it raises."""
+    """Of any handler, and whatever it raises."""
     file = Screen()
     monkeypatch.setattr(sys, "stdout", file)
     display = LiveDisplay(console(file=file))
     handlers = [Boom(error), display] if first else [display, Boom(error)]
     with pytest.raises(type(error)):
-        sk.stream(iter(whole(says("message", "Hi"))), *handlers).until_done()
+        sk.stream(iter(run_of(message_events("message", "Hi"))), *handlers).until_done()
     assert not display.drawing
     assert sys.stdout is file
-    assert_let_go(file)
+    assert_restored(file)
 
 
 @every_face
 @body
-async def test_however_a_stream_ends_the_terminal_is_let_go(face: Face) -> None:
-    """At its end, closed in the middle, cut off, and never begun; each display is used again."""
+async def test_the_terminal_is_restored_however_a_stream_ends(face: Face) -> None:
+    """At its end, closed in the middle, cut off, and never begun; the display can be used again each time."""
     file = Screen()
     display = LiveDisplay(console(file=file))
     await face.stream(chat("Hello", " you"), display).until_done()
     assert "Hello you" in re.sub("\x1b[^m]*m", "", file.getvalue())
-    assert_let_go(file)
+    assert_restored(file)
     async with face.stream(face.generator(Source(chat("Hello", " again"))), display) as stream:
         async for _ in stream.text_deltas:
             break
         assert display.drawing
     assert not display.drawing
-    assert_let_go(file)
+    assert_restored(file)
     with pytest.raises(sk.IncompleteStreamError):
         await face.stream(chat("Hello", finish=None), display).until_done()
     assert "IncompleteStreamError" in file.getvalue()
-    assert_let_go(file)
+    assert_restored(file)
     async with face.stream(face.generator(Source(chat("never"))), display):
         pass
     assert not display.drawing
-    assert_let_go(file)
+    assert_restored(file)
 
 
 @every_face
 @body
-async def test_both_renderers_say_the_same_on_every_face(face: Face) -> None:
-    """They are plain handlers."""
+async def test_both_renderers_work_on_sync_and_async_streams(face: Face) -> None:
+    """They are plain handlers, and show the same."""
     file, output = io.StringIO(), console(force_terminal=False, color_system=None)
     handlers = [ConsolePrinter(file, run_end=False), LiveDisplay(output, run_end=False)]
-    stream = face.stream(iter(STORY), *handlers)
+    stream = face.stream(iter(EVENTS), *handlers)
     await stream.until_done()
-    assert file.getvalue() == printed(STORY)
-    assert output.file.getvalue() == shown(STORY)  # type: ignore[attr-defined]
+    assert file.getvalue() == printed(EVENTS)
+    assert output.file.getvalue() == shown(EVENTS)  # type: ignore[attr-defined]
 
 
 class Slow(Screen):
@@ -869,7 +884,7 @@ class Slow(Screen):
 
 
 class Paced(Source):
-    """Notes the longest time that it was not asked for the next item."""
+    """Notes the longest time between two pulls."""
 
     longest = 0.0
 
@@ -896,14 +911,14 @@ class Paced(Source):
 
 @every_face
 @body
-async def test_a_slow_terminal_does_not_hold_the_stream_up(face: Face) -> None:
-    """Nor the event loop: it takes 0.4 s to write, and no piece waits for that."""
+async def test_a_slow_terminal_does_not_delay_the_stream(face: Face) -> None:
+    """Nor the event loop: each write takes 0.4 s, and no piece waits for that."""
     file = Slow()
     source = Paced(chat(*["word "] * 200))
     await face.stream(face.generator(source), LiveDisplay(console(file=file))).until_done()
     assert source.longest < 0.3
     assert "word word word" in file.getvalue()
-    assert_let_go(file)
+    assert_restored(file)
 
 
 class Broken(Screen):
@@ -914,10 +929,10 @@ class Broken(Screen):
 
 
 def test_a_terminal_that_fails_ends_the_stream() -> None:
-    """The error is raised, not lost in a thread."""
+    """Its error is raised, not lost in a thread."""
 
     def slowly() -> Iterator[Event]:
-        for event in whole(says("message", *["word "] * 1000)):
+        for event in run_of(message_events("message", *["word "] * 1000)):
             time.sleep(0.002)
             yield event
 
@@ -927,8 +942,8 @@ def test_a_terminal_that_fails_ends_the_stream() -> None:
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before it", "after it"])
-def test_a_handler_that_asks_has_the_terminal_to_itself(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a question waits nothing is drawn, and the code that it is about stands above."""
+def test_nothing_is_drawn_while_a_handler_asks_the_user(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the code in question stands above."""
     file = Screen()
     monkeypatch.setattr(sys, "stdout", file)
     display = LiveDisplay(console(file=file))
@@ -955,7 +970,7 @@ def test_a_handler_that_asks_has_the_terminal_to_itself(first: bool, monkeypatch
     assert "1.41" in text
 
 
-def test_a_subclass_may_forget_its_base() -> None:
+def test_a_subclass_need_not_call_the_constructor_of_its_base() -> None:
     """Its own hooks run, and it shows the stream."""
 
     class Mine(ConsolePrinter):
@@ -974,8 +989,8 @@ def test_a_subclass_may_forget_its_base() -> None:
     assert mine.heard == "Hi"
 
 
-def test_without_rich_the_text_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The printer needs nothing."""
+def test_without_rich_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The printer needs none."""
     for name in [name for name in sys.modules if name.split(".")[0] == "rich"]:
         monkeypatch.delitem(sys.modules, name)
     real = builtins.__import__
@@ -988,12 +1003,12 @@ def test_without_rich_the_text_says_what_brings_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(sk.UsageError, match=r"pip install 'streamkit-sdk\[live\]'"):
         LiveDisplay()
-    assert printed(whole(says("message", "Hi"))) == "[message] Hi\n"
+    assert printed(run_of(message_events("message", "Hi"))) == "[message] Hi\n"
 
 
-def test_an_impossible_pace_is_refused() -> None:
+def test_a_negative_refresh_rate_is_refused() -> None:
     """It is a number of times a second."""
-    with pytest.raises(sk.UsageError, match="0 times a second or more"):
+    with pytest.raises(sk.UsageError, match="refresh_per_second has to be 0 or more"):
         LiveDisplay(console(), refresh_per_second=-1)
 
 
@@ -1026,11 +1041,11 @@ LINES = st.sampled_from(
 def rendered(pieces: Iterable[str], width: int = 60) -> str:
     """The blocks as they are settled, with the blank lines between them."""
     output = console(width, force_terminal=False, color_system=None)
-    markdown = MarkdownPieces()
+    markdown = IncrementalMarkdown()
     lines: list[str] = []
 
     def put(final: bool) -> None:
-        for block in markdown.settled(final=final):
+        for block in markdown.take_settled(final=final):
             rows = rows_of(output, Prose.of(block.tokens, "ansi_dark"), width)
             text = "\n".join("".join(segment.text for segment in row) for row in rows).strip("\n")
             lines.extend([*([""] if lines and not block.joins else []), *text.split("\n")])
@@ -1053,8 +1068,8 @@ def test_markdown_in_pieces_is_the_same_markdown(lines: list[str], data: st.Data
     assert rendered(pieces) == rendered([text]) == rendered(list(text))
 
 
-def test_code_without_any_is_no_line() -> None:
-    """Neither where its item is settled with the next one, nor where it is settled alone."""
+def test_an_empty_block_of_code_is_no_line() -> None:
+    """Whether its item is settled together with the next one or alone."""
     text = "- item\n    ```\n- item\n# Head\n"
     assert rendered([text]) == rendered(list(text)) == " • item\n • item\n\nHead\n"
 
@@ -1062,7 +1077,7 @@ def test_code_without_any_is_no_line() -> None:
 @given(st.lists(LINES, max_size=10), st.integers(2, 12))
 @settings(deadline=None)
 def test_no_letter_is_lost_on_a_narrow_terminal(lines: list[str], width: int) -> None:
-    """However little room there is."""
+    """However narrow it is."""
 
     def letters(text: str) -> Counter[str]:
         return Counter(re.sub(r"[\W\d_]", "", re.sub("python|amp", "", text)))
@@ -1072,11 +1087,11 @@ def test_no_letter_is_lost_on_a_narrow_terminal(lines: list[str], width: int) ->
 
 
 def test_a_settled_block_is_forgotten() -> None:
-    """What is kept of a long text is its last block."""
-    markdown = MarkdownPieces()
+    """Only the last block of a long text is held."""
+    markdown = IncrementalMarkdown()
     for _ in range(1000):
         markdown.feed("A paragraph.\n\n- an item\n- another\n\n```\ncode\n```\n")
-        markdown.settled()
+        markdown.take_settled()
         assert len(markdown.source) < 20
 
 
@@ -1101,23 +1116,23 @@ def test_a_settled_block_is_forgotten() -> None:
     ids=lambda text: str(text)[:12].strip(),
 )
 def test_no_block_is_too_long(text: str) -> None:
-    """It is shown in parts, nothing of it is lost, and it takes no time to speak of."""
-    markdown = MarkdownPieces()
+    """It is settled in parts, completely, and in little time."""
+    markdown = IncrementalMarkdown()
     began = time.process_time()
-    kept = 0
+    longest = 0
     for start in range(0, len(text), 997):
         markdown.feed(text[start : start + 997])
-        markdown.settled()
+        markdown.take_settled()
         markdown.tail(80, 24)
-        kept = max(kept, len(markdown.source))
-    markdown.settled(final=True)
+        longest = max(longest, len(markdown.source))
+    markdown.take_settled(final=True)
     assert time.process_time() - began < LIMIT / 2
-    assert kept <= LONGEST + 1000
+    assert longest <= LONGEST + 1000
 
 
 @pytest.mark.parametrize("text", ["word " * 9_000, "```\n" + "code\n" * 9_000, "> quoted\n" * 4_000, "x" * 40_000])
 def test_nothing_of_a_long_block_is_lost(text: str) -> None:
-    """Each word of it is there."""
+    """Not one word of it."""
 
     def words(text: str) -> str:
         return re.sub(r"[\s>`▌]", "", text)
@@ -1155,8 +1170,8 @@ def test_nothing_of_a_long_block_is_lost(text: str) -> None:
         ),
     ],
 )
-def test_a_table_stands_in_columns(width: int, lines: list[str]) -> None:
-    """Each as wide as it needs; where there is no room for that, the widest is folded. Cells are placed as they say."""
+def test_a_table_has_columns(width: int, lines: list[str]) -> None:
+    """Each as wide as it needs, the widest folded where the terminal is narrow; aligned as the table says."""
     cells = "| some cell | 1 | mid |\n| another `code` with a long text inside of it | 12345 | 日本 |\n| a |\n"
     assert rendered(["| name | value **x** | c |\n|---|--:|:-:|\n" + cells], width).splitlines() == lines
 
@@ -1172,8 +1187,8 @@ def test_a_table_stands_in_columns(width: int, lines: list[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("theme", ["ansi_dark", "monokai"])
-def test_code_is_coloured_and_nothing_else(source: str, language: str, theme: str) -> None:
-    """Its characters and lines are as they were; a token that is several lines long has its colour on each."""
+def test_highlighting_changes_only_colours(source: str, language: str, theme: str) -> None:
+    """Characters and lines stay; a token of several lines is coloured on each."""
     rows = rows_of(console(80), Code(source, language, theme), 80)
     assert ["".join(segment.text for segment in row) for row in rows] == [line.rstrip() for line in source.split("\n")]
     colours = {segment.text: segment.style and segment.style.color for row in rows for segment in row}
@@ -1183,11 +1198,12 @@ def test_code_is_coloured_and_nothing_else(source: str, language: str, theme: st
 
 
 def test_an_empty_item_has_its_mark() -> None:
+    """It does not vanish from its list."""
     assert rendered(["- one\n-\n- three\n"]).splitlines() == [" • one", " •", " • three"]
 
 
 def test_a_table_keeps_the_text_of_its_cells() -> None:
-    """In few columns too."""
+    """On a narrow terminal too."""
     row = "".join(f"| word{n} " for n in range(20)) + "|\n"
     text = rendered([row + "|--" * 20 + "|\n" + row], 40)
     assert all(text.count(f"word{n}") >= 2 for n in range(20))
@@ -1196,7 +1212,7 @@ def test_a_table_keeps_the_text_of_its_cells() -> None:
 
 
 def test_line_ends_stay_where_they_are() -> None:
-    """As models mean them."""
+    """Models mean them, although Markdown does not."""
     assert rendered(["Roses are red\nviolets are blue"]) == "Roses are red\nviolets are blue\n"
 
 
@@ -1207,7 +1223,7 @@ def test_line_ends_stay_where_they_are() -> None:
     "protocol", ["anthropic-messages", "letta", "open-interpreter", "openai-chat", "openai-responses"]
 )
 def test_every_recorded_stream_can_be_shown(protocol: str) -> None:
-    """In either renderer, on a small terminal; what was said is on it."""
+    """In either renderer, on a small terminal, with all of its text."""
     for parameter in recordings(protocol):
         path: Path | None = parameter.values[0]
         if path is None:
@@ -1228,7 +1244,7 @@ def test_every_recorded_stream_can_be_shown(protocol: str) -> None:
                 assert Text(word).plain in "".join(glass.lines).replace(" ", "") or len(word) > 30
 
 
-def test_what_ends_after_another_spoke_ends_nothing_of_that_one() -> None:
+def test_the_end_of_an_earlier_message_does_not_end_the_current_one() -> None:
     """A text that stays open before a call; the call's bracket is closed once."""
     out = io.StringIO()
     sk.stream(chat("thinking", finish=None) + calls("f")[1:], ConsolePrinter(out)).until_done()
@@ -1251,32 +1267,32 @@ UNSEEN = (
 
 
 @pytest.mark.parametrize("mark", [*TURNING, *UNSEEN], ids=lambda mark: f"{ord(mark):x}")
-def test_no_mark_that_turns_or_breaks_a_line_or_is_not_seen_reaches_the_terminal(mark: str) -> None:
-    """It is shown as something that does nothing, by either renderer, from whichever kind of message."""
-    story = whole(
-        says("message", f"a{mark}b"),
-        says("code", f"a{mark}b", id="m2", format="python"),
-        says("tool_call", f"a{mark}b", id="m3", name=f"f{mark}", call_id="c1"),
-        says("console", f"a{mark}b", id="m4", role="computer", format="output"),
+def test_no_invisible_or_direction_changing_character_reaches_the_terminal(mark: str) -> None:
+    """Either renderer replaces it, in any kind of message."""
+    events = run_of(
+        message_events("message", f"a{mark}b"),
+        message_events("code", f"a{mark}b", id="m2", format="python"),
+        message_events("tool_call", f"a{mark}b", id="m3", name=f"f{mark}", call_id="c1"),
+        message_events("console", f"a{mark}b", id="m4", role="computer", format="output"),
     )
-    for text in (printed(story), shown(story)):
+    for text in (printed(events), shown(events)):
         assert mark not in text
         assert text.count("b") >= 4
 
 
 @pytest.mark.parametrize("text", ["👩\u200d👩\u200d👧", "❤\ufe0f", "\u0645\u06cc\u200c\u062e", "co\xadoperate"])
-def test_what_people_write_with_stays(text: str) -> None:
-    """Joined emoji and letters, an emoji's own look."""
-    assert text in printed(whole(says("message", text)))
+def test_joined_emoji_and_letters_stay(text: str) -> None:
+    """Their invisible characters are legitimate."""
+    assert text in printed(run_of(message_events("message", text)))
 
 
 @pytest.mark.parametrize("renderer", [ConsolePrinter, lambda file: LiveDisplay(Console(file=file))])
-def test_a_pipe_that_nobody_reads_fails_the_stream(renderer: Any) -> None:
-    """As law 12 has it of any hook's error; it is the program that knows whether to be quiet about it."""
+def test_a_broken_pipe_fails_the_stream(renderer: Any) -> None:
+    """As any error of a hook does; whether to report it is the program's decision."""
     reading, writing = os.pipe()
     os.close(reading)
     file = os.fdopen(writing, "w", buffering=1)
-    stream = sk.stream(iter(whole(says("message", "One\n\n", "Two\n"))), renderer(file))
+    stream = sk.stream(iter(run_of(message_events("message", "One\n\n", "Two\n"))), renderer(file))
     with pytest.raises(BrokenPipeError):
         stream.until_done()
     assert stream.ended

@@ -1,4 +1,4 @@
-"""The renderers on a real terminal: tmux, whose screen is read as a person reads it."""
+"""The renderers on a real terminal: tmux, and what a person would see on its screen."""
 
 from __future__ import annotations
 
@@ -101,8 +101,10 @@ def expected(width: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 15), (40, 5)])
-def test_what_is_settled_stands_there_once(columns: int, rows: int, terminals: list[Terminal], tmp_path: Path) -> None:
-    """Though it was drawn many times, and scrolled away meanwhile; and the cursor is there."""
+def test_settled_parts_are_on_the_screen_once(
+    columns: int, rows: int, terminals: list[Terminal], tmp_path: Path
+) -> None:
+    """Though it was redrawn many times and has scrolled; and the cursor is visible."""
     terminal = open_terminal(terminals, tmp_path, program(tmp_path), columns, rows)
     seen = terminal.wait("exit code")
     assert lines_of(seen[-1]) == expected(columns)
@@ -119,7 +121,7 @@ def test_what_is_settled_stands_there_once(columns: int, rows: int, terminals: l
 def test_a_terminal_may_be_resized_meanwhile(
     sizes: list[tuple[int, int]], terminals: list[Terminal], tmp_path: Path
 ) -> None:
-    """What is drawn again leaves nothing behind; all that was said stands there, in its order, once."""
+    """Redrawing leaves nothing behind; all text is there, in its order, once."""
     # On a screen with space left, tmux puts the first lines out of reach when it becomes narrower.
     terminal = open_terminal(terminals, tmp_path, f"seq 40; echo; {program(tmp_path)}")
     for columns, rows in sizes:
@@ -132,7 +134,7 @@ def test_a_terminal_may_be_resized_meanwhile(
 
 
 def test_the_demo_is_live_on_a_terminal(terminals: list[Terminal], tmp_path: Path) -> None:
-    """What it tells arrives bit by bit; at last it stands there once, with the summary below."""
+    """Its text appears bit by bit; in the end it is there once, with the summary below."""
     line = f"{sys.executable} -m streamkit demo --yes"
     for columns, rows in ((80, 24), (40, 15)):
         terminal = open_terminal(terminals, tmp_path, line, columns, rows)
@@ -158,8 +160,8 @@ def test_the_demo_is_live_on_a_terminal(terminals: list[Terminal], tmp_path: Pat
         assert terminal.cursor
 
 
-def test_piped_it_is_printed_along(terminals: list[Terminal], tmp_path: Path) -> None:
-    """Without a single escape sequence."""
+def test_into_a_pipe_it_is_printed_without_escape_sequences(terminals: list[Terminal], tmp_path: Path) -> None:
+    """Not a single one."""
     out = tmp_path / "out"
     terminal = open_terminal(terminals, tmp_path, f"{sys.executable} -m streamkit demo --fast --yes | tee {out}")
     terminal.wait("exit code")
@@ -169,8 +171,8 @@ def test_piped_it_is_printed_along(terminals: list[Terminal], tmp_path: Path) ->
     assert "ConsolePrinter()" in text
 
 
-def test_without_colour_there_is_none(terminals: list[Terminal], tmp_path: Path) -> None:
-    """Where the environment says so; it is drawn all the same."""
+def test_no_color_turns_colours_off(terminals: list[Terminal], tmp_path: Path) -> None:
+    """It is redrawn all the same."""
     terminal = open_terminal(terminals, tmp_path, program(tmp_path), NO_COLOR="1")
     terminal.wait("exit code")
     assert lines_of(terminal.screen) == expected(80)
@@ -180,8 +182,8 @@ def test_without_colour_there_is_none(terminals: list[Terminal], tmp_path: Path)
     assert any("\x1b[2m" in line for line in terminal.codes.splitlines())
 
 
-def test_a_terminal_that_knows_no_sequences_gets_none(terminals: list[Terminal], tmp_path: Path) -> None:
-    """Its command line prints along."""
+def test_a_dumb_terminal_gets_no_escape_sequences(terminals: list[Terminal], tmp_path: Path) -> None:
+    """The command line prints as the stream arrives."""
     out = tmp_path / "log"
     line = f"script -qec '{sys.executable} -m streamkit demo --fast --yes' {out}"
     if shutil.which("script") is None:
@@ -193,7 +195,7 @@ def test_a_terminal_that_knows_no_sequences_gets_none(terminals: list[Terminal],
 
 
 def test_ctrl_c_leaves_a_tidy_terminal(terminals: list[Terminal], tmp_path: Path) -> None:
-    """What had arrived stands there; the cursor is there; what is printed next begins a line."""
+    """What had arrived stays, the cursor is visible, and the next print begins a line."""
     code = """
     try:
         sk.stream(items(), LiveDisplay(), protocol="open_interpreter").until_done()
@@ -210,7 +212,7 @@ def test_ctrl_c_leaves_a_tidy_terminal(terminals: list[Terminal], tmp_path: Path
 
 
 def test_killed_it_leaves_a_usable_terminal(terminals: list[Terminal], tmp_path: Path) -> None:
-    """The cursor is there, and long lines are wrapped, though nothing could be restored."""
+    """The cursor is visible and long lines wrap, though nothing could be restored."""
     code = """
     import os, signal, threading
     threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGKILL)).start()
@@ -223,8 +225,8 @@ def test_killed_it_leaves_a_usable_terminal(terminals: list[Terminal], tmp_path:
     assert last[-3:] == ["x" * 80, "x" * 20, "exit code 0"]
 
 
-def test_a_person_can_be_asked(terminals: list[Terminal], tmp_path: Path) -> None:
-    """With `input`, from a handler: the question and its answer stay where they were typed."""
+def test_a_handler_can_ask_the_user(terminals: list[Terminal], tmp_path: Path) -> None:
+    """With `input`: the question and its answer stay where they were typed."""
     code = """
     class Asks(sk.EventHandler):
         def on_confirmation(self, confirmation):
@@ -252,7 +254,7 @@ def test_a_person_can_be_asked(terminals: list[Terminal], tmp_path: Path) -> Non
 
 
 def test_on_an_ascii_terminal_it_is_drawn_in_ascii(terminals: list[Terminal], tmp_path: Path) -> None:
-    """Nothing fails, and nothing runs out of its line."""
+    """Nothing fails, and every line has its width."""
     line = f"PYTHONUTF8=0 PYTHONIOENCODING=ascii LC_ALL=C {program(tmp_path)}"
     terminal = open_terminal(terminals, tmp_path, line)
     last = lines_of(terminal.wait("exit code")[-1])

@@ -1,4 +1,4 @@
-"""Agents: a model that calls tools and runs code, as one stream. See `agent.py`."""
+"""Agents: a model that calls tools and runs code, as one stream. `Agent` and `AsyncAgent` have the reference."""
 
 from .agent import Agent, AsyncAgent
 from .computer_protocol import Computing, Running

@@ -1,8 +1,8 @@
-"""The steps of a turn as sources, for tasks: on asyncio and on trio.
+"""Opens the steps of a turn as sources, for tasks: on asyncio and on trio. `sync_steps.py` does the same for threads.
 
-Functions are called all at once: each `async def` in a task, each other in a worker thread. They run beside the stream,
-in tasks that belong to no pull of it, as a stream may be pulled without any task group around. Closing the source cancels
-the tasks and waits for them, and for the threads.
+Functions run side by side: each `async def` in a task, each other one in a worker thread. Their tasks run outside of the
+stream's own, because a stream may be iterated where no task group is open. Closing the source cancels the tasks and
+waits for them, and for the threads.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any
 
@@ -19,26 +19,31 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from ..events import Event
-from ..messages import ToolCallMessage
 from ..sources.interrupt import Interruptible
 from ..sources.open import open_async
 from ..sources.source import AsyncSource, Batch
-from .calls import Called, Mailbox
+from .calls import PendingCall
 from .computer_protocol import Running
-from .progress import telling
-from .sync_steps import close_run, events_of_run
+from .mailbox import Mailbox
+from .progress import current_progress
+from .steps import (
+    SOURCE_OPTIONS,
+    CallModel,
+    CallTools,
+    EmitEvents,
+    RunCode,
+    Step,
+    close_run,
+    events_of_run,
+    following_sources,
+)
 from .tools import Tool
-from .turn import CallModel, CallTools, RunCode, Step, Tell, Turn
 
 __all__ = ["first_async_source"]
 
 
-def first_async_source(turn: Turn) -> Callable[[], Awaitable[AsyncSource]]:
-    """What opens the turn's first source. Each knows the next."""
-
-    def following() -> Callable[[], Awaitable[AsyncSource]] | None:
-        step = next(turn.course, None)
-        return None if step is None else partial(opened, step)
+def first_async_source(course: Iterator[Step]) -> Callable[[], Awaitable[AsyncSource]]:
+    """A function that opens the source of the first step. Each source opens the one after it."""
 
     async def opened(step: Step) -> AsyncSource:
         source = await _source_of(step)
@@ -46,8 +51,9 @@ def first_async_source(turn: Turn) -> Callable[[], Awaitable[AsyncSource]]:
         return source
 
     async def first() -> AsyncSource:
-        return await opened(next(turn.course))
+        return await opened(next(course))
 
+    following = following_sources(course, opened)
     return first
 
 
@@ -55,40 +61,34 @@ async def _source_of(step: Step) -> AsyncSource:
     match step:
         case CallModel(send):
             return await open_async(send)
-        case Tell(events):
-            return _told(events)
-        case RunCode(computer, code, call):
-            start = partial(computer.run, code.language, code.source, call_id=call.call_id or call.id)
-            return _CodeSource(await anyio.to_thread.run_sync(start)).source
-        case CallTools(calls):
-            return _ToolsSource(calls).source
+        case EmitEvents(events):
+            return _source_of_events(events)
+        case RunCode():
+            return _CodeRun(await anyio.to_thread.run_sync(step.start)).source
+        case CallTools():
+            return _ToolCalls(step).source
 
 
-def _own(pull: Callable[[], Awaitable[Batch | None]], close: Callable[[], Awaitable[object]]) -> AsyncSource:
-    """A source of the agent's own events, within the step of the model call that asked for them."""
-    return AsyncSource(pull, close, protocol="streamkit", whole=True, edits=True, same_step=True)
-
-
-def _told(events: list[Event]) -> AsyncSource:
-    rest = [events]
+def _source_of_events(events: list[Event]) -> AsyncSource:
+    batches = [events]
 
     async def pull() -> Batch | None:
-        return rest.pop() if rest else None
+        return batches.pop() if batches else None
 
     async def close() -> None:
-        rest.clear()
+        batches.clear()
 
-    return _own(pull, close)
+    return AsyncSource(pull, close, **SOURCE_OPTIONS)
 
 
-class _CodeSource:
-    """A run of code, pulled in a worker thread. Closing it ends the run, whatever that thread waits for."""
+class _CodeRun:
+    """A run of code, iterated in a worker thread. Closing its source ends the run, whatever that thread waits for."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
         self._events = events_of_run(running)
         self._limiter = anyio.CapacityLimiter(1)
-        self.source = _own(self._pull, self._close)
+        self.source = AsyncSource(self._pull, self._close, **SOURCE_OPTIONS)
 
     async def _pull(self) -> Batch | None:
         take = partial(next, self._events, None)
@@ -99,101 +99,102 @@ class _CodeSource:
             await anyio.to_thread.run_sync(close_run, self._running, self._events)
 
 
-class _ToolsSource:
-    """Functions, called all at once."""
+class _ToolCalls:
+    """Functions that run side by side; `source` has their outputs.
 
-    def __init__(self, calls: Sequence[tuple[ToolCallMessage, Tool[..., Any]]]) -> None:
-        self._calls = calls
-        self._box = Mailbox()
+    Their task starts at the first pull. `_finished` is None before that, and set when the task has ended.
+    """
+
+    def __init__(self, step: CallTools) -> None:
+        self._calls = step.calls
+        self._mailbox = Mailbox()
         self._wakeup = anyio.Event()
         self._scope = anyio.CancelScope()
-        self._over: anyio.Event | None = None  # once the tasks run
+        self._finished: anyio.Event | None = None
         self._stopped = False
-        self._in_threads: list[Interruptible] = []
-        self.source = _own(self._pull, self._close)
+        self._calls_in_threads: list[Interruptible] = []
+        self.source = AsyncSource(self._pull, self._close, **SOURCE_OPTIONS)
 
     async def _pull(self) -> Batch | None:
-        if self._over is None:
-            self._over = anyio.Event()
-            soon = _scheduler()
-            self._box.wake = lambda: soon(lambda: self._wakeup.set())
-            _start(self._work)
+        if self._finished is None:
+            self._finished = anyio.Event()
+            schedule = _scheduler()
+            self._mailbox.wake = lambda: schedule(lambda: self._wakeup.set())
+            _start_task(partial(self._work, self._finished))
         while True:
             self._wakeup = anyio.Event()
-            batch = self._box.take()
+            batch = self._mailbox.take()
             if batch is not None:
                 return batch or None
             await self._wakeup.wait()
 
     async def _close(self) -> None:
         self._stopped = True
-        for calls in self._in_threads:
-            calls.stop()
+        for interruptible in self._calls_in_threads:
+            interruptible.stop()
         self._scope.cancel()
-        if self._over is not None:
+        if self._finished is not None:
             with anyio.CancelScope(shield=True):
-                await self._over.wait()
+                await self._finished.wait()
 
-    async def _work(self) -> None:
-        assert self._over is not None
+    async def _work(self, finished: anyio.Event) -> None:
         try:
             with self._scope:
                 async with anyio.create_task_group() as tasks:
                     for call, tool in self._calls:
-                        tasks.start_soon(self._call, Called(call, self._box, lambda: self._stopped), tool)
+                        pending = PendingCall(call, self._mailbox, lambda: self._stopped)
+                        tasks.start_soon(self._call, pending, tool)
         finally:
-            self._box.end()
-            self._over.set()
+            self._mailbox.end()
+            finished.set()
 
-    async def _call(self, called: Called, tool: Tool[..., Any]) -> None:
-        telling.set(called.progress)
+    async def _call(self, pending: PendingCall, tool: Tool[..., Any]) -> None:
+        current_progress.set(pending.report_progress)
+        call = partial(tool.call, pending.call.content)
         try:
-            if tool.is_async:
-                value = tool.call(called.call.content)
-            else:
-                value = await self._in_thread(partial(tool.call, called.call.content))
+            value = call() if tool.is_async else await self._call_in_thread(call)
             if inspect.isawaitable(value):
                 value = await value
         except Exception as error:
-            called.fail(error)
+            pending.fail(error)
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:  # KeyboardInterrupt, SystemExit: raised again in the stream's own task
-            self._box.end(error)
+            self._mailbox.end(error)
             self._scope.cancel()
         else:
-            called.give(value)
+            pending.complete(value)
 
-    async def _in_thread(self, function: Callable[[], Any]) -> Any:
-        calls = Interruptible()
-        self._in_threads.append(calls)
-        given: list[Any] = []  # trio lets no thread return an awaitable
+    async def _call_in_thread(self, call: Callable[[], Any]) -> Any:
+        interruptible = Interruptible()
+        self._calls_in_threads.append(interruptible)
+        values: list[Any] = []  # because trio forbids a thread's function to return an awaitable
 
         def work() -> None:
-            given.append(calls.call(function))
+            values.append(interruptible.call(call))
 
         await anyio.to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1))
-        return given[0]
+        return values[0]
 
 
 def _scheduler() -> Callable[[Callable[[], object]], object]:
-    """Runs a function in the current event loop, from any thread, soon."""
+    """Returns a function that runs another one in the present event loop soon. It may be called from any thread."""
     token: Any = anyio.lowlevel.current_token().native_token
     soon: Callable[[Callable[[], object]], object] = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
     return soon
 
 
-_running: set[asyncio.Task[None]] = set()  # an event loop alone does not hold on to its tasks
+_tasks: set[asyncio.Task[None]] = set()  # asyncio itself holds its tasks weakly: unreferenced ones can vanish
 
 
-def _start(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run this beside all else, in the current event loop."""
+def _start_task(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run this in a task of the present event loop that belongs to no task group."""
     token: Any = anyio.lowlevel.current_token().native_token
     if hasattr(token, "create_task"):
         task: asyncio.Task[None] = token.create_task(function())
-        _running.add(task)
-        task.add_done_callback(_running.discard)
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
     else:
-        import trio.lowlevel  # it runs already
+        import trio.lowlevel  # only here, where trio runs already
 
         trio.lowlevel.spawn_system_task(function, context=contextvars.copy_context())

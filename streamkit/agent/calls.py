@@ -1,156 +1,116 @@
-"""One call of a tool: what it tells while it runs, and what comes of it.
-
-Events go through a mailbox, from whatever threads and tasks the tools run in to the one that pulls. It is bounded by the
-calls: what nobody has read yet is joined, so that there is at most one delta of each call between two outputs.
-"""
+"""One tool call while its function runs, and the events of its output."""
 
 from __future__ import annotations
 
 import inspect
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..errors import UsageError
 from ..events import Event, StreamWarning, ToolOutputCreated, ToolOutputDelta, ToolOutputDone
-from ..messages import ToolCallMessage, ToolOutputMessage, output_text
+from ..messages import Status, ToolCallMessage, ToolOutputMessage, output_text
 from ..sources.interrupt import Stopped
-from .tools import ArgumentsError
+from .argument_schema import ArgumentsError
+from .mailbox import Mailbox
 
-__all__ = ["Called", "Mailbox", "refused"]
-
-
-class _Progress:
-    """Pieces of one call's progress that nobody has read yet."""
-
-    def __init__(self, message_id: str) -> None:
-        self.message_id = message_id
-        self.pieces: list[str] = []
-
-    def delta(self) -> ToolOutputDelta:
-        return ToolOutputDelta(self.message_id, "".join(self.pieces), metadata={"progress": True})
+__all__ = ["PendingCall", "call_id_of", "declined_output", "failure_events"]
 
 
-class Mailbox:
-    """Batches of events, put by any thread, taken by one. `wake` is called after each that was put."""
+class PendingCall:
+    """A call whose function runs.
 
-    def __init__(self) -> None:
-        self.wake: Callable[[], object] = lambda: None
-        self._batches: deque[list[Event] | _Progress] = deque()
-        self._lock = threading.Lock()
-        self._over = False
-        self._raised: BaseException | None = None
-
-    def put(self, events: Sequence[Event]) -> None:
-        with self._lock:
-            self._batches.append([*events])
-        self.wake()
-
-    def put_progress(self, message_id: str, text: str) -> None:
-        """A piece of a call's progress, which is joined to the one before it, if that was not read yet."""
-        with self._lock:
-            self._unread(message_id).pieces.append(text)
-        self.wake()
-
-    def _unread(self, message_id: str) -> _Progress:
-        for batch in reversed(self._batches):
-            if not isinstance(batch, _Progress):
-                break
-            if batch.message_id == message_id:
-                return batch
-        progress = _Progress(message_id)
-        self._batches.append(progress)
-        return progress
-
-    def end(self, error: BaseException | None = None) -> None:
-        """Nothing more comes; with an error, whoever takes has it raised."""
-        with self._lock:
-            self._over = True
-            self._raised = self._raised or error
-        self.wake()
-
-    def take(self) -> list[Event] | None:
-        """The next batch; None if there is none yet, [] at the end."""
-        with self._lock:
-            if self._batches:
-                batch = self._batches.popleft()
-                return [batch.delta()] if isinstance(batch, _Progress) else batch
-            if self._raised is not None:
-                raise self._raised
-            return [] if self._over else None
-
-
-class Called:
-    """One call.
+    Its events are: created and deltas with progress, if the tool reports any; a delta that replaces the progress; done.
 
     Args:
-        stopped: whether its stream is over, so that nobody hears what it tells.
+        call: the model's call.
+        mailbox: where its events go.
+        is_stopped: whether the stream was closed or cancelled; `progress` then raises.
     """
 
-    def __init__(self, call: ToolCallMessage, box: Mailbox, stopped: Callable[[], bool]) -> None:
+    def __init__(self, call: ToolCallMessage, mailbox: Mailbox, is_stopped: Callable[[], bool]) -> None:
         self.call = call
-        self._box = box
-        self._stopped = stopped
-        self._begun = False
-        self._over = False
+        self._mailbox = mailbox
+        self._is_stopped = is_stopped
+        self._is_created = False
+        self._is_done = False
         self._lock = threading.Lock()
 
-    def progress(self, text: str) -> None:
-        """A piece of the output, until there is one.
+    def report_progress(self, text: str) -> None:
+        """Emit a piece of progress. Ignored once the call has its output: a tool may leave a thread behind.
 
         Raises:
-            Stopped: the stream is over.
+            Stopped: the stream was closed or cancelled.
         """
-        if self._stopped():
+        if self._is_stopped():
             raise Stopped
         with self._lock:
-            if self._over:
-                return  # a thread that the tool left behind
-            if not self._begun:
-                self._begun = True
-                self._box.put([ToolOutputCreated(_output(self.call))])
-            self._box.put_progress(_id(self.call), str(text))
+            if self._is_done:
+                return
+            if not self._is_created:
+                self._is_created = True
+                self._mailbox.put([ToolOutputCreated(_output(self.call))])
+            self._mailbox.put_progress(_output_id(self.call), str(text))
 
-    def give(self, value: object) -> None:
-        """The output, as the model is told it."""
+    def complete(self, value: object) -> None:
+        """Emit the output. A value that cannot be written as text makes the call fail."""
         if inspect.iscoroutine(value):
-            value.close()
+            value.close()  # a sync agent cannot await it
         try:
             text = output_text(value)
-        except Exception as error:  # an object's own, where it says what it is
+        except Exception as error:  # the conversion calls methods of the value, which may raise anything
             self.fail(error)
         else:
-            self._done(ToolOutputDone(_output(self.call, text)))
+            self._emit_done([ToolOutputDone(_output(self.call, text))])
 
     def fail(self, error: BaseException) -> None:
-        """The tool raised: the model is told, and the hooks are."""
-        what = str(error) if isinstance(error, (ArgumentsError, UsageError)) else f"{type(error).__name__}: {error}"
-        self._done(*refused(self.call, f"Error: {what}", "tool-failed", f"tool {self.call.name}: {what}"))
+        """Emit the error as the output, and a warning."""
+        fault = str(error) if isinstance(error, (ArgumentsError, UsageError)) else f"{type(error).__name__}: {error}"
+        warning = f"tool {self.call.name}: {fault}"
+        self._emit_done(failure_events(self.call, f"Error: {fault}", "tool-failed", warning))
 
-    def _done(self, *events: Event) -> None:
+    def _emit_done(self, events: list[Event]) -> None:
         with self._lock:
-            self._over = True
+            self._is_done = True
             final = [event.message for event in events if isinstance(event, ToolOutputDone)]
-            replaced = [ToolOutputDelta(_id(self.call), m.content, True) for m in final if self._begun]
-            self._box.put([*replaced, *events])
+            replacing = [ToolOutputDelta(_output_id(self.call), m.content, True) for m in final if self._is_created]
+            self._mailbox.put([*replacing, *events])
 
 
-def refused(call: ToolCallMessage, output: str, code: str, fault: str) -> list[Event]:
-    """A call of which nothing came: what the model is told, and the hooks."""
-    failed = _output(call, output, failed=True)
+def call_id_of(call: ToolCallMessage) -> str:
+    """The id that ties a call to its output, its code and its console: the provider's, else the message's."""
+    return call.call_id or call.id
+
+
+def failure_events(call: ToolCallMessage, output: str, code: str, fault: str) -> list[Event]:
+    """The events of a call that failed.
+
+    Args:
+        call: the model's call.
+        output: the call's output, which the model reads.
+        code: the warning's code.
+        fault: the warning's text, for `on_warning`.
+    """
+    failed = _output(call, output, status="failed", metadata={"error": True})
     return [StreamWarning(code, fault, kind="tool_call"), ToolOutputDone(failed)]
 
 
-def _id(call: ToolCallMessage) -> str:
+def declined_output(call: ToolCallMessage, text: str, reason: str | None) -> ToolOutputDone:
+    """The output of a call that the user declined with a reason. `text` is what the model reads."""
+    return ToolOutputDone(_output(call, text, metadata={"declined": reason}))
+
+
+def _output_id(call: ToolCallMessage) -> str:
     return f"{call.id}.output"
 
 
-def _output(call: ToolCallMessage, content: str | None = None, *, failed: bool = False) -> ToolOutputMessage:
+def _output(
+    call: ToolCallMessage,
+    content: str | None = None,
+    *,
+    status: Status = "completed",
+    metadata: Mapping[str, Any] | None = None,
+) -> ToolOutputMessage:
     return ToolOutputMessage(
-        _id(call),
-        name=call.name,
-        call_id=call.call_id or call.id,
-        content=content,
-        status="failed" if failed else "completed",
-        metadata={"error": True} if failed else None,
+        _output_id(call), name=call.name, call_id=call_id_of(call), content=content, status=status, metadata=metadata
     )

@@ -1,50 +1,66 @@
-"""Code that a model asks to be run: what the tool is called, what of a call may run, and why the rest may not.
+"""The tool with which a model runs code: its schema, and which code of a call may run.
 
-Nothing runs that is not whole, that the JSON says in two ways, or that is not exactly the code that the stream has told.
+Code runs only if the call is complete, its JSON can be read in one way alone, and the code is exactly what the stream's
+`CodeMessage` showed.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+from ..errors import UsageError
 from ..messages import CodeMessage, ToolCallMessage
+from .calls import call_id_of
 
-__all__ = ["CODE_TOOL", "FIELDS", "Code", "Refused", "arguments_of", "code_schema", "read_code"]
+__all__ = [
+    "CODE_TOOL",
+    "FIELDS",
+    "Code",
+    "RejectedCode",
+    "check_auto_run",
+    "code_arguments",
+    "code_schema",
+    "read_code",
+    "runs_without_confirmation",
+]
 
 CODE_TOOL = "execute"
 FIELDS = {f"{CODE_TOOL}.code": "code"}
-_SAME = {"language": "format", "code": "content"}  # the words of a flat message, which some models use
+"""`fields=` of an agent's streams: the code argument becomes a `CodeMessage`."""
+
+_SYNONYMS = {"language": "format", "code": "content"}  # the keys of a flat message, which some models use
 
 
 class Code(NamedTuple):
-    """Code that may run, if it is approved: `message` is the one that told it."""
+    """Code that may run once it is approved. `message` is the one that showed it; `language` is in lower case."""
 
     language: str
     source: str
     message: CodeMessage
 
 
-class Refused(NamedTuple):
-    """Why the code of a call cannot run, as the model is told."""
+class RejectedCode(NamedTuple):
+    """Why the code of a call cannot run, as the model reads it."""
 
     reason: str
 
 
 def code_schema(languages: Collection[str]) -> dict[str, Any]:
-    """The tool, as the functions of an application are told."""
+    """The schema of the tool that runs code in these languages."""
     return {
         "name": CODE_TOOL,
         "description": (
-            "Run code on the user's computer. Variables, imports and files are kept from one run to the next. "
-            "The answer is what it printed; images that it displays are shown."
+            "Run code on the user's computer. Variables, imports and files persist from one run to the next. "
+            "Returns what the code printed; images that it displays are shown."
         ),
         "parameters": {
             "type": "object",
             "properties": {
-                "language": {"type": "string", "enum": list(languages), "description": "the code's language"},
-                "code": {"type": "string", "description": "the code, whole"},
+                "language": {"type": "string", "enum": list(languages), "description": "the language of the code"},
+                "code": {"type": "string", "description": "the complete code"},
             },
             "required": ["language", "code"],
             "additionalProperties": False,
@@ -52,59 +68,99 @@ def code_schema(languages: Collection[str]) -> dict[str, Any]:
     }
 
 
-def arguments_of(language: str, source: str) -> str:
-    """The arguments of a call that runs this."""
+def code_arguments(language: str, source: str) -> str:
+    """The JSON arguments of a call that runs this code."""
     return json.dumps({"language": language, "code": source}, ensure_ascii=False)
 
 
-def read_code(call: ToolCallMessage, told: Iterable[CodeMessage]) -> Code | Refused:
-    """What a call wants to run. `told` are the code messages of the call's step."""
-    if call.status != "completed":
-        return Refused("the call was cut short")
+def read_code(call: ToolCallMessage, code_messages: Iterable[CodeMessage]) -> Code | RejectedCode:
+    """The code that a call asks to run, or why it cannot run.
+
+    Args:
+        call: a call of `CODE_TOOL`.
+        code_messages: those of the call's step.
+    """
     try:
-        given = json.loads(call.content or "{}", object_pairs_hook=_pairs, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        return Refused(f"its arguments are no JSON: {error}")
-    if isinstance(given, _Twice):
-        return Refused(f"its arguments say {given.key!r} twice, and not the same")
-    if not isinstance(given, dict):
-        return Refused("its arguments are no JSON object")
-    values = cast("dict[str, Any]", given)
-    for key, other in _SAME.items():
-        if other in values and values.get(key) != values[other]:
-            return Refused(f"its arguments say {key!r} and {other!r}, and not the same")
-    language, source = values.get("language"), values.get("code")
-    if not isinstance(language, str) or not language.strip():
-        return Refused("its arguments name no language")
-    if not isinstance(source, str):
-        return Refused("its arguments have no code")
-    if not source.strip():
-        return Refused("there is no code in it")
-    for message in told:
-        shown = message.call_id == (call.call_id or call.id) and message.status == "completed"
+        language, source = _language_and_source(call)
+    except _Rejection as rejection:
+        return RejectedCode(str(rejection))
+    for message in code_messages:
+        shown = message.call_id == call_id_of(call) and message.status == "completed"
         if shown and (message.format, message.content) == (language, source):
             return Code(language.strip().lower(), source, message)
-    return Refused("the code that was shown is not the code of the call, or not in its language")
+    return RejectedCode("the code that was shown to the user is not the code of the call, or not in its language")
 
 
-def _refuse(constant: str) -> object:
-    """Python's own reader takes more than JSON."""
-    raise ValueError(f"{constant} is none")
+class _Rejection(Exception):
+    """The reason why a call's arguments cannot be read."""
 
 
-class _Twice:
-    """An object with a key that has two values."""
+def _language_and_source(call: ToolCallMessage) -> tuple[str, str]:
+    if call.status != "completed":
+        raise _Rejection("the call was cut short")
+    arguments = _arguments(call.content or "{}")
+    for key, synonym in _SYNONYMS.items():
+        if synonym in arguments and arguments.get(key) != arguments[synonym]:
+            raise _Rejection(f"its arguments have different values for {key!r} and {synonym!r}")
+    language, source = arguments.get("language"), arguments.get("code")
+    if not isinstance(language, str) or not language.strip():
+        raise _Rejection("its arguments name no language")
+    if not isinstance(source, str):
+        raise _Rejection("its arguments contain no code")
+    if not source.strip():
+        raise _Rejection("its code is empty")
+    return language, source
 
-    def __init__(self, key: str) -> None:
-        self.key = key
+
+def _arguments(text: str) -> Mapping[str, Any]:
+    try:
+        arguments = json.loads(text, object_pairs_hook=_unambiguous_object, parse_constant=_reject_constant)
+    except (ValueError, RecursionError) as error:
+        raise _Rejection(f"its arguments are not valid JSON: {error}") from error
+    if not isinstance(arguments, dict):
+        raise _Rejection("its arguments are not a JSON object")
+    return cast("dict[str, Any]", arguments)  # `_unambiguous_object` made it
 
 
-def _pairs(pairs: Sequence[tuple[str, Any]]) -> Mapping[str, Any] | _Twice:
-    known: dict[str, Any] = {}
+def _reject_constant(constant: str) -> object:
+    """Python's parser accepts `NaN` and `Infinity`, which are not JSON."""
+    raise ValueError(f"{constant} is not allowed")
+
+
+def _unambiguous_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object. One that repeats a key with another value is rejected, because parsers disagree on what it means."""
+    values: dict[str, Any] = {}
     for key, value in pairs:
-        if isinstance(value, _Twice):
-            return value
-        if key in known and known[key] != value:
-            return _Twice(key)
-        known[key] = value
-    return known
+        if key in values and values[key] != value:
+            raise _Rejection(f"its arguments contain {key!r} twice, with different values")
+        values[key] = value
+    return values
+
+
+# -- the rule that says which code runs without a confirmation
+
+
+def check_auto_run(auto_run: Any) -> bool | Callable[[CodeMessage], bool]:
+    """The value of `auto_run=`, checked.
+
+    Raises:
+        UsageError: it is neither a bool nor a plain function.
+    """
+    if isinstance(auto_run, bool) or (callable(auto_run) and not inspect.iscoroutinefunction(auto_run)):
+        return cast("bool | Callable[[CodeMessage], bool]", auto_run)  # a function's types cannot be checked
+    raise UsageError(f"`auto_run` is True, False or a plain function of the code message, not {auto_run!r}")
+
+
+def runs_without_confirmation(auto_run: Any, code: CodeMessage) -> bool:
+    """Whether `auto_run` lets this code run. Only True does: another value that a function returns is a no.
+
+    Raises:
+        UsageError: `auto_run` is not a rule, or the function raised.
+    """
+    rule = check_auto_run(auto_run)
+    if isinstance(rule, bool):
+        return rule
+    try:
+        return rule(code) is True
+    except Exception as error:
+        raise UsageError(f"`auto_run` raised {type(error).__name__}: {error}") from error

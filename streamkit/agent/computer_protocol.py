@@ -1,4 +1,4 @@
-"""What an agent needs of a computer. `streamkit.computer.Computer` is one; applications may give their own."""
+"""What an agent needs of a computer. `streamkit.computer.Computer` is one; an application may pass its own."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ from typing import Protocol
 
 from ..events import Event
 
-__all__ = ["Computing", "Running", "runs"]
+__all__ = ["Computing", "Running", "supports_language"]
 
 
 class Running(Protocol):
-    """One run of code.
+    """One run of code, as an iterable of events.
 
-    Its events are as a decoder's: console output, active lines, images, documents to display, all with the run's
-    `call_id`. What goes wrong in the code is told in its console; the iterator raises for faults of the computer alone.
+    The events are those that a decoder would yield: console output, active lines, images, documents to display, all
+    with the run's `call_id`. An error in the code appears in its console output. The iterator raises only when the
+    computer itself fails.
     """
 
     def __iter__(self) -> Iterator[Event]:
-        """The events, as they happen; the run starts at the first pull."""
+        """Yields the events as they happen. The run starts at the first `next`."""
         ...
 
     def interrupt(self) -> None:
-        """Make the run end soon. Called from any thread; it waits for nothing."""
+        """Make the run end soon. May be called from any thread, and does not block."""
         ...
 
     def close(self) -> None:
-        """Returns when the run has ended, by force if need be. Called from any thread, also while another one pulls."""
+        """End the run, by force if need be, and return when it has ended.
+
+        May be called from any thread, also while another thread iterates.
+        """
         ...
 
 
 class Computing(Protocol):
-    """What runs code."""
+    """Runs code for an agent: `Agent(computer=...)` takes any object with these members."""
 
     @property
     def languages(self) -> Collection[str]:
@@ -39,13 +43,25 @@ class Computing(Protocol):
         ...
 
     def start(self, language: str, /) -> None:
-        """Make ready to run this language, in the background."""
+        """Prepare for this language in the background. Called as soon as the model begins to write code in it."""
         ...
 
-    def run(self, language: str, code: str, /, *, call_id: str | None = None) -> Running: ...
+    def run(self, language: str, code: str, /, *, call_id: str | None = None) -> Running:
+        """A run of this code, not yet started.
+
+        Args:
+            language: one that the computer supports, in lower case.
+            code: the source code.
+            call_id: the id of the tool call that asked for the run; it goes into the messages of the run.
+        """
+        ...
 
 
-def runs(computer: Computing, language: str) -> bool:
-    """Whether it runs this language. One that knows languages by other names, too, has a `language_of`."""
+def supports_language(computer: Computing, language: str) -> bool:
+    """Whether the computer runs this language. `language` is in lower case.
+
+    A computer that accepts other names of its languages (`py`, `bash`) has a method `language_of`, which returns the
+    language or None.
+    """
     language_of = getattr(computer, "language_of", None)
     return language in computer.languages or (callable(language_of) and language_of(language) is not None)

@@ -1,8 +1,11 @@
-"""The conversation as a model is told it: a view, which changes nothing in it.
+"""The conversation as a model reads it: a view, which leaves the messages themselves unchanged.
 
-`told(messages)` gives messages that `to_input` of every protocol takes. Each call in it has its output: what the code
-printed, what the tool gave, or why there is nothing. Code without a call, as it stands in Open Interpreter's lists, is
-told as the call that it would have been. Images that code displayed are shown by the user after the outputs.
+`model_view(messages)` returns messages that `to_input` of every protocol accepts. Each call in it has one output: what
+the code printed, what the tool returned, or why there is nothing. Code without a call, as in Open Interpreter's lists,
+becomes the call that would have run it. Images that code displayed follow the outputs, as messages of the user.
+
+A *round* is the calls that the model made in one answer. Its calls come first, then their outputs in the same order,
+because providers accept nothing in between.
 """
 
 from __future__ import annotations
@@ -21,165 +24,188 @@ from ..messages import (
     ToolOutputMessage,
 )
 from ..protocols.open_interpreter.input import truncate
-from .code import CODE_TOOL, FIELDS, arguments_of
+from .code import CODE_TOOL, FIELDS, code_arguments
 
-__all__ = ["NOT_RUN", "told"]
+__all__ = ["NOT_RUN", "model_view"]
 
 NOT_RUN = "Not run: the conversation went on without it."
-_SILENT = "(no output)"
-_EDITED = "(The user edited the code before it ran: above is what ran.)\n"
+_NO_OUTPUT = "(no output)"
+_EDITED = "(The user edited the code before it ran; the call above shows the edited code.)\n"
 _INTERRUPTED = "\n(interrupted)"
 
 
+def model_view(
+    messages: Iterable[Message], *, limit: int, images: bool = True, answered: Sequence[Confirmation] = ()
+) -> list[Message | Confirmation]:
+    """The messages as a model reads them.
+
+    Args:
+        messages: the conversation.
+        limit: characters of one run's console output that the model reads; the middle of a longer one is left out.
+        images: whether the model takes images; otherwise its outputs mention them in words.
+        answered: the provider's own questions in its newest answer, which the request answers.
+    """
+    conversation = list(messages)
+    provider_ids = {message.call_id or message.id for message in conversation if _ran_at_provider(message)}
+    view = _View(limit, provider_ids, images=images, answered=answered)
+    for message in conversation:
+        view.add(message)
+    return view.finish()
+
+
 class _Call:
-    """A call, and what came of it."""
+    """A call of the open round, and its results so far."""
 
     def __init__(self, message: ToolCallMessage, place: int) -> None:
         self.message = message
-        self.place = place  # among what is told
-        self.answer: ToolOutputMessage | None = None
+        self.place = place  # in the view
+        self.output: ToolOutputMessage | None = None
         self.printed: list[str] = []
         self.images: list[ImageMessage] = []
         self.ran = False
         self.edited = False
 
     @property
-    def over(self) -> bool:
-        """Whether anything came of it."""
-        return self.answer is not None or self.ran
+    def has_result(self) -> bool:
+        return self.output is not None or self.ran
 
 
 class _View:
-    """The messages as they are told, and the calls whose outputs are still to be told."""
+    """The messages of the view so far, and the open round: calls whose outputs follow."""
 
-    def __init__(self, limit: int, taken: set[str], *, images: bool, answered: Sequence[Confirmation]) -> None:
+    def __init__(self, limit: int, used_ids: set[str], *, images: bool, answered: Sequence[Confirmation]) -> None:
         self._limit = limit
         self._images = images
         self._answered = {confirmation.subject.id: confirmation for confirmation in answered}
-        self._told: list[Message | Confirmation] = []
-        self._calls: dict[str, _Call] = {}  # of the round that goes on, by the call's own id
-        self._ids = taken  # of calls
-        self._again: dict[str, int] = {}  # how often each was used
-        self._dropped: set[str] = set()
-        self._elsewhere: dict[str, str] = {}  # calls and code that a provider ran, with their types
-        self._last: _Call | None = None  # what runs that has no call of its own belongs to
-        self._step: tuple[str | None, str | None] = (None, None)
+        self._messages: list[Message | Confirmation] = []
+        self._calls: dict[str, _Call] = {}  # of the open round, by the call's own id
+        self._used_ids = used_ids  # of calls
+        self._uses: dict[str, int] = {}  # how often each id was used
+        self._dropped: set[str] = set()  # ids of calls that were cut short
+        self._at_provider: dict[str, str] = {}  # type of the message (call or code) by id, of what a provider ran
+        self._last: _Call | None = None  # output without a call's id belongs to it
+        self._step: tuple[str | None, str | None] = (None, None)  # run and step of the open round
 
     def add(self, message: Message) -> None:
+        """Take the next message of the conversation."""
         match message:
             case ToolCallMessage() if message.metadata.get("item_type") == "mcp_approval_request":
-                # A question is told once, with its answer: told again, it would let the call run again.
+                # Sent once, with its answer: sent again, an approval would let the call run again.
                 if message.id in self._answered:
-                    self._say(message)
-                    self._told.append(self._answered[message.id])
-            case ToolCallMessage() if _is_providers(message):
-                self._elsewhere[message.call_id or message.id] = message.type
-                self._say(message)
+                    self._append(message)
+                    self._messages.append(self._answered[message.id])
+            case ToolCallMessage() if _ran_at_provider(message):
+                self._at_provider[message.call_id or message.id] = message.type
+                self._append(message)
             case ToolCallMessage():
-                self._call(message)
+                self._add_call(message)
             case CodeMessage():
-                self._code(message)
+                self._add_code(message)
             case ToolOutputMessage():
-                self._output(message)
+                self._add_output(message)
             case Message() if message.role == "computer":
-                self._computer(message)
+                self._add_result(message)
             case ReasoningMessage() if message.status != "completed":
-                pass  # unsigned, or half of it
+                pass  # incomplete, so unsigned: no provider accepts it back
             case _:
-                self._say(message)
+                self._append(message)
 
-    def whole(self) -> list[Message | Confirmation]:
+    def finish(self) -> list[Message | Confirmation]:
+        """The view, after the last message."""
         self._end_round()
-        return self._told
+        return self._messages
 
-    def _say(self, message: Message) -> None:
-        """What the user or the assistant says. Outputs come before it, unless it is part of what made the calls."""
-        if self._calls and not self._goes_on(message):
+    def _append(self, message: Message) -> None:
+        """A message of the user or the assistant. It ends the open round, unless it is of the answer that made the calls."""
+        if self._calls and not self._continues_round(message):
             self._end_round()
         if message.role == "assistant":
             self._step = (message.run_id, message.step_id)
-        self._told.append(message)
+        self._messages.append(message)
 
-    def _goes_on(self, message: Message) -> bool:
-        """Whether this is part of the round that the open calls are of."""
+    def _continues_round(self, message: Message) -> bool:
+        """Whether the message is of the answer that made the open round's calls."""
         if message.role in ("user", "system"):
             return False
         if (message.run_id, message.step_id) != self._step:
             return False
-        return message.step_id is not None or not any(call.over for call in self._calls.values())
+        return message.step_id is not None or not any(call.has_result for call in self._calls.values())
 
-    # -- calls and what came of them
+    # -- calls and their results
 
-    def _call(self, message: ToolCallMessage) -> None:
+    def _add_call(self, message: ToolCallMessage) -> None:
         key = message.call_id or message.id
         if message.status != "completed":
-            self._dropped.add(key)  # half a call is none
+            self._dropped.add(key)  # it cannot be answered, so the model does not see it
             return
         self._dropped.discard(key)
         if key in self._calls:
             self._end_round()
-        self._say(message)
-        called = message.copy()
-        called.call_id = self._unused(key or f"call-{len(self._told)}")
-        self._begin(key, called)
+        self._append(message)
+        call = message.copy()
+        call.call_id = self._unused_id(key or f"call-{len(self._messages)}")
+        self._open_call(key, call)
 
-    def _begin(self, key: str, call: ToolCallMessage) -> None:
-        self._told[-1] = call
-        self._calls[key] = self._last = _Call(call, len(self._told) - 1)
+    def _open_call(self, key: str, call: ToolCallMessage) -> None:
+        """Put the call in the place of the message that was added last, and await its result."""
+        self._messages[-1] = call
+        self._calls[key] = self._last = _Call(call, len(self._messages) - 1)
 
-    def _unused(self, id: str) -> str:
-        """The id, or another one: some servers count each answer's calls from 0."""
+    def _unused_id(self, id: str) -> str:
+        """The id, with a number if an earlier call has it: some servers number each answer's calls from 0."""
         free = id
-        while free in self._ids:
-            self._again[id] = self._again.get(id, 1) + 1
-            free = f"{id}.{self._again[id]}"
-        self._ids.add(free)
+        while free in self._used_ids:
+            self._uses[id] = self._uses.get(id, 1) + 1
+            free = f"{id}.{self._uses[id]}"
+        self._used_ids.add(free)
         return free
 
-    def _code(self, message: CodeMessage) -> None:
+    def _add_code(self, message: CodeMessage) -> None:
         call = self._calls.get(message.call_id or "")
-        if call is None and message.call_id is not None and _is_providers(message):
-            self._elsewhere.setdefault(message.call_id, message.type)
-            self._say(message)
+        if call is None and message.call_id is not None and _ran_at_provider(message):
+            self._at_provider.setdefault(message.call_id, message.type)
+            self._append(message)
         elif call is None:
             if message.call_id not in self._dropped:
-                self._synthesise(message)
+                self._call_for_code(message)
         elif "edited" in message.metadata:
             call.edited = True
-            call.message = self._told[call.place] = _code_call(message, call.message)  # as it was run
+            call.message = self._messages[call.place] = _code_call(message, call.message)
 
-    def _synthesise(self, message: CodeMessage) -> None:
-        self._say(message)
+    def _call_for_code(self, message: CodeMessage) -> None:
+        """Add code that has no call as the call that would have run it."""
+        self._append(message)
         call = _code_call(message, message)
-        call.call_id = self._unused(message.call_id or f"call-{message.id or len(self._told)}")
-        self._begin(message.call_id or call.call_id, call)
+        call.call_id = self._unused_id(message.call_id or f"call-{message.id or len(self._messages)}")
+        self._open_call(message.call_id or call.call_id, call)
 
-    def _output(self, message: ToolOutputMessage) -> None:
+    def _add_output(self, message: ToolOutputMessage) -> None:
         call = self._calls.get(message.call_id or "")
         if call is not None:
-            call.answer = message
-        elif self._elsewhere.get(message.call_id or "") == "tool_call":
-            self._say(message)
+            call.output = message
+        elif self._at_provider.get(message.call_id or "") == "tool_call":
+            self._append(message)
 
-    def _computer(self, message: Message) -> None:
-        """What a run showed; without a call's id, of the newest one."""
+    def _add_result(self, message: Message) -> None:
+        """A message that running code produced. Without a call's id it belongs to the newest call."""
         call = self._calls.get(message.call_id or "") or (self._last if message.call_id is None else None)
-        if call is None and message.call_id in self._elsewhere:
-            self._say(message)
+        if call is None and message.call_id in self._at_provider:
+            self._append(message)
         elif call is None and message.call_id not in self._dropped:
-            if said := self._shown(message):
-                self._say(TextMessage(role="user", content=f"The computer shows:\n{said}"))
+            if text := self._as_text(message):
+                self._append(TextMessage(role="user", content=f"The computer shows:\n{text}"))
                 self._show([message] if isinstance(message, ImageMessage) else [])
         elif call is not None:
             call.ran = True
             call.images += [message] if isinstance(message, ImageMessage) else []
-            call.printed.append(self._shown(message))
+            call.printed.append(self._as_text(message))
 
-    def _shown(self, message: Message) -> str:
+    def _as_text(self, message: Message) -> str:
+        """What the call's output says of the message: nothing, if it is an image that the model sees."""
         match message:
             case ConsoleMessage():
                 return message.content + (_INTERRUPTED if message.status == "cancelled" else "")
-            case ImageMessage() if self._wire(message) is not None:
+            case ImageMessage() if self._as_user_image(message) is not None:
                 return ""
             case TextMessage():
                 return message.content
@@ -189,20 +215,20 @@ class _View:
                 return f"[displayed: {what}{where}]\n"
 
     def _end_round(self) -> None:
-        """Tell the outputs of the round's calls, in the calls' order."""
+        """Add the outputs of the round's calls, in the order of the calls, then the images that they displayed."""
         calls, self._calls = [*self._calls.values()], {}
         self._last, self._step = None, (None, None)
-        self._told += [self._answer(call) for call in calls]
+        self._messages += [self._output_of(call) for call in calls]
         self._show([image for call in calls for image in call.images])
 
-    def _answer(self, call: _Call) -> ToolOutputMessage:
+    def _output_of(self, call: _Call) -> ToolOutputMessage:
         message = call.message
         text, metadata = NOT_RUN, {}
-        if call.answer is not None:
-            text, metadata = call.answer.content, dict(call.answer.metadata)
+        if call.output is not None:
+            text, metadata = call.output.content, dict(call.output.metadata)
         elif call.ran:
-            text = (_EDITED if call.edited else "") + (truncate("".join(call.printed), self._limit) or _SILENT)
-        text = text.encode("utf-8", "replace").decode("utf-8")  # no request can hold half a surrogate pair
+            text = (_EDITED if call.edited else "") + (truncate("".join(call.printed), self._limit) or _NO_OUTPUT)
+        text = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate cannot be sent
         return ToolOutputMessage(
             f"{message.id}.output", name=message.name, call_id=message.call_id, content=text, metadata=metadata
         )
@@ -210,13 +236,13 @@ class _View:
     # -- images
 
     def _show(self, images: Iterable[Message]) -> None:
-        wire = [image for message in images if (image := self._wire(message)) is not None]
-        if wire:
-            many = "This image was" if len(wire) == 1 else f"These {len(wire)} images were"
-            self._told += [TextMessage(role="user", content=f"{many} displayed:"), *wire]
+        shown = [image for message in images if (image := self._as_user_image(message)) is not None]
+        if shown:
+            subject = "This image was" if len(shown) == 1 else f"These {len(shown)} images were"
+            self._messages += [TextMessage(role="user", content=f"{subject} displayed:"), *shown]
 
-    def _wire(self, message: Message) -> ImageMessage | None:
-        """The image as a user would show it; None where no provider takes it."""
+    def _as_user_image(self, message: Message) -> ImageMessage | None:
+        """The image as a message of the user; None if the model, or every provider, does not take it."""
         format = message.format or ""
         if not self._images or not (format in ("url", "base64") or format.startswith("base64.")):
             return None
@@ -225,21 +251,8 @@ class _View:
         )
 
 
-def told(
-    messages: Iterable[Message], *, limit: int, images: bool = True, answered: Sequence[Confirmation] = ()
-) -> list[Message | Confirmation]:
-    """The messages for a model. Output of code is cut to `limit` characters; without `images` each is told in words.
-    `answered` are the provider's own questions that the newest answer asked."""
-    given = list(messages)
-    taken = {message.call_id or message.id for message in given if _is_providers(message)}
-    view = _View(limit, taken, images=images, answered=answered)
-    for message in given:
-        view.add(message)
-    return view.whole()
-
-
-def _is_providers(message: Message) -> bool:
-    """Whether a provider ran this."""
+def _ran_at_provider(message: Message) -> bool:
+    """Whether the message is a call or code that the provider itself ran."""
     if isinstance(message, ToolCallMessage):
         return message.provider_executed
     return (
@@ -248,12 +261,12 @@ def _is_providers(message: Message) -> bool:
 
 
 def _code_call(code: CodeMessage, like: Message) -> ToolCallMessage:
-    """The call that runs this code."""
+    """The call that runs this code, in the place of the message `like`."""
     return ToolCallMessage(
         like.id,
         name=CODE_TOOL,
         call_id=like.call_id,
-        content=arguments_of(code.format or "", code.content),
+        content=code_arguments(code.format or "", code.content),
         group=like.group,
         index=like.index,
         run_id=like.run_id,

@@ -1,21 +1,35 @@
-"""Progress: what a tool tells while it runs."""
+"""Progress: what a tool reports while it runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
 
-__all__ = ["progress", "telling"]
+__all__ = ["current_progress", "progress"]
 
-telling: ContextVar[Callable[[str], None] | None] = ContextVar("telling", default=None)
+current_progress: ContextVar[Callable[[str], None] | None] = ContextVar("current_progress", default=None)
+"""Where `progress` sends its text: set for each tool call, in the context that the tool runs in. Internal."""
 
 
 def progress(text: str) -> None:
-    """Tell how far a tool is, from within it, in whatever thread or task it runs: `on_tool_output_delta` is told at once.
+    """Report from inside a tool how far it is. Works in any thread or task that the tool runs in.
 
-    The model is told of what the tool returns alone: then a delta with `replace` takes the place of the progress. In a
-    thread this is where a tool ends whose stream was cancelled. Outside of an agent's tool it does nothing.
+    The text reaches `on_tool_output_delta` at once. The model never sees it: when the tool returns, a delta with
+    `replace` puts the returned value in its place. Outside of an agent's tool this does nothing, so a function that
+    calls it can be used anywhere.
+
+        def download(urls: list[str]) -> str:
+            for number, url in enumerate(urls, 1):
+                fetch(url)
+                progress(f"{number} of {len(urls)}\\n")
+            return "done"
+
+    Args:
+        text: added to the progress reported so far; "" reports nothing.
+
+    Raises:
+        Stopped: the stream was closed or cancelled. This is a `BaseException`; leave it alone, so that the tool ends.
     """
-    tell = telling.get()
-    if tell is not None and text:
-        tell(text)
+    report = current_progress.get()
+    if report is not None and text:
+        report(text)

@@ -1,15 +1,16 @@
-"""The request of a model call, for the clients of openai and anthropic. Neither is imported: clients are told by what
-they offer.
+"""The request of a model call, for the clients of openai and anthropic.
 
-Each request tells the whole conversation, and refers to nothing that a server stored: so a conversation that was saved
-goes on, with another provider too. (Reasoning goes back to OpenAI only where it is sealed: with `store=False` and
-`include=["reasoning.encrypted_content"]`, which not all models take.)
+Neither package is imported: a client is recognised by the methods that it has. Each request sends the complete
+conversation and refers to nothing stored on a server, so a saved conversation can continue with any provider.
+(Reasoning goes back to OpenAI only in encrypted form: with `store=False` and
+`include=["reasoning.encrypted_content"]`, which not all models accept.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from operator import attrgetter
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from ..answers import Confirmation
@@ -17,36 +18,39 @@ from ..errors import UsageError
 from ..messages import Message, TextMessage
 from ..protocols import to_input
 
-__all__ = ["Provider", "outputs_first", "tool_name"]
+__all__ = ["Provider", "outputs_after_calls", "tool_name"]
 
-_MAX_TOKENS = 8192  # anthropic wants to be told; what all of its models of today can write
-_OURS = ("stream", "input", "messages", "tools")
+_MAX_TOKENS = 8192  # Anthropic requires a limit; all its present models can write as much
+_RESERVED = ("stream", "input", "messages", "tools")  # arguments that the agent sets itself
+_OPENAI_HOST = "api.openai.com"
 
 
 class Provider:
-    """Whoever is asked, through a client.
+    """A client, and the protocol in which requests are sent through it.
 
     Args:
-        client: `OpenAI`, `AsyncOpenAI`, `Anthropic`, `AsyncAnthropic`, or what offers the same.
-        protocol: by default `openai_responses` at api.openai.com, `openai_chat` at any other address, `anthropic` for
-            its client.
+        client: `OpenAI`, `AsyncOpenAI`, `Anthropic`, `AsyncAnthropic`, or an object with the same methods.
+        protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` at api.openai.com,
+            `openai_chat` at any other address, and `anthropic` for its client.
+
+    Attributes:
+        is_async: whether the client's requests are awaited.
 
     Raises:
-        UsageError: the client is none of these, or cannot speak this protocol.
+        UsageError: `client` is none of these, or cannot use this protocol.
     """
 
     def __init__(self, client: Any, protocol: str | None = None) -> None:
         self.client = client
         self.protocol = protocol or _protocol_of(client)
         self.is_async = any(kind.__name__.startswith("Async") for kind in type(client).__mro__)
-        if self.protocol not in _SPEAKS:
-            known = ", ".join(_SPEAKS)
-            raise UsageError(f"an agent cannot ask in protocol {protocol!r}; it can in: {known}")
-        self._speak, self._create = _SPEAKS[self.protocol], _CREATE[self.protocol]
+        if self.protocol not in _APIS:
+            raise UsageError(f"an agent cannot use protocol {protocol!r}; choose one of: {', '.join(_APIS)}")
+        self._api = _APIS[self.protocol]
         try:
-            self._create(client)
+            self._api.create(client)
         except AttributeError as error:
-            raise UsageError(f"{client!r} is no client that speaks {self.protocol}: {error}") from error
+            raise UsageError(f"{client!r} is not a client for {self.protocol}: {error}") from error
 
     def request(
         self,
@@ -56,148 +60,161 @@ class Provider:
         tools: Sequence[Mapping[str, Any]],
         options: Mapping[str, Any],
     ) -> Callable[[], Any]:
-        """What sends the request: it gives the client's stream, or (async clients) an awaitable of it.
+        """A function that sends the request. It returns the client's stream, or an awaitable of it (async clients).
+
+        Args:
+            model: the model's name.
+            messages: the conversation, as `model_view` returns it.
+            instructions: come before the conversation, as the system prompt.
+            tools: schemas of functions in any provider's form, and tools that the provider runs itself.
+            options: further arguments of the request.
 
         Raises:
-            UsageError: an option is the agent's own, or a message is one that the provider cannot take.
+            UsageError: an option is one that the agent sets itself, or the provider does not accept a message.
         """
-        if own := [key for key in _OURS if key in options]:
-            raise UsageError(f"{own[0]!r} is what the agent sends itself; it is no option")
-        instructions, rest = _leading(messages, instructions)
-        arguments = self._speak(self, to_input(rest, self.protocol), instructions, tools)
+        if reserved := [key for key in _RESERVED if key in options]:
+            raise UsageError(f"{reserved[0]!r} is set by the agent and cannot be an option")
+        instructions, rest = _leading_instructions(messages, instructions)
+        arguments = self._api.arguments(to_input(rest, self.protocol), instructions, tools)
+        if self.protocol == "openai_chat" and _host(self.client) == _OPENAI_HOST:
+            # Only there, because some compatible servers reject arguments that they do not know.
+            arguments["stream_options"] = {"include_usage": True}
         arguments = {"model": model, "stream": True, **arguments, **options}
-        create = self._create(self.client)
+        create = self._api.create(self.client)
         return lambda: create(**arguments)
-
-    @property
-    def is_openais(self) -> bool:
-        """Whether it is asked at OpenAI's own address."""
-        return _host(self.client) == "api.openai.com"
 
 
 def _protocol_of(client: Any) -> str:
     if hasattr(client, "chat"):
-        own = _host(client) == "api.openai.com" and hasattr(client, "responses")
-        return "openai_responses" if own else "openai_chat"
+        has_responses = _host(client) == _OPENAI_HOST and hasattr(client, "responses")
+        return "openai_responses" if has_responses else "openai_chat"
     if hasattr(client, "messages"):
         return "anthropic"
-    raise UsageError(f"{client!r} is no client of openai or anthropic; say `protocol=` for one that offers the same")
+    raise UsageError(f"{client!r} is not a client of openai or anthropic; pass `protocol=` if it has the same methods")
 
 
 def _host(client: Any) -> str | None:
     return urlsplit(str(getattr(client, "base_url", ""))).hostname
 
 
-def _leading(messages: Iterable[Message | Confirmation], instructions: str) -> tuple[str, list[Message | Confirmation]]:
-    """System messages that a conversation begins with are instructions."""
+def _leading_instructions(
+    messages: Iterable[Message | Confirmation], instructions: str
+) -> tuple[str, list[Message | Confirmation]]:
+    """The instructions, followed by the system messages that the conversation begins with; and the other messages."""
     rest = list(messages)
-    said = [instructions] if instructions else []
+    parts = [instructions] if instructions else []
     while rest and isinstance(rest[0], TextMessage) and rest[0].role == "system":
-        said.append(rest[0].content)
+        parts.append(rest[0].content)
         del rest[0]
-    return "\n\n".join(said), rest
+    return "\n\n".join(parts), rest
 
 
 # -- tools
 
 
-def _function_of(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """A function as `name`, `description` and `parameters`, in whichever provider's words; None for what is none."""
+def _function_schema(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """A function's `name`, `description` and `parameters`, read from any provider's form; None for other tools."""
     if isinstance(function := tool.get("function"), Mapping):
-        return cast("Mapping[str, Any]", function)
+        return cast("Mapping[str, Any]", function)  # `isinstance` cannot check the type parameters
     if "input_schema" in tool:
-        return {
-            **{key: tool[key] for key in tool if key not in ("type", "input_schema")},
-            "parameters": tool["input_schema"],
-        }
+        return {**_without(tool, "type", "input_schema"), "parameters": tool["input_schema"]}
     if "parameters" in tool and tool.get("type", "function") == "function":
-        return {key: tool[key] for key in tool if key != "type"}
+        return _without(tool, "type")
     return None
 
 
+def _without(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in keys}
+
+
 def tool_name(tool: Mapping[str, Any]) -> str | None:
-    """The name of a tool that an application runs itself; None for what the provider runs."""
-    name = (_function_of(tool) or tool).get("name")
+    """The name of a tool that the application runs; None for one that the provider runs itself."""
+    name = (_function_schema(tool) or tool).get("name")
     return name if isinstance(name, str) else None
 
 
-# -- the arguments of a request, by protocol
+# -- the arguments of a request, by API
 
 
-def _responses(
-    provider: Provider, said: list[Any], instructions: str, tools: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    def tell(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-        function = _function_of(tool)
-        return tool if function is None else {"strict": False, **function, "type": "function"}
-
-    out: dict[str, Any] = {"input": said}
+def _responses_arguments(input: list[Any], instructions: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"input": input}
     if instructions:
-        out["instructions"] = instructions
+        arguments["instructions"] = instructions
     if tools:
-        out["tools"] = [tell(tool) for tool in tools]
-    return out
+        arguments["tools"] = [_responses_tool(tool) for tool in tools]
+    return arguments
 
 
-def _chat(provider: Provider, said: list[Any], instructions: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    def tell(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-        function = _function_of(tool)
-        return tool if function is None else {"type": "function", "function": function}
+def _responses_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = _function_schema(tool)
+    return tool if function is None else {"strict": False, **function, "type": "function"}
 
-    leading = [{"role": "system", "content": instructions}] if instructions else []
-    out: dict[str, Any] = {"messages": [*leading, *outputs_first(said)]}
+
+def _chat_arguments(messages: list[Any], instructions: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    system = [{"role": "system", "content": instructions}] if instructions else []
+    arguments: dict[str, Any] = {"messages": [*system, *outputs_after_calls(messages)]}
     if tools:
-        out["tools"] = [tell(tool) for tool in tools]
-    if provider.is_openais:  # some compatible servers refuse what they do not know
-        out["stream_options"] = {"include_usage": True}
-    return out
+        arguments["tools"] = [_chat_tool(tool) for tool in tools]
+    return arguments
 
 
-def outputs_first(said: list[Any]) -> list[Any]:
-    """Outputs right after their calls, where the API wants them; what another provider printed meanwhile follows."""
-    out: list[Any] = []
-    place = 0  # where the next output belongs
-    for message in said:
+def _chat_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = _function_schema(tool)
+    return tool if function is None else {"type": "function", "function": function}
+
+
+def outputs_after_calls(messages: list[Any]) -> list[Any]:
+    """Messages of Chat Completions with each tool output right after the message of its call, as the API requires.
+
+    What stood in between (the output of code that another provider ran) follows the tool outputs.
+    """
+    ordered: list[Any] = []
+    output_place = 0  # where the next output goes
+    for message in messages:
         if message["role"] == "tool":
-            out.insert(place, message)
-            place += 1
+            ordered.insert(output_place, message)
+            output_place += 1
         else:
-            out.append(message)
-            place = len(out) if message["role"] == "assistant" else place
-    return out
+            ordered.append(message)
+            output_place = len(ordered) if message["role"] == "assistant" else output_place
+    return ordered
 
 
-def _anthropic(
-    provider: Provider, said: list[Any], instructions: str, tools: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    def tell(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-        function = _function_of(tool)
-        if function is None:
-            return tool
-        known = {key: function[key] for key in function if key not in ("parameters", "strict")}
-        return {**known, "input_schema": function.get("parameters", {"type": "object"})}
-
-    out: dict[str, Any] = {"messages": said, "max_tokens": _MAX_TOKENS}
+def _anthropic_arguments(messages: list[Any], instructions: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"messages": messages, "max_tokens": _MAX_TOKENS}
     if instructions:
-        out["system"] = instructions
+        arguments["system"] = instructions
     if tools:
-        out["tools"] = [tell(tool) for tool in tools]
-    elif names := _called(said):  # the API takes no calls without tools
-        out["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
-        out["tool_choice"] = {"type": "none"}
-    return out
+        arguments["tools"] = [_anthropic_tool(tool) for tool in tools]
+    elif names := _called_names(messages):  # the API rejects calls in the conversation where no tools are declared
+        arguments["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
+        arguments["tool_choice"] = {"type": "none"}
+    return arguments
 
 
-def _called(said: list[Any]) -> list[str]:
-    """The names of the tools that the conversation calls."""
-    blocks: list[Any] = [block for turn in said for block in turn["content"]]
+def _anthropic_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = _function_schema(tool)
+    if function is None:
+        return tool
+    parameters = function.get("parameters", {"type": "object"})
+    return {**_without(function, "parameters", "strict"), "input_schema": parameters}
+
+
+def _called_names(messages: list[Any]) -> list[str]:
+    """The names of the tools that the conversation calls, each once."""
+    blocks: list[Any] = [block for message in messages for block in message["content"]]
     return [*dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use")]
 
 
-_Speak = Callable[[Provider, list[Any], str, Sequence[Mapping[str, Any]]], dict[str, Any]]
-_SPEAKS: dict[str, _Speak] = {"openai_responses": _responses, "openai_chat": _chat, "anthropic": _anthropic}
-_CREATE: dict[str, Callable[[Any], Callable[..., Any | Awaitable[Any]]]] = {
-    "openai_responses": lambda client: client.responses.create,
-    "openai_chat": lambda client: client.chat.completions.create,
-    "anthropic": lambda client: client.messages.create,
+class _Api(NamedTuple):
+    """An API of a client: the method that sends a request, and what turns a conversation into its arguments."""
+
+    create: Callable[[Any], Callable[..., Any | Awaitable[Any]]]
+    arguments: Callable[[list[Any], str, Sequence[Mapping[str, Any]]], dict[str, Any]]
+
+
+_APIS: dict[str, _Api] = {
+    "openai_responses": _Api(attrgetter("responses.create"), _responses_arguments),
+    "openai_chat": _Api(attrgetter("chat.completions.create"), _chat_arguments),
+    "anthropic": _Api(attrgetter("messages.create"), _anthropic_arguments),
 }

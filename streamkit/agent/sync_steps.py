@@ -1,109 +1,98 @@
-"""The steps of a turn as sources, for threads.
+"""Opens the steps of a turn as sources, for threads. `async_steps.py` does the same for tasks.
 
-`async_steps.py` is the same for tasks. Functions are called one after the other in a thread of their own, so that what
-they tell is heard at once. A function cannot be stopped where it does not wait for the network: the stream's end waits
-for it, and none of the others is called.
+Functions run one after the other in a thread of their own, so that their progress is emitted at once. A function can be
+stopped only where it waits for the network: closing the stream waits for the one that runs, and starts none after it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from ..events import Event
-from ..messages import ToolCallMessage
 from ..sources.interrupt import Interruptible, Stopped
 from ..sources.open import open_sync
 from ..sources.source import Source
-from .calls import Called, Mailbox
+from .calls import PendingCall
 from .computer_protocol import Running
-from .progress import telling
+from .mailbox import Mailbox
+from .progress import current_progress
+from .steps import (
+    SOURCE_OPTIONS,
+    CallModel,
+    CallTools,
+    EmitEvents,
+    RunCode,
+    Step,
+    close_run,
+    events_of_run,
+    following_sources,
+)
 from .tools import Tool
-from .turn import CallModel, CallTools, RunCode, Step, Tell, Turn
 
-__all__ = ["close_run", "events_of_run", "first_source", "source_of"]
+__all__ = ["first_source"]
 
 
-def first_source(turn: Turn) -> Callable[[], Source]:
-    """What opens the turn's first source. Each knows the next."""
-
-    def following() -> Callable[[], Source] | None:
-        step = next(turn.course, None)
-        return None if step is None else lambda: opened(step)
+def first_source(course: Iterator[Step]) -> Callable[[], Source]:
+    """A function that opens the source of the first step. Each source opens the one after it."""
 
     def opened(step: Step) -> Source:
-        source = source_of(step)
+        source = _source_of(step)
         source.following = following
         return source
 
-    return lambda: opened(next(turn.course))
+    following = following_sources(course, opened)
+    return lambda: opened(next(course))
 
 
-def source_of(step: Step) -> Source:
+def _source_of(step: Step) -> Source:
     match step:
         case CallModel(send):
             return open_sync(send)
-        case Tell(events):
-            return _own(iter([events]), lambda: None)
-        case RunCode(computer, code, call):
-            return CodeSource(computer.run(code.language, code.source, call_id=call.call_id or call.id))
-        case CallTools(calls):
-            return ToolsSource(calls)
-
-
-def _own(batches: Iterator[list[Event]], close: Callable[[], object]) -> Source:
-    """A source of the agent's own events, within the step of the model call that asked for them."""
-    return Source(batches, close, protocol="streamkit", whole=True, edits=True, same_step=True)
+        case EmitEvents(events):
+            return Source(iter([events]), lambda: None, **SOURCE_OPTIONS)
+        case RunCode():
+            return CodeSource(step.start())
+        case CallTools():
+            return ToolsSource(step)
 
 
 class CodeSource(Source):
-    """A run of code."""
+    """The events of a run of code."""
 
     def __init__(self, running: Running) -> None:
         events = events_of_run(running)
-        super().__init__(events, partial(close_run, running, events), protocol="streamkit", whole=True, same_step=True)
+        super().__init__(events, partial(close_run, running, events), **SOURCE_OPTIONS)
         self._running = running
 
     def interrupt(self) -> None:
+        """Make the run end soon. May be called from any thread."""
         self._running.interrupt()
 
 
-def events_of_run(running: Running) -> Generator[list[Event]]:
-    """The run's events, each as soon as there is one."""
-    for event in running:
-        yield [event]
-
-
-def close_run(running: Running, events: Generator[list[Event]]) -> None:
-    """End a run, and what reads it, if no thread is in it."""
-    running.close()
-    with contextlib.suppress(ValueError):  # another thread is: it ends by itself now
-        events.close()
-
-
 class ToolsSource(Source):
-    """Functions, called one after the other."""
+    """The outputs of functions, which a thread calls one after the other."""
 
-    def __init__(self, calls: Sequence[tuple[ToolCallMessage, Tool[..., Any]]]) -> None:
-        super().__init__(self._results(), self._end, protocol="streamkit", whole=True, same_step=True)
-        self._todo = calls
-        self._box = Mailbox()
+    def __init__(self, step: CallTools) -> None:
+        super().__init__(self._batches_of_outputs(), self._end, **SOURCE_OPTIONS)
+        self._calls = step.calls
+        self._mailbox = Mailbox()
         self._wakeup = threading.Event()
-        self._box.wake = self._wakeup.set
+        self._mailbox.wake = self._wakeup.set
         self._stopped = threading.Event()
         self._interruptible = Interruptible()
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._work,), name="streamkit-tools", daemon=True)
 
     def interrupt(self) -> None:
+        """Call no further function, and stop the present one where it waits for the network."""
         self._stopped.set()
         self._interruptible.stop()
 
-    def _results(self) -> Iterator[list[Event]]:
+    def _batches_of_outputs(self) -> Iterator[list[Event]]:
         self._thread.start()
         while (batch := self._take()) != []:
             yield batch
@@ -111,31 +100,31 @@ class ToolsSource(Source):
     def _take(self) -> list[Event]:
         while True:
             self._wakeup.clear()
-            if (batch := self._box.take()) is not None:
+            if (batch := self._mailbox.take()) is not None:
                 return batch
             self._wakeup.wait()
 
     def _work(self) -> None:
         try:
-            for call, tool in self._todo:
+            for call, tool in self._calls:
                 if self._stopped.is_set():
                     break
-                self._call(Called(call, self._box, self._stopped.is_set), tool)
+                self._call(PendingCall(call, self._mailbox, self._stopped.is_set), tool)
         except Stopped:
-            self._box.end()
+            self._mailbox.end()
         except BaseException as error:  # KeyboardInterrupt, SystemExit: raised again in the stream's own thread
-            self._box.end(error)
+            self._mailbox.end(error)
         else:
-            self._box.end()
+            self._mailbox.end()
 
-    def _call(self, called: Called, tool: Tool[..., Any]) -> None:
-        telling.set(called.progress)
+    def _call(self, pending: PendingCall, tool: Tool[..., Any]) -> None:
+        current_progress.set(pending.report_progress)
         try:
-            value = self._interruptible.call(tool.call, called.call.content)
+            value = self._interruptible.call(tool.call, pending.call.content)
         except Exception as error:
-            called.fail(error)
+            pending.fail(error)
         else:
-            called.give(value)
+            pending.complete(value)
 
     def _end(self) -> None:
         self.interrupt()

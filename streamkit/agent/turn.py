@@ -1,227 +1,217 @@
 """A turn: the course of one run, decided without any input or output.
 
-It gives one step after the other, which the agent makes a source of the same stream: a model call; the calls of its
-tools; for each piece of code a question and a run; then the next model call. What came of a step is read in the stream.
+Its steps follow each other: a model call; the calls of its tools; for each piece of code a confirmation and a run; then
+the next model call. A step is over before the next one is taken, and its outcome is read from the stream.
 """
-
-# pyright: reportPrivateUsage=false
-# The agent and its streams are one thing; their underscores keep users out.
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from ..answers import Confirmation
-from ..events import ConfirmationCreated, ConsoleCreated, ConsoleDelta, ConsoleDone, Event, Run, RunDone, ToolOutputDone
-from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
+from ..events import ConfirmationCreated, ConsoleCreated, ConsoleDelta, ConsoleDone, Event, Run, RunDone
+from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage
 from ..streams.state import StreamState
-from .calls import refused
-from .code import CODE_TOOL, Code, Refused, read_code
-from .computer_protocol import Computing, runs
+from .calls import call_id_of, declined_output, failure_events
+from .code import CODE_TOOL, RejectedCode, read_code, runs_without_confirmation
+from .computer_protocol import Computing, supports_language
+from .conversation import as_messages, replace_message
+from .core import AgentCore
+from .history import model_view
+from .steps import CallModel, CallTools, EmitEvents, RunCode, Step
+from .stream_state import (
+    continues_in_next_source,
+    decline_run,
+    has_unanswered_calls,
+    is_cut_short,
+    raise_if_source_incomplete,
+)
 from .tools import Tool
 
-if TYPE_CHECKING:
-    from .agent import BaseAgent
+__all__ = ["Turn"]
 
-__all__ = ["CallModel", "CallTools", "RunCode", "Step", "Tell", "Turn"]
+_M = TypeVar("_M", bound=Message)
 
-_NOBODY = "not answered"  # the reason where a confirmation was decided without an answer
-
-
-class CallModel(NamedTuple):
-    """Ask the model: `send` gives the client's stream."""
-
-    send: Callable[[], Any]
-
-
-class CallTools(NamedTuple):
-    """Call these functions."""
-
-    calls: Sequence[tuple[ToolCallMessage, Tool[..., Any]]]
-
-
-class RunCode(NamedTuple):
-    """Run this code, for this call."""
-
-    computer: Computing
-    code: Code
-    call: ToolCallMessage
-
-
-class Tell(NamedTuple):
-    """Tell these events."""
-
-    events: list[Event]
-
-
-Step = CallModel | CallTools | RunCode | Tell
+_NOT_ANSWERED = "not answered"  # a confirmation's reason where it was declined because no answer came
 
 
 class Turn:
     """One run of an agent.
 
     Args:
-        said: what the user says first.
-        options: for the requests.
+        agent: whose run it is.
+        options: further arguments of its requests.
+        on_start: called with the stream when the first step is taken.
 
     Attributes:
-        stream: the stream that tells of it.
-        course: its steps. Each is over before the next is asked for.
+        stream: the stream that the run is in. To be set before the first step is taken.
+        course: the steps. Take the next one when the one before it is over.
     """
 
-    def __init__(self, agent: BaseAgent, said: Sequence[Message], options: Mapping[str, Any]) -> None:
-        self.stream: StreamState
+    stream: StreamState
+
+    def __init__(self, agent: AgentCore, options: Mapping[str, Any], on_start: Callable[[StreamState], object]) -> None:
         self.course: Iterator[Step] = self._course()
-        self.said = said
         self._agent = agent
         self._options = options
+        self._on_start = on_start
 
     def executes(self, call: ToolCallMessage) -> bool:
-        """Whether the agent answers a call itself. Those of the application's own tools it does not."""
+        """Whether the agent answers a call itself, not the application. It answers calls of unknown tools as well."""
         agent = self._agent
         if call.name in agent.tools or (call.name == CODE_TOOL and agent.computer is not None):
             return True
-        others = "item_type" in call.metadata or "custom" in call.metadata  # tools of the provider's making
-        return call.name not in agent.names and not others
+        is_providers = "item_type" in call.metadata or "custom" in call.metadata  # a kind of tool that we do not offer
+        return call.name not in agent.application_tools and not is_providers
 
     # -- the course
 
     def _course(self) -> Iterator[Step]:
-        agent, engine = self._agent, self.stream._engine
-        agent._begin(self)
-        answered: list[Confirmation] = []
-        for _ in range(agent.max_steps):
-            seen, asked = len(engine.messages), len(engine.confirmations)
-            yield CallModel(agent._request(self._options, answered))
-            source_decoder = self.stream._source_decoder
-            if source_decoder is not None and not source_decoder.complete:
-                raise source_decoder.incomplete()
-            told = engine.messages[seen:]
-            calls = [message for message in told if _is_call(message)]
-            answered = engine.confirmations[asked:]  # what the provider itself asked
-            if engine.cut_short or not (
-                calls or answered or (source_decoder is not None and source_decoder.continues_in_next_source)
-            ):
+        self._on_start(self.stream)
+        answered: list[Confirmation] = []  # the provider's own questions, which the next request answers
+        for _ in range(self._agent.max_steps):
+            first, first_confirmation = len(self.stream.messages), len(self.stream.confirmations)
+            yield CallModel(self._request(answered))
+            raise_if_source_incomplete(self.stream)
+            messages = self.stream.messages[first:]
+            answered = [*self.stream.confirmations[first_confirmation:]]
+            if not self._must_continue(messages, answered):
                 return
             try:
                 for confirmation in answered:
-                    _check(confirmation)
-                yield from self._execute(*self._apart([call for call in calls if self.executes(call)], told))
-            except _Declined:
-                engine.end_declined()
+                    _raise_if_run_declined(confirmation)
+                yield from self._execute(messages)
+            except _RunDeclined:
+                decline_run(self.stream)
                 return
-            if engine.unanswered:
-                return  # the application's own
-        yield Tell([RunDone(Run(status="incomplete", finish_reason="max_steps"))])
+            if has_unanswered_calls(self.stream):
+                return
+        yield EmitEvents([RunDone(Run(status="incomplete", finish_reason="max_steps"))])
 
-    def _apart(
-        self, calls: Sequence[ToolCallMessage], told: Sequence[Message]
-    ) -> tuple[list[ToolCallMessage], list[Message]]:
-        """These calls, each with an id of its own, in the conversation too, and what was told with them. Some models
-        give several calls of an answer the same."""
-        known: set[str] = set()
-        codes: Counter[str | None] = Counter()
-        out: list[ToolCallMessage] = []
-        rest = [*told]
-        for call in calls:
-            id, number = call.call_id, codes[call.call_id]
-            codes[id] += call.name == CODE_TOOL
-            if id is not None and id in known:
-                same = [m for m in told if isinstance(m, CodeMessage) and m.call_id == id]
-                for code in same[number : codes[id]]:
-                    rest[rest.index(code)] = self._agent._change(code, call_id=call.id)
-                call = self._agent._change(call, call_id=call.id)
-            known |= {id} if id is not None else set()
-            out.append(call)
-        return out, rest
+    def _request(self, answered: Sequence[Confirmation]) -> Callable[[], Any]:
+        agent = self._agent
+        agent.messages[:] = as_messages(agent.messages)  # the application may have added dicts
+        view = model_view(agent.messages, limit=agent.output_limit, images=agent.images, answered=answered)
+        return agent.provider.request(agent.model, view, agent.instructions, agent.tool_schemas, self._options)
 
-    def _execute(self, calls: Sequence[ToolCallMessage], told: Sequence[Message]) -> Iterator[Step]:
-        """Answer these calls: the functions all at once, then the code in its order."""
+    def _must_continue(self, messages: Sequence[Message], answered: Sequence[Confirmation]) -> bool:
+        """Whether the answer asks for something that the next request brings."""
+        if is_cut_short(self.stream):
+            return False
+        return bool(answered) or any(map(_is_call, messages)) or continues_in_next_source(self.stream)
+
+    # -- calls
+
+    def _execute(self, messages: Sequence[Message]) -> Iterator[Step]:
+        """Answer the calls among these messages: functions together, then code in its order."""
+        calls, messages = self._with_distinct_ids(messages)
         tools = self._agent.tools
-        ready: list[tuple[ToolCallMessage, Tool[..., Any]]] = []
+        approved: list[tuple[ToolCallMessage, Tool[..., Any]]] = []
         for call in calls:
             tool = tools.get(call.name or "")
-            if tool is None:
-                continue
-            approved = (yield from self._confirmed(call)) if tool.confirm else call
-            if approved is not None:
-                ready.append((approved, tool))
-        if ready:
-            yield CallTools(ready)
+            if tool is not None:
+                final = (yield from self._confirm(call, call)) if tool.confirm else call
+                approved += [] if final is None else [(final, tool)]
+        if approved:
+            yield CallTools(approved)
         for call in calls:
             if call.name in tools:
                 continue
             if call.name == CODE_TOOL and self._agent.computer is not None:
-                yield from self._run(call, told, self._agent.computer)
+                yield from self._run_code(call, messages, self._agent.computer)
             else:
-                yield Tell(self._unknown(call))
+                yield EmitEvents(self._unknown_tool(call))
 
-    def _confirmed(self, call: ToolCallMessage) -> Generator[Step, None, ToolCallMessage | None]:
-        """The call as it was approved, None if it was declined with a reason."""
-        asked = yield from self._ask(call)
-        if asked.status != "approved":
-            yield Tell([_declined(call, asked)])
-            return None
-        if asked.edited in (None, call.content):
-            return call
-        return self._agent._edit(call, asked.edited)
+    def _with_distinct_ids(self, messages: Sequence[Message]) -> tuple[list[ToolCallMessage], list[Message]]:
+        """The calls that the agent answers, and all messages. Some models give several calls of an answer one id: all
+        but the first then get another one, as does their code. The conversation changes as well."""
+        calls = [message for message in messages if _is_call(message) and self.executes(message)]
+        distinct: list[ToolCallMessage] = []
+        rest = [*messages]
+        seen: set[str] = set()
+        codes: Counter[str | None] = Counter()  # how many calls of code had an id so far
+        for call in calls:
+            id, number = call.call_id, codes[call.call_id]
+            codes[id] += call.name == CODE_TOOL
+            if id is not None and id in seen:
+                same_id = [m for m in messages if isinstance(m, CodeMessage) and m.call_id == id]
+                for code in same_id[number : codes[id]]:
+                    rest[rest.index(code)] = replace_message(self._agent.messages, code, call_id=call.id)
+                call = replace_message(self._agent.messages, call, call_id=call.id)
+            elif id is not None:
+                seen.add(id)
+            distinct.append(call)
+        return distinct, rest
 
-    def _run(self, call: ToolCallMessage, told: Sequence[Message], computer: Computing) -> Iterator[Step]:
-        code = read_code(call, (message for message in told if isinstance(message, CodeMessage)))
-        if isinstance(code, Refused):
-            fault = f"the code of call {call.call_id or call.id!r} was not run: {code.reason}"
-            yield Tell(refused(call, f"Not run: {code.reason}.", "code-refused", fault))
+    def _unknown_tool(self, call: ToolCallMessage) -> list[Event]:
+        names = [*self._agent.tools, *self._agent.application_tools]
+        names += [CODE_TOOL] if self._agent.computer is not None else []
+        available = f"the available tools are: {', '.join(names)}" if names else "no tools are available"
+        fault = f"there is no tool {call.name!r}; {available}"
+        return failure_events(call, f"Error: {fault}", "unknown-tool", f"call {call_id_of(call)!r}: {fault}")
+
+    # -- code
+
+    def _run_code(self, call: ToolCallMessage, messages: Sequence[Message], computer: Computing) -> Iterator[Step]:
+        code = read_code(call, (message for message in messages if isinstance(message, CodeMessage)))
+        if isinstance(code, RejectedCode):
+            fault = f"the code of call {call_id_of(call)!r} was not run: {code.reason}"
+            yield EmitEvents(failure_events(call, f"Not run: {code.reason}.", "code-refused", fault))
             return
-        if not runs(computer, code.language):
-            yield Tell(_unsupported(call, code.language, computer))
+        if not supports_language(computer, code.language):
+            yield EmitEvents(_unsupported_language(call, code.language, computer))
             return
-        if not self._agent._runs_unasked(code.message):
-            asked = yield from self._ask(code.message)
-            if asked.status != "approved":
-                yield Tell([_declined(call, asked)])
+        if not runs_without_confirmation(self._agent.auto_run, code.message):
+            approved = yield from self._confirm(call, code.message)
+            if approved is None:
                 return
-            if asked.edited not in (None, code.source):
-                edited = self._agent._edit(code.message, asked.edited)
-                code = code._replace(source=edited.content)
-        engine = self.stream._engine
-        before = len(engine.messages)
+            code = code._replace(source=approved.content)
+        first = len(self.stream.messages)
         yield RunCode(computer, code, call)
-        if not any(message.role == "computer" for message in engine.messages[before:]):
-            yield Tell([ConsoleDone(_console(call, ""))])  # that it ran can always be seen
+        if not any(message.role == "computer" for message in self.stream.messages[first:]):
+            # Without any output an empty console shows, in a saved conversation too, that the code ran.
+            yield EmitEvents([ConsoleDone(_console(call, ""))])
 
-    def _ask(self, subject: Message) -> Generator[Step, None, Confirmation]:
-        """Ask, and wait for the answer.
+    # -- confirmations
+
+    def _confirm(self, call: ToolCallMessage, subject: _M) -> Generator[Step, None, _M | None]:
+        """Ask whether the subject may run: the call itself, or its code.
+
+        Returns the subject, or its edited form, which replaces it in the conversation. If it was declined with a reason,
+        the model reads that as the call's output, and the result is None.
 
         Raises:
-            _Declined: the answer was no, without a reason, or there was none.
+            _RunDeclined: it was declined without a reason, or not answered.
         """
         number = len(self.stream.confirmations) + 1
-        yield Tell([ConfirmationCreated(Confirmation(f"confirmation-{number}", subject))])
-        return _check(self.stream.confirmations[-1])
+        yield EmitEvents([ConfirmationCreated(Confirmation(f"confirmation-{number}", subject))])
+        confirmation = self.stream.confirmations[-1]
+        _raise_if_run_declined(confirmation)
+        if confirmation.status != "approved":
+            kind = "code" if isinstance(subject, CodeMessage) else "call"
+            text = f"Not run: the user declined this {kind}. Reason: {confirmation.reason}"
+            yield EmitEvents([declined_output(call, text, confirmation.reason)])
+            return None
+        if confirmation.edited in (None, subject.content):
+            return subject
+        metadata = {**subject.metadata, "edited": True}
+        return replace_message(self._agent.messages, subject, content=confirmation.edited, metadata=metadata)
 
-    def _unknown(self, call: ToolCallMessage) -> list[Event]:
-        names = [*self._agent.tools, *self._agent.names]
-        names += [CODE_TOOL] if self._agent.computer is not None else []
-        there = f"there are: {', '.join(names)}" if names else "there are none"
-        fault = f"there is no tool {call.name!r}; {there}"
-        return refused(call, f"Error: {fault}", "unknown-tool", f"call {call.call_id or call.id!r}: {fault}")
+
+class _RunDeclined(Exception):
+    """A confirmation was declined without a reason, or not answered: the run ends."""
 
 
-class _Declined(Exception):
-    """The user said no, and nothing more: the run ends."""
-
-
-def _check(asked: Confirmation) -> Confirmation:
-    """A question that was decided. Raises `_Declined` where the run ends with it."""
-    if asked.status != "approved" and asked.reason in (None, "", _NOBODY):
-        raise _Declined
-    return asked
+def _raise_if_run_declined(confirmation: Confirmation) -> None:
+    """Raises `_RunDeclined` if the run ends with this confirmation, which was decided."""
+    if confirmation.status != "approved" and confirmation.reason in (None, "", _NOT_ANSWERED):
+        raise _RunDeclined
 
 
 def _is_call(message: Message) -> TypeGuard[ToolCallMessage]:
-    """Whether this wants an answer of ours or of the application's."""
+    """Whether the message is a call that the agent or the application answers."""
     return (
         isinstance(message, ToolCallMessage)
         and message.status == "completed"
@@ -230,25 +220,11 @@ def _is_call(message: Message) -> TypeGuard[ToolCallMessage]:
     )
 
 
-def _declined(call: ToolCallMessage, asked: Confirmation) -> ToolOutputDone:
-    what = "this code" if isinstance(asked.subject, CodeMessage) else "this call"
-    text = f"Not run: the user declined {what}. Reason: {asked.reason}"
-    return ToolOutputDone(
-        ToolOutputMessage(
-            f"{call.id}.output",
-            name=call.name,
-            call_id=call.call_id or call.id,
-            content=text,
-            metadata={"declined": asked.reason},
-        )
-    )
-
-
 def _console(call: ToolCallMessage, content: str | None = None) -> ConsoleMessage:
-    return ConsoleMessage(f"{call.id}.console", call_id=call.call_id or call.id, content=content)
+    return ConsoleMessage(f"{call.id}.console", call_id=call_id_of(call), content=content)
 
 
-def _unsupported(call: ToolCallMessage, language: str, computer: Computing) -> list[Event]:
+def _unsupported_language(call: ToolCallMessage, language: str, computer: Computing) -> list[Event]:
     text = f"{language} is not supported here; this computer runs: {', '.join(computer.languages)}\n"
     console = _console(call)
     return [

@@ -1,53 +1,50 @@
 """`streamkit chat`: the terminal assistant.
 
-A model that writes code, a person who is asked before it runs, a computer that runs it. Ctrl-C stops what is going on
-and not the program; Ctrl-D leaves.
+A model writes code, a person approves it, a computer runs it. Ctrl-C stops an answer but not the program; Ctrl-D exits.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
-import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import StreamkitError, UsageError
 from ..renderers.characters import printable
-from ..streams.api import StreamManager
-from .prompt import Asker, person, wrapped
+from .clients import client_for
+from .ctrl_c import stopped_by_ctrl_c
+from .prompt import Asker, terminal_asker, wrapped
 from .report import explain, renderer
 
 if TYPE_CHECKING:
     from ..agent import Agent
 
-__all__ = ["Chat", "client_for", "run", "stopped_by_ctrl_c"]
+__all__ = ["Chat", "run"]
 
-MODEL = "gpt-5.4-mini"
 _MAX_HISTORY = 1000  # lines
 _INSTRUCTIONS = (
-    "You are an assistant in a person's terminal. Where running code helps, write it and call `execute`: it runs on this "
-    "person's own machine, after they agreed to it, and state lives on between runs. Look at what it printed before you "
-    "go on. Keep answers short, in Markdown."
+    "You are an assistant in the user's terminal. When running code helps, write it and call `execute`: it runs on the "
+    "user's own machine once they approve it, and state persists between runs. Read the output before you continue. "
+    "Keep answers short, and write them in Markdown."
 )
 _COMMANDS = {
-    "/help": "what can be typed",
-    "/new": "forget this conversation; the computer keeps its state",
+    "/help": "list these commands",
+    "/new": "start a new conversation; the computer keeps its state",
     "/save FILE": "write the conversation to a file",
-    "/load FILE": "take up a conversation that was saved",
-    "/exit": "leave, as Ctrl-D does",
+    "/load FILE": "continue a saved conversation",
+    "/exit": "exit, like Ctrl-D",
 }
 
 
 class Chat:
-    """Reads what is typed, and shows what the agent's streams tell.
+    """Reads lines from stdin, and shows the agent's streams.
 
     Args:
-        agent: whom it talks to.
-        asker: asks before code runs.
+        agent: answers the lines.
+        asker: asks the person before code runs.
     """
 
     def __init__(self, agent: Agent, asker: Asker) -> None:
@@ -55,7 +52,7 @@ class Chat:
         self._asker = asker
 
     def run(self) -> int:
-        """Talk until the input ends. Gives the exit code: 1 where nobody sat there and an answer failed."""
+        """Talk until the input ends. Returns the exit code: 1 if an answer failed and stdin is not a terminal."""
         failed = False
         for line in _lines():
             if line.startswith("/"):
@@ -65,9 +62,9 @@ class Chat:
                 failed = not self.answer(line) or failed
         return 1 if failed and not sys.stdin.isatty() else 0
 
-    def answer(self, said: str) -> bool:
-        """Ask the model, and show what comes. False if that failed; why was told."""
-        stream = self._agent.stream(said, renderer(), self._asker)
+    def answer(self, text: str) -> bool:
+        """Send the person's text and show the answer. If that fails, prints the error and returns False."""
+        stream = self._agent.stream(text, renderer(), self._asker)
         try:
             with stopped_by_ctrl_c(stream, self._asker), stream:
                 stream.until_done()
@@ -78,11 +75,11 @@ class Chat:
             print("(stopped)", flush=True)
         elif stream.status == "incomplete":
             run = stream.current_run
-            print(printable(f"(cut short: {(run and run.finish_reason) or 'no reason was given'})"), flush=True)
+            print(printable(f"(cut short: {(run and run.finish_reason) or 'the provider gave no reason'})"), flush=True)
         return True
 
     def _command(self, line: str) -> bool:
-        """Do what a command says. True if it says to leave."""
+        """Execute a command. Returns True if it ends the chat."""
         name, _, path = line.strip().partition(" ")
         path = os.path.expanduser(path.strip())
         try:
@@ -92,55 +89,41 @@ class Chat:
                 case "/new":
                     self._agent.messages.clear()
                 case "/save" | "/load" if not path:
-                    print(f"{name} needs the name of a file")
+                    print(f"{name} needs a file name")
                 case "/save":
                     self._agent.save(path)
                 case "/load":
                     self._agent.load(path)
-                    print(f"{len(self._agent.messages)} messages")
+                    number = len(self._agent.messages)
+                    print(f"loaded {number} message{'' if number == 1 else 's'}")
                 case _:
-                    width = max(map(len, _COMMANDS))
-                    print("\n".join(f"{command.ljust(width)}  {what}" for command, what in _COMMANDS.items()))
+                    print(_help())
         except (OSError, UsageError) as error:
             print(f"streamkit: {explain(error)}", file=sys.stderr, flush=True)
         return False
 
 
-@contextlib.contextmanager
-def stopped_by_ctrl_c(stream: StreamManager, asker: Asker | None = None) -> Generator[None]:
-    """Ctrl-C stops this stream, and what runs in it, in place of the program. At a question it is the answer."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        if asker is not None and asker.asking:
-            raise KeyboardInterrupt
-        stream.cancel()
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _help() -> str:
+    width = max(map(len, _COMMANDS))
+    return "\n".join(f"{command.ljust(width)}  {text}" for command, text in _COMMANDS.items())
 
 
-# -- what is typed
+# -- input
 
 
 def _lines() -> Iterator[str]:
-    """The lines that are typed, or piped in."""
+    """The lines of stdin. On a terminal, a line that ends with a backslash continues on the next."""
     if not sys.stdin.isatty():
         yield from (line.rstrip("\n") for line in sys.stdin)
         return
-    with _remembered():
+    with _line_history():
         while True:
             try:
                 line = input("> ")
                 while line.endswith("\\"):
                     line = f"{line[:-1]}\n{input('  ')}"
             except KeyboardInterrupt:
-                print("\n(Ctrl-D leaves)")
+                print("\n(Ctrl-D exits)")
             except EOFError:
                 print()
                 return
@@ -149,8 +132,8 @@ def _lines() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _remembered() -> Generator[None]:
-    """Lines can be edited, and those of earlier chats are there again."""
+def _line_history() -> Generator[None]:
+    """Inside of this context `input` offers editing, and the lines of this and earlier chats."""
     try:
         import readline
     except ImportError:  # Windows has none
@@ -163,7 +146,7 @@ def _remembered() -> Generator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # a home that cannot be written to is no reason to fail
+        with contextlib.suppress(OSError):  # the home directory may not be writable
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
             readline.write_history_file(path)
@@ -174,38 +157,6 @@ def _history_file() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "streamkit" / "chat_history"
 
 
-# -- whom it talks to
-
-
-def client_for(model: str | None, base_url: str | None) -> tuple[Any, str]:
-    """A client, and the model's name: Anthropic's where the model is theirs, else openai's.
-
-    Raises:
-        UsageError: there is no key, and no server was named; the client is not installed.
-    """
-    if model is not None and model.startswith("claude") and base_url is None:
-        return _anthropic(), model
-    import openai
-
-    key = os.environ.get("OPENAI_API_KEY")
-    if not key and base_url is None:
-        raise UsageError(
-            "there is no model to talk to: set OPENAI_API_KEY, or give --base-url for a server of your own, or "
-            "--model claude-… with ANTHROPIC_API_KEY set (`streamkit demo` needs none of them)"
-        )
-    return openai.OpenAI(base_url=base_url, api_key=key or "none", max_retries=1), model or MODEL
-
-
-def _anthropic() -> Any:
-    if not os.environ.get("ANTHROPIC_API_KEY"):
-        raise UsageError("ANTHROPIC_API_KEY is not set")
-    try:
-        import anthropic
-    except ImportError as error:
-        raise UsageError("Claude needs the client: pip install 'streamkit-sdk[anthropic]'") from error
-    return anthropic.Anthropic(max_retries=1)
-
-
 def run(
     *,
     model: str | None,
@@ -214,16 +165,22 @@ def run(
     auto_run: bool,
     instructions: str | None,
 ) -> int:
-    """Talk. Gives the exit code.
+    """Run the chat. Returns the exit code.
+
+    Args:
+        model: the model's name, None for the default.
+        base_url: the address of a compatible server, None for the provider's own.
+        protocol: `openai_responses` or `openai_chat`; None decides by the client's address.
+        auto_run: whether code runs without asking.
+        instructions: the system prompt, None for the built-in one.
 
     Raises:
-        UsageError: there is nobody to talk to, or what runs code is not installed.
+        UsageError: there is no model to talk to, or the extra that runs code is not installed.
     """
     from ..agent import Agent
     from ..computer import Computer
 
     client, name = client_for(model, base_url)
-    names = {"responses": "openai_responses", "chat": "openai_chat", None: None}
     with client, Computer() as computer:
         agent = Agent(
             client,
@@ -231,11 +188,11 @@ def run(
             computer=computer,
             instructions=_INSTRUCTIONS if instructions is None else instructions,
             auto_run=auto_run,
-            protocol=names[protocol],
+            protocol=protocol,
         )
         if sys.stdin.isatty():
             print(printable(f"{name} at {client.base_url}"))
-            print(wrapped("/help tells what can be typed; Ctrl-C stops an answer, Ctrl-D leaves."))
+            print(wrapped("/help lists the commands; Ctrl-C stops an answer, Ctrl-D exits."))
             if auto_run:
                 print("Code runs without asking.")
-        return Chat(agent, person()).run()
+        return Chat(agent, terminal_asker()).run()

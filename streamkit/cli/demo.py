@@ -1,7 +1,7 @@
-"""`streamkit demo`: a handler's source, and what it does on a stream.
+"""`streamkit demo`: the source of a handler, and the same handler at work on a stream.
 
-What is shown is what runs: the class's own source, the `openai` package's own client, HTTP and SSE on loopback where
-the model is the scripted one. The code that the model writes really runs, after a yes.
+What is shown is what runs: the class's own source, the `openai` package's own client, and for the scripted model HTTP and
+SSE on loopback. The code that the model writes really runs once it is approved.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from ..events import Delta, Event
 from ..handlers import EventHandler, Handler
 from ..messages import Message
 from ..testing import ModelServer, Reasoning, Reply, Text, ToolCall
-from .chat import MODEL, stopped_by_ctrl_c
-from .prompt import person, somebody_there
+from .clients import DEFAULT_MODEL, openai_client
+from .ctrl_c import stopped_by_ctrl_c
+from .prompt import Asker, is_interactive, terminal_asker
 from .report import printable, renderer, run_and_report
 
 __all__ = ["Demo", "run"]
 
 QUESTION = "What does one turn of a sine look like?"
-PAUSE = 0.02  # seconds a piece, for a terminal
+PAUSE = 0.02  # seconds between two pieces of the scripted answer, on a terminal
 
-# What the scripted model writes. A picture without any library but those that run the code.
+# What the scripted model writes. It draws without a plotting library, so that the demo needs none.
 CODE = """\
 import math, struct, time, zlib
 from IPython.display import Image, display
@@ -55,24 +56,41 @@ display(Image(png))
 """
 
 
+SCRIPT = (
+    [
+        Reasoning("I can compute this, and draw it. A few lines of Python will do."),
+        Text("Let me measure it, and draw it."),
+        ToolCall("execute", {"language": "python", "code": CODE}),
+    ],
+    [
+        Text(
+            "It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back: the picture shows it.\n"
+            "(Two responses and a run of code were needed for this answer, and it was one stream.)"
+        ),
+    ],
+)
+
+
 class HookCounter(Handler):
-    """Counts how often each hook is told, whoever overrides it."""
+    """Counts how often each hook is called, whether a handler overrides it or not."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
     def handle(self, event: Event, /) -> None:
+        """Count the event's hooks."""
         self.counts.update(event.hooks)
 
 
+# The demo prints the source of this class, so it has no comments, and docstrings only where they help a newcomer.
 class Demo(EventHandler):
-    """Keeps what the model says, and what its code prints and draws."""
+    """Collects the model's text, and what its code prints and draws."""
 
-    said = printed = ""
+    text = printed = ""
     pictures = 0
 
     def on_text_delta(self, delta: Delta, snapshot: Message) -> None:
-        self.said += delta.value
+        self.text += delta.value
 
     def on_console_output(self, delta: Delta, snapshot: Message) -> None:
         self.printed += delta.value
@@ -82,11 +100,11 @@ class Demo(EventHandler):
 
 
 class Model(NamedTuple):
-    """Whom the demo asks."""
+    """The model of the demo: a client, the model's name, and a description for the person at the terminal."""
 
     client: Any
     name: str
-    told: str  # what the newcomer is told of it
+    description: str
 
 
 def run(
@@ -99,106 +117,111 @@ def run(
     fast: bool,
     yes: bool,
 ) -> int:
-    """Run the demo. Gives the exit code.
+    """Run the demo. Returns the exit code.
+
+    Args:
+        protocol: `openai_responses` or `openai_chat`; None is the first, or with `base_url` the second.
+        base_url: the address of a real model's server.
+        model: the name of the real model.
+        prompt: the question; None for the demo's own.
+        offline: whether to use the scripted model even if there is a key.
+        fast: whether the scripted model writes without pauses.
+        yes: whether the code runs without asking.
 
     Raises:
-        StreamkitError: the stream failed; what had arrived was shown.
+        StreamkitError: the stream failed. What had arrived was shown.
     """
     from ..computer import Computer
 
-    protocol = protocol or ("chat" if base_url else "responses")
-    real = not offline and bool(base_url or os.environ.get("OPENAI_API_KEY"))
-    script = _scripted(0 if fast or not sys.stdout.isatty() else PAUSE)
-    with _real(base_url, model) if real else script as asked, Computer() as computer:
-        shown, demo, counter, asker = renderer(), Demo(), HookCounter(), person(always=yes)
-        _introduce(asked, protocol, type(shown).__name__)
-        if not real and (prompt or model):
-            _tell("The scripted model says the same whatever it is asked: --prompt and --model are for real ones.")
-        if not yes and not somebody_there():
-            _tell("Nobody can be asked here, as this is no terminal: the code will not run. (--yes: it will.)")
+    protocol = protocol or ("openai_chat" if base_url else "openai_responses")
+    is_real = not offline and bool(base_url or os.environ.get("OPENAI_API_KEY"))
+    chosen = _real(base_url, model) if is_real else _scripted(0 if fast or not sys.stdout.isatty() else PAUSE)
+    with chosen as model_to_ask, Computer() as computer:
+        shown = renderer()
+        _introduce(model_to_ask, protocol, type(shown).__name__)
+        if not is_real and (prompt or model):
+            _print("The scripted model gives the same answer to any question: --prompt and --model need a real one.")
+        if not yes and not is_interactive():
+            _print("This is not a terminal, so nobody can approve the code, and it will not run. (With --yes it will.)")
         print()
-        _tell(f"You: {prompt or QUESTION}")
+        _print(f"You: {prompt or QUESTION}")
         print()
-        agent = Agent(asked.client, model=asked.name, computer=computer, protocol=f"openai_{protocol}")
-        stream = agent.stream(prompt or QUESTION, shown, demo, asker, counter)
-        try:
-            with stopped_by_ctrl_c(stream, asker), stream:
-                run_and_report(stream, counter.counts)
-        except SourceError as error:
-            if error.status_code is None:
-                error.add_note(f"at {asked.client.base_url}")
-            elif error.status_code == 404 and base_url and protocol == "responses":
-                error.add_note("if this server has no Responses API: --protocol chat")
-            raise
-        if stream.status == "cancelled":
-            return 130  # by Ctrl-C
-        kept = f"{len(demo.said)} characters of text, {len(demo.printed)} of output, {demo.pictures} picture(s)"
-        _tell(f"The handler kept {kept}.")
+        agent = Agent(model_to_ask.client, model=model_to_ask.name, computer=computer, protocol=protocol)
+        return _answer(agent, prompt or QUESTION, shown, terminal_asker(always=yes), hint=bool(base_url))
+
+
+def _answer(agent: Agent, question: str, shown: EventHandler, asker: Asker, *, hint: bool) -> int:
+    """Show the agent's answer. With `hint`, an error may suggest another protocol. Returns the exit code."""
+    demo, counter = Demo(), HookCounter()
+    stream = agent.stream(question, shown, demo, asker, counter)
+    try:
+        with stopped_by_ctrl_c(stream, asker), stream:
+            run_and_report(stream, counter.counts)
+    except SourceError as error:
+        if error.status_code is None:
+            error.add_note(f"at {agent.provider.client.base_url}")
+        elif error.status_code == 404 and hint and agent.provider.protocol == "openai_responses":
+            error.add_note("if this server has no Responses API: --protocol chat")
+        raise
+    if stream.status == "cancelled":
+        return 130  # by Ctrl-C
+    pictures = f"{demo.pictures} picture{'' if demo.pictures == 1 else 's'}"
+    _print(f"The handler collected {len(demo.text)} characters of text, {len(demo.printed)} of output, and {pictures}.")
     return 0
+
+
+# -- the model
 
 
 @contextlib.contextmanager
 def _scripted(pause: float) -> Generator[Model]:
     import openai
 
-    script = (
-        Reply(
-            Reasoning("I can compute this, and draw it. A few lines of Python will do."),
-            Text("Let me measure it, and draw it."),
-            ToolCall("execute", {"language": "python", "code": CODE}),
-            delay=pause,
-        ),
-        Reply(
-            Text(
-                "It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back: the picture shows it.\n"
-                "(Two responses and a run of code were needed for this answer, and it was one stream.)"
-            ),
-            delay=pause,
-        ),
+    description = (
+        "a scripted one on this machine, which needs no key and no network. The code that it writes really runs. For a "
+        "real model, set OPENAI_API_KEY or pass --base-url URL."
     )
-    told = "a scripted one, served on this machine: no key, no network. The code that it writes is real. With "
-    told += "OPENAI_API_KEY set, or --base-url URL, it is a real one."
-    # A proxy that the environment names could not reach this machine's loopback.
+    # Without `trust_env=False` a proxy that the environment names would be used, which cannot reach loopback.
     http_client = openai.DefaultHttpxClient(trust_env=False)
     with (
-        ModelServer(script) as server,
+        ModelServer([Reply(*parts, delay=pause) for parts in SCRIPT]) as server,
         openai.OpenAI(base_url=server.url, api_key="none", http_client=http_client, max_retries=0) as client,
     ):
-        yield Model(client, "scripted", told)
+        yield Model(client, "scripted", description)
 
 
 @contextlib.contextmanager
 def _real(base_url: str | None, name: str | None) -> Generator[Model]:
-    import openai
+    name = name or DEFAULT_MODEL
+    with openai_client(base_url) as client:
+        description = f"a real one, {name} at {client.base_url}"
+        yield Model(client, name, description if base_url else f"{description} (--offline uses the scripted one)")
 
-    key = os.environ.get("OPENAI_API_KEY") or "none"  # servers of one's own seldom want one
-    with openai.OpenAI(base_url=base_url, api_key=key, max_retries=1) as client:
-        name = name or MODEL
-        told = f"a real one, {name} at {client.base_url}"
-        yield Model(client, name, told if base_url else f"{told} (--offline: the scripted one)")
+
+# -- the introduction
 
 
 def _introduce(model: Model, protocol: str, shown: str) -> None:
-    _tell(f"streamkit {__version__}. This handler is about to be told of a stream:")
+    _print(f"streamkit {__version__}. This handler will receive the events of a stream:")
     print()
     print("\n".join(_source(shutil.get_terminal_size().columns)))
     print()
-    call = "chat.completions" if protocol == "chat" else "responses"
-    _tell("The program is")
+    call = "chat.completions" if protocol == "openai_chat" else "responses"
+    _print("The program:")
     print()
-    _tell("agent = sk.Agent(client, model=…, computer=Computer())", indent="  ")
-    _tell(f"agent.stream(question, {shown}(), Demo(), Asker()).until_done()", indent="  ")
+    _print("agent = sk.Agent(client, model=…, computer=Computer())", indent="  ")
+    _print(f"agent.stream(question, {shown}(), Demo(), Asker()).until_done()", indent="  ")
     print()
-    _tell(
-        f"where {shown} is a renderer, a handler that shows what arrives, Asker is one that asks before code runs, and "
-        f"the client is openai's own: client.{call}.create(…, stream=True)."
+    _print(
+        f"{shown} is a handler that shows what arrives, Asker is a handler that asks before code runs, and the client is "
+        f"openai's own: client.{call}.create(…, stream=True)."
     )
     print()
-    _tell(f"The model: {model.told}")
+    _print(f"The model: {model.description}")
 
 
 def _source(width: int) -> Iterator[str]:
-    """The handler's source, indented; lines longer than a terminal are continued deeper."""
+    """The handler's source, indented. Lines longer than the terminal continue on the next line, indented deeper."""
     for line in inspect.getsource(Demo).splitlines():
         if not sys.stdout.isatty() or len(line) + 2 <= width:
             yield f"  {line}".rstrip()
@@ -206,7 +229,7 @@ def _source(width: int) -> Iterator[str]:
             yield from _wrapped(line.strip(), width, " " * (len(line) - len(line.lstrip()) + 2))
 
 
-def _tell(text: str, indent: str = "") -> None:
+def _print(text: str, indent: str = "") -> None:
     print(printable("\n".join(_wrapped(text, shutil.get_terminal_size().columns, indent))))
 
 

@@ -1,7 +1,7 @@
-"""Asking the person at the terminal before code runs.
+"""A handler that asks the person at the terminal before code runs.
 
-The rule: what asks shows nothing itself. The code was shown by a renderer, which stands before this handler on the
-stream; here it is only asked about, and whatever is not a yes is a no.
+The rule: it does not show the code. A renderer, placed before it among the stream's handlers, has done so. Every answer
+but a clear yes means no.
 """
 
 from __future__ import annotations
@@ -22,26 +22,31 @@ from ..handlers import EventHandler
 from ..messages import CodeMessage, Message
 from ..renderers.characters import one_line
 
-__all__ = ["Asker", "edit", "person", "somebody_there", "wrapped"]
+__all__ = ["Asker", "edit", "is_interactive", "terminal_asker", "wrapped"]
 
 _SUFFIXES = {"python": ".py", "shell": ".sh", "javascript": ".js", "html": ".html"}
 _HELP = (
-    "y: run it. n: do not. n and a text: do not, and the model is told why. e: change it first. a: run all from now on."
+    "y: run it. n: do not run it. n and a reason: do not run it, and tell the model why. e: edit it first. a: run it, and "
+    "everything after it."
 )
 
 
 class Asker(EventHandler):
-    """Asks `[y]es [n]o [e]dit [a]lways` where something wants to run.
+    """Answers confirmations by asking `[y]es [n]o [e]dit [a]lways` at the terminal.
 
-    `n` alone ends the run; `n` with a text after it tells the model why, and it goes on. Ctrl-C at the question is a no
-    that stops the stream.
+    `n` alone ends the run; `n` followed by a reason sends it to the model, which continues. `e` opens the code in the
+    editor that `VISUAL` or `EDITOR` names. Ctrl-C or the end of the input means no; Ctrl-C also cancels the stream. Place
+    it after the handler that shows the code:
+
+        agent.stream("Plot a sine.", LiveDisplay(), Asker()).until_done()
 
     Args:
-        always: answer yes without asking; `a` sets it.
-        read: asks for a line, as `input` does.
+        always: answer yes without asking.
+        read: reads a line after a prompt, as `input` does.
 
     Attributes:
-        asking: whether somebody is being asked now: Ctrl-C then is an answer.
+        always: as the argument; the answer `a` sets it.
+        asking: whether a question is open, to which Ctrl-C is an answer.
     """
 
     always = False
@@ -53,6 +58,7 @@ class Asker(EventHandler):
         self._read = read
 
     def on_confirmation(self, confirmation: Confirmation, /) -> None:
+        """Ask, and answer the confirmation. A malformed one stays unanswered, and so is declined."""
         if confirmation.malformed:
             return
         if self.always:
@@ -73,11 +79,11 @@ class Asker(EventHandler):
         subject = confirmation.subject
         question = _question(subject, editable=confirmation.editable)
         while True:
-            _forget_typed()
+            _discard_typed_input()
             answer = self._read(question).strip()
             word, _, reason = answer.partition(" ")
             match word.lower():
-                case "y" | "yes" if not reason:  # "yes, but" is none
+                case "y" | "yes" if not reason:  # "yes, but" is not a yes
                     return confirmation.approve()
                 case "a" | "always" if not reason:
                     self.always = True
@@ -88,46 +94,46 @@ class Asker(EventHandler):
                     edited = edit(subject.content, _SUFFIXES.get(subject.format or "", ".txt"), self._read)
                     if edited is not None and edited.strip() and edited.rstrip("\n") != subject.content.rstrip("\n"):
                         return confirmation.approve(edited)
-                    print("Nothing was changed.")  # to have looked at it is no yes
+                    print("Nothing was changed.")  # so ask again: looking at the code is not a yes
                 case _:
                     print(wrapped(_HELP))
 
 
-def somebody_there() -> bool:
-    """Whether a person can be asked: both ends are a terminal's."""
+def is_interactive() -> bool:
+    """Whether a person can be asked: stdin and stdout are both a terminal."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def person(*, always: bool = False) -> Asker:
-    """Who is asked: the person at the terminal. Where nobody is, the answer is no; a line from a pipe is no answer."""
+def terminal_asker(*, always: bool = False) -> Asker:
+    """An `Asker` for the person at the terminal. Without a terminal it declines: lines of a pipe are not answers."""
 
-    def nobody(question: str) -> str:
+    def end_of_input(question: str) -> str:
         raise EOFError
 
-    return Asker(always=always) if somebody_there() else Asker(always=always, read=nobody)
+    return Asker(always=always) if is_interactive() else Asker(always=always, read=end_of_input)
 
 
-def _forget_typed() -> None:
-    """What was typed before the question, as the second line of a pasted text, is no answer to it."""
-    if not somebody_there():
+def _discard_typed_input() -> None:
+    """Drop what was typed before the question, such as the second line of a pasted text: it is not an answer."""
+    if not is_interactive():
         return
     try:
         import termios
     except ImportError:  # Windows has none
         return
-    with contextlib.suppress(termios.error):  # a terminal that went away: reading will tell
+    with contextlib.suppress(termios.error):  # the terminal is gone, which reading from it will report
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def wrapped(text: str) -> str:
-    """The text in lines that a terminal does not cut."""
+    """The text, wrapped to the width of the terminal."""
     return "\n".join(textwrap.wrap(text, shutil.get_terminal_size().columns, break_on_hyphens=False))
 
 
 def _question(subject: Message, *, editable: bool) -> str:
-    what, answers = f"Run this {_kind(subject)}?", f"[y]es [n]o {'[e]dit ' if editable else ''}[a]lways: "
-    fits = len(what) + len(answers) + 10 < shutil.get_terminal_size().columns  # with room for an answer
-    return f"{what}{' ' if fits else chr(10)}{answers}"
+    question, answers = f"Run this {_kind(subject)}?", f"[y]es [n]o {'[e]dit ' if editable else ''}[a]lways: "
+    fits = len(question) + len(answers) + 10 < shutil.get_terminal_size().columns  # 10 columns for the answer
+    return f"{question}{' ' if fits else chr(10)}{answers}"
 
 
 def _kind(subject: Message) -> str:
@@ -137,24 +143,32 @@ def _kind(subject: Message) -> str:
 
 
 def edit(text: str, suffix: str, read: Callable[[str], str] = input) -> str | None:
-    """This text as the person changed it, None if they gave it up. In the editor that `VISUAL` or `EDITOR` names; where
-    none does, it is typed anew, up to a line with a dot alone."""
+    """Let the person edit a text, in the editor that `VISUAL` or `EDITOR` names. Without an editor they type it anew.
+
+    Args:
+        text: what to edit.
+        suffix: of the file that the editor opens, such as `.py`.
+        read: reads a line after a prompt, as `input` does.
+
+    Returns:
+        The edited text; None if the editor failed, which means that nothing is to be changed.
+    """
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor or not sys.stdin.isatty():
-        return _typed(read)
+        return _read_code(read)
     with tempfile.TemporaryDirectory(prefix="streamkit-") as folder:
         path = Path(folder, f"code{suffix}")
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
         try:
-            ended = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
+            exit_code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
         except (OSError, ValueError) as error:
             print(f"{one_line(editor)}: {error}", file=sys.stderr)
-            return _typed(read)
-        return path.read_text(encoding="utf-8", errors="surrogatepass") if ended == 0 else None
+            return _read_code(read)
+        return path.read_text(encoding="utf-8", errors="surrogatepass") if exit_code == 0 else None
 
 
-def _typed(read: Callable[[str], str]) -> str:
-    print("Type the code that shall run in its place. A line with a dot alone ends it.")
+def _read_code(read: Callable[[str], str]) -> str:
+    print("Type the code to run instead, and end it with a line that is a single dot.")
     lines: list[str] = []
     while (line := read("")) != ".":
         lines.append(line)

@@ -1,7 +1,7 @@
-"""What people see of a stream on a terminal or a pipe: which renderer shows it, a summary, an error's line.
+"""What a person sees of a stream: the renderer that shows it, the summary at its end, and an error as one line.
 
-The rule: what a stream says is data. It reaches the terminal through `printable` alone, so that no model can move the
-cursor, rename the window or hide a line.
+The rule: text from a stream reaches the terminal only through `printable`, so that no model can move the cursor, rename
+the window or hide a line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import cast
 
 from ..errors import SourceError, StreamkitError, UsageError
 from ..handlers import EventHandler
@@ -28,21 +28,31 @@ _NARROW = 60  # columns under which a message's summary takes two lines
 
 
 def renderer() -> EventHandler:
-    """What shows a stream on stdout: a live display on a terminal, a printer along elsewhere, and where `rich` is not
-    installed. The summary tells what was odd and what failed."""
+    """The handler that shows a stream on stdout: a live display on a terminal, a printer elsewhere or without `rich`.
+
+    It leaves out warnings and errors, which the summary and the last line on stderr show.
+    """
     if sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
         try:
             return LiveDisplay(warnings=False, errors=False, run_end=False)
         except UsageError as error:
-            print(f"streamkit: {error} (printing along instead)", file=sys.stderr)
+            print(f"streamkit: {error} (printing plain text instead)", file=sys.stderr)
     return ConsolePrinter(warnings=False, errors=False, run_end=False)
 
 
-# -- what is said at the end
+# -- the summary
 
 
 def run_and_report(stream: StreamManager, counts: Mapping[str, int]) -> None:
-    """Run a stream to its end, and sum it up also where it failed. Raises as `until_done`."""
+    """Run a stream to its end and print a summary, also if it fails.
+
+    Args:
+        stream: the stream.
+        counts: how often each hook was called, for the summary; empty leaves that out.
+
+    Raises:
+        StreamkitError: the stream failed.
+    """
     try:
         stream.until_done()
     except StreamkitError:
@@ -57,13 +67,13 @@ def _print_report(stream: StreamManager, counts: Mapping[str, int]) -> None:
 
 
 def _report(stream: StreamState, counts: Mapping[str, int]) -> Iterator[str]:
-    """The lines that sum a stream up: its messages, the hooks that were told, its timing."""
+    """The lines of the summary: messages, hook calls, timing, warnings."""
     width = shutil.get_terminal_size().columns
     number = len(stream.messages)
     yield f"{number} message{'' if number == 1 else 's'}, {stream.status}:"
     yield from _table(stream.messages, width)
     if counts:
-        yield from ("", "Hooks told, and how often:")
+        yield from ("", "Hook calls:")
         pairs = ", ".join(f"{hook}\N{NO-BREAK SPACE}{count}" for hook, count in counts.items())
         for line in textwrap.wrap(pairs, width - 2):
             yield "  " + line.replace("\N{NO-BREAK SPACE}", " ")
@@ -79,30 +89,30 @@ def _table(messages: Sequence[Message], width: int) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [(_cut(m.id, 16), m.role, m.type, m.status) for m in messages]
     if width < _NARROW:
         for row, message in zip(rows, messages, strict=True):
-            told = [row[0], *(cell.replace(" ", "") for cell in row[1:])]
-            yield from textwrap.wrap(" ".join(told), width, initial_indent="  ", subsequent_indent="    ")
+            cells = [row[0], *(cell.replace(" ", "") for cell in row[1:])]
+            yield from textwrap.wrap(" ".join(cells), width, initial_indent="  ", subsequent_indent="    ")
             yield _cut("    " + _content(message), width)
         return
     rows.insert(0, ("id", "role", "type", "status"))
     contents = ["content", *map(_content, messages)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row, content in zip(rows, contents, strict=True):
-        cells = "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True))
-        yield _cut(f"  {cells}  {content}", width).rstrip()
+        line = "  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True))
+        yield _cut(f"  {line}  {content}", width).rstrip()
 
 
 def _content(message: Message) -> str:
-    """The first line of a message's content, after the name of what it calls."""
+    """The first line of a message's content; of a tool call with the name of the tool."""
     if message.type == "audio" or (message.type == "image" and (message.format or "").startswith("base64")):
         return f"({len(message.content)} characters of {message.format})"
     first, *more = message.content.lstrip("\n").split("\n", 1)
-    more_to_come = "…" if more and more[0].strip() else ""
+    ellipsis = "…" if more and more[0].strip() else ""
     name = f"{message.name} " if isinstance(message, ToolCallMessage) else ""
-    return name + first + more_to_come
+    return name + first + ellipsis
 
 
 def _cut(text: str, width: int) -> str:
-    """The text on one line, in at most so many columns."""
+    """The text on one line, cut to at most `width` columns of the terminal."""
     text = printable(text).replace("\n", " ").replace("\t", " ")
     cells = 0
     for position, character in enumerate(text):
@@ -114,32 +124,40 @@ def _cut(text: str, width: int) -> str:
 
 def _timing(stream: StreamState) -> str:
     timing = stream.timing
-    told = f"{timing.deltas} delta{'' if timing.deltas == 1 else 's'}"
+    text = f"{timing.deltas} delta{'' if timing.deltas == 1 else 's'}"
     if timing.first_delta is not None:
-        told += f", the first after {timing.first_delta:.3f} s"
+        text += f", the first after {timing.first_delta:.3f} s"
     if timing.deltas_per_second is not None:
-        told += f"; {timing.deltas_per_second:,.0f} deltas a second"
-    return told + "."
+        text += f"; {timing.deltas_per_second:,.0f} deltas a second"
+    return text + "."
 
 
 def explain(error: BaseException) -> str:
-    """One line for people: the service's own words where it gave any, else what the transport said."""
+    """An error in one line: the message of the server if there is one, else that of the transport."""
     status: int | None = getattr(error, "status_code", None)
     cause = error.__cause__ if isinstance(error, SourceError) else None
-    body: Any = getattr(cause, "body", None)
+    from_server = _server_message(getattr(cause, "body", None))
     text = str(error)
     if isinstance(error, OSError) and error.strerror and not isinstance(error, StreamkitError):
         text = f"{error.filename or 'cannot write'}: {error.strerror}"
-    if isinstance(body, Mapping) and (told := str(body.get("message") or "")):  # pyright: ignore
-        text = told if status is None else f"the server answered with HTTP status {status}: {told}"
+    if from_server:
+        text = from_server if status is None else f"the server answered with HTTP status {status}: {from_server}"
     elif cause is not None and not isinstance(cause, OSError):
-        text = f"{cause}{_root_of(cause)}"
+        text = f"{cause}{_root_cause(cause)}"
     notes: Sequence[str] = getattr(error, "__notes__", ())
     return _cut(" ".join([*text.split(), *(f"({note})" for note in notes)]), 500)
 
 
-def _root_of(error: BaseException) -> str:
-    """What an error came from in the end, where its own text does not say."""
+def _server_message(body: object) -> str:
+    """The message in the body of an error's response; "" without one."""
+    if not isinstance(body, Mapping):
+        return ""
+    message = cast("Mapping[str, object]", body).get("message")  # `isinstance` cannot check type parameters
+    return str(message or "")
+
+
+def _root_cause(error: BaseException) -> str:
+    """The text of the error's root cause, after a space; "" if the error's own text contains it."""
     root = error
     while root.__cause__ is not None:
         root = root.__cause__

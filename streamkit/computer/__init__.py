@@ -1,9 +1,12 @@
-"""Runs python, shell and javascript, and tells what happens as canonical events. For POSIX systems.
+"""Runs Python, shell and JavaScript code, and reports its output as canonical events. For POSIX systems.
 
 from streamkit.computer import Computer
 
 with Computer() as computer:
     sk.stream(computer.run("python", "1/0"), Terminal()).until_done()
+
+Python is an IPython kernel, the shell one bash, JavaScript one node. Needs the extra `computer`
+(`pip install "streamkit-sdk[computer]"`), and for the shell and JavaScript `bash` and `node` on the path.
 """
 
 import os
@@ -11,13 +14,16 @@ from importlib.util import find_spec
 
 if os.name != "posix":
     raise ImportError("streamkit.computer needs a POSIX system")
-if find_spec("psutil") is None:  # what brings it brings the others
+if find_spec("psutil") is None:  # the extra installs it together with the other packages
     raise ImportError('streamkit.computer needs an extra: pip install "streamkit-sdk[computer]"')
 
 from .computer import Computer
 from .execution import CodeError, Execution, ExecutionStatus
-from .request import Limits, Outcome, RunRequest, Settings
+from .request import Limits, RunRequest, RunResult, Settings
 from .runner import Runner
+
+# The earlier name of `RunResult`, for runners that were written with it.
+Outcome = RunResult
 
 __all__ = [
     "CodeError",
@@ -27,6 +33,7 @@ __all__ = [
     "Limits",
     "Outcome",
     "RunRequest",
+    "RunResult",
     "Runner",
     "Settings",
 ]

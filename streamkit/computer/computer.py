@@ -1,4 +1,4 @@
-"""A computer that runs code: languages, each in a living process of its own."""
+"""A computer that runs code: a table of languages, each with a process of its own that keeps its state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import anyio.to_thread
 from ..errors import UsageError
 from .execution import Execution
 from .javascript import JavaScriptRunner
-from .output_queue import Feed
+from .output_queue import OutputQueue
 from .python import PythonRunner
 from .request import Limits, RunRequest, Settings
 from .runner import Runner
@@ -25,39 +25,56 @@ from .shell import ShellRunner
 
 __all__ = ["Computer"]
 
-OUTPUT = 10_000_000  # characters of one run
-PROCESSES = 1000  # that one language's process may have below it
+OUTPUT_LIMIT = 10_000_000  # characters of one run
+PROCESS_LIMIT = 1000  # processes of one language
 
 _BUILT_IN: dict[str, tuple[Callable[[Settings], Runner], tuple[str, ...]]] = {
     "python": (PythonRunner, ("py", "python3", "ipython")),
     "shell": (ShellRunner, ("bash", "sh", "terminal", "console")),
     "javascript": (JavaScriptRunner, ("js", "node", "nodejs")),
 }
-_SAME: Any = object()
 
-_living: weakref.WeakSet[Computer] = weakref.WeakSet()
+# Each with the id of the process that made it: a fork inherits the object, but must not end its processes.
+_open_computers: weakref.WeakKeyDictionary[Computer, int] = weakref.WeakKeyDictionary()
+
+
+class _ComputerDefault:
+    """Stands for an argument that was left out; its text is what `help` shows."""
+
+    def __repr__(self) -> str:
+        return "<the computer's own>"
+
+
+_DEFAULT: Any = _ComputerDefault()
 
 
 class Computer:
-    """Runs python, shell and javascript; others register. All of it is thread-safe.
+    """Runs Python, shell and JavaScript code; other languages can be registered. Thread-safe.
 
-    Each language has one process, which lives from its first run (or `start`) until `close`, so that its state lives on.
-    It runs one piece of code at a time. Nothing is confined: code can do what the user can who runs this.
+    Each language has one process that lives from its first run (or `start`) until `close`, so variables, imports and
+    the working directory live on from run to run. A language runs one piece of code at a time; different languages
+    run side by side. Nothing is sandboxed: code can do whatever the user of this program can.
 
-        with Computer() as computer:
+        with Computer(timeout=60) as computer:
             for event in computer.run("python", "print(1)"): ...
             sk.stream(computer.run("shell", "ls"), Terminal()).until_done()
 
+    A run that passes a limit is interrupted, and killed if that does not stop it within a second; the console then
+    says what happened. Going over the memory or the process limit kills it at once.
+
     Args:
-        cwd: where code runs; the current directory otherwise.
-        env: the environment, in place of this process's own.
-        timeout: seconds that a run may take; None for any time.
-        memory_limit: bytes that a language's processes may hold together. It is looked at a few times a second.
-        output_limit: characters that a run may print or display; then it is stopped, and what was told stays told. None:
-            no limit.
-        process_limit: processes that a language may have.
-        input: answers `input(prompt)` of Python code, in a thread of its own; None as its answer, or in its place,
-            refuses: `EOFError`. The shell's and node's stdin is empty.
+        cwd: the directory in which code runs; None, the default, is the current one.
+        env: the complete environment of the processes; None, the default, is a copy of this process's own. Without
+            `PATH` in it neither `bash` nor `node` is found.
+        timeout: seconds that a run may take; None, the default, is no limit.
+        memory_limit: bytes of resident memory that all processes of a language may hold together; None, the default,
+            is no limit. It is checked up to four times a second, so code can pass it for a moment.
+        output_limit: characters that a run may print or display, 10,000,000 by default; None is no limit. What came
+            before the limit is delivered.
+        process_limit: processes that a language may have, 1000 by default; None is no limit.
+        input: answers `input(prompt)` of Python code; called with the prompt in a thread of its own, while the run
+            waits. If it returns None, or without a callback, the default, the code gets `EOFError`. What the callback
+            raises is raised where the run is read. Shell and JavaScript code always has an empty stdin.
     """
 
     def __init__(
@@ -67,41 +84,45 @@ class Computer:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         memory_limit: int | None = None,
-        output_limit: int | None = OUTPUT,
-        process_limit: int | None = PROCESSES,
+        output_limit: int | None = OUTPUT_LIMIT,
+        process_limit: int | None = PROCESS_LIMIT,
         input: Callable[[str], str | None] | None = None,
     ) -> None:
         self._settings = Settings(None if cwd is None else os.fspath(cwd), env)
         self._limits = Limits(timeout, memory_limit, output_limit, process_limit)
         self._input = input
         self._lock = threading.RLock()
-        self._makers: dict[str, Callable[[Settings], Runner]] = {}
-        self._aliases: dict[str, str] = {}
+        self._runner_factories: dict[str, Callable[[Settings], Runner]] = {}
+        self._names: dict[str, str] = {}  # the language that a name or an alias means
         self._runners: dict[str, Runner] = {}
         self._running: dict[str, Execution] = {}
         self._count = 0
         self._closed = False
-        self._owner = os.getpid()
-        for name, (make, aliases) in _BUILT_IN.items():
-            self.register(name, make, aliases=aliases)
-        _living.add(self)
+        for name, (factory, aliases) in _BUILT_IN.items():
+            self.register(name, factory, aliases=aliases)
+        _open_computers[self] = os.getpid()
 
     # -- languages
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The names of what it can run, without their aliases."""
+        """The names of the languages that it can run, without aliases, in the order of their registration."""
         with self._lock:
-            return tuple(self._makers)
+            return tuple(self._runner_factories)
 
     @property
     def aliases(self) -> dict[str, str]:
-        """Other names that languages are known by, and which language each means."""
+        """The aliases, each with the language that it means: `{"py": "python", "bash": "shell", …}`."""
         with self._lock:
-            return {alias: name for alias, name in self._aliases.items() if alias != name}
+            return {alias: name for alias, name in self._names.items() if alias != name}
 
     def register(self, name: str, make_runner: Callable[[Settings], Runner], *, aliases: Iterable[str] = ()) -> None:
-        """Let it run another language, or the same one otherwise. `make_runner` is called when it is first wanted.
+        """Add a language, or replace one that has not been used yet.
+
+        Args:
+            name: the language's name, in any case.
+            make_runner: a `Runner` class, or a function that makes one; called once, when the language is first used.
+            aliases: other names for the language, in any case.
 
         Raises:
             UsageError: the language has been used already.
@@ -109,34 +130,39 @@ class Computer:
         name = name.strip().lower()
         with self._lock:
             if name in self._runners:
-                raise UsageError(f"{name!r} runs already, and cannot be registered anew")
-            self._makers[name] = make_runner
+                raise UsageError(f"the language {name!r} is in use and cannot be registered again")
+            self._runner_factories[name] = make_runner
             for alias in (name, *aliases):
-                self._aliases[alias.strip().lower()] = name
+                self._names[alias.strip().lower()] = name
 
     def language_of(self, name: str) -> str | None:
-        """The language that a name or an alias means, None if it is not supported."""
+        """The language that a name or an alias means, in any case; None if it is not supported."""
         with self._lock:
-            return self._aliases.get(name.strip().lower())
+            return self._names.get(name.strip().lower())
 
     def _runner(self, language: str) -> Runner:
         with self._lock:
             if self._closed:
                 raise UsageError("the computer is closed")
             if language not in self._runners:
-                self._runners[language] = self._makers[language](self._settings)
+                self._runners[language] = self._runner_factories[language](self._settings)
             return self._runners[language]
 
     def start(self, language: str = "python") -> None:
-        """Make a language ready in the background, as while a model still writes the code. Returns at once.
+        """Start a language's process in the background, for example while a model still writes the code.
+
+        It returns at once. If the process cannot be started, the next run fails and explains why.
+
+        Args:
+            language: a name or an alias, `python` by default.
 
         Raises:
             UsageError: the language is not supported, or the computer is closed.
         """
-        known = self.language_of(language)
-        if known is None:
-            raise UsageError(self._unknown(language))
-        self._runner(known).start()
+        name = self.language_of(language)
+        if name is None:
+            raise UsageError(self._not_supported(language))
+        self._runner(name).start()
 
     # -- runs
 
@@ -147,48 +173,55 @@ class Computer:
         *,
         id: str | None = None,
         call_id: str | None = None,
-        timeout: float | None = _SAME,
-        input: Callable[[str], str | None] | None = _SAME,
+        timeout: float | None = _DEFAULT,
+        input: Callable[[str], str | None] | None = _DEFAULT,
     ) -> Execution:
-        """A run, which begins when it is first read. What is wrong with the language or the code is told in its console.
+        """A run of some code. It begins when it is first read, not now.
+
+        An unsupported language, or code that cannot be run at all, raises no error here: the run fails, and its console
+        explains why, so that a model can read it.
 
         Args:
-            id: of its first message; unique in the stream that it becomes a part of.
-            call_id: of the call whose code this is.
-            timeout, input: in place of the computer's own.
+            language: a name or an alias.
+            code: the source code, of any length.
+            id: the id of the run's first message, which must be unique in the stream that the run becomes part of;
+                `execution-1`, `execution-2` … by default.
+            call_id: the id of the tool call that the code came from, copied to all messages of the run.
+            timeout: seconds that this run may take; None is no limit. By default the computer's own limit.
+            input: the callback for this run; None refuses every `input()` of the code. By default the computer's own.
 
         Raises:
-            UsageError: a run of this language is going on, or the computer is closed.
+            UsageError: another run of this language has not ended, or the computer is closed.
         """
-        known = self.language_of(language)
+        name = self.language_of(language)
         with self._lock:
             self._count += 1
             id = id or f"execution-{self._count}"
-        feed = Feed(lambda: runner.wake() if runner is not None else None)
-        limits = self._limits if timeout is _SAME else replace(self._limits, timeout=timeout)
-        request = RunRequest(code, feed, limits, self._input if input is _SAME else input)
-        runner = None
-        if known is None:
-            request.outcome.cause = self._unknown(language)
+        runner = None if name is None else self._runner(name)
+        output = OutputQueue(lambda: None if runner is None else runner.wake())
+        limits = self._limits if timeout is _DEFAULT else replace(self._limits, timeout=timeout)
+        request = RunRequest(code, output, limits, self._input if input is _DEFAULT else input)
+        if name is None or runner is None:
+            request.result.start_error = self._not_supported(language)
         else:
-            runner = self._runner(known)
-            self._refuse_second(known)
-            request.outcome.cause = _fault_of(code) or runner.refuse(code) or ""
-        return Execution(known or language, request, id, call_id, runner, claim=self._claim, free=self._free)
+            self._require_idle(name)
+            request.result.start_error = _encoding_error(code) or runner.refuse(code) or ""
+        return Execution(name or language, request, id, call_id, runner, claim=self._claim, free=self._free)
 
-    def _unknown(self, language: str) -> str:
+    def _not_supported(self, language: str) -> str:
         return f"`{language}` is not supported; this computer runs: {', '.join(self.languages)}"
 
-    def _refuse_second(self, language: str) -> None:
+    def _require_idle(self, language: str) -> None:
         if (other := self._running.get(language)) is not None:
-            raise UsageError(f"{other!r} is going on; a language runs one piece of code at a time")
+            raise UsageError(f"{other!r} is still running; a language runs one piece of code at a time")
 
     def _claim(self, execution: Execution) -> None:
+        """Reserve the language for a run that begins."""
         with self._lock:
             if self._closed:
                 raise UsageError("the computer is closed")
-            if execution.language in self._makers:
-                self._refuse_second(execution.language)
+            if execution.language in self._runner_factories:
+                self._require_idle(execution.language)
                 self._running[execution.language] = execution
 
     def _free(self, execution: Execution) -> None:
@@ -196,15 +229,18 @@ class Computer:
             if self._running.get(execution.language) is execution:
                 del self._running[execution.language]
 
-    # -- its end
+    # -- closing
 
     def close(self) -> None:
-        """Stop what runs and end every process. Returns when that is done; a second time does nothing."""
+        """Stop all runs and end every process, also those that finished runs left behind. Returns when they have ended.
+
+        A second call does nothing. `with` and the end of the program call it too.
+        """
         with self._lock:
             self._closed = True
             running, runners = [*self._running.values()], [*self._runners.values()]
         for runner in runners:
-            runner.hurry()
+            runner.prepare_close()
         for execution in running:
             execution.close()
         for runner in runners:
@@ -228,8 +264,8 @@ class Computer:
             await anyio.to_thread.run_sync(self.close)
 
 
-def _fault_of(code: str) -> str | None:
-    """What no language can take."""
+def _encoding_error(code: str) -> str | None:
+    """Why the code cannot be written as UTF-8, which every language needs; None if it can."""
     try:
         code.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -240,6 +276,6 @@ def _fault_of(code: str) -> str | None:
 
 @atexit.register
 def _close_all() -> None:
-    for computer in [*_living]:
-        if computer._owner == os.getpid():  # pyright: ignore[reportPrivateUsage]  # a fork has no part in it
+    for computer, process in [*_open_computers.items()]:
+        if process == os.getpid():
             computer.close()

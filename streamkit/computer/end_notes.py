@@ -1,59 +1,68 @@
-"""How a run ended, in words that a person and a model understand, where it did not end by itself."""
+"""The notes that end the console output of a run which did not end by itself.
+
+People and models read them alike, so they are full sentences that say what happened and what is lost.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .request import Limits, Outcome
+from .request import Limits, RunResult
 
-__all__ = ["death", "notes_of"]
+__all__ = ["describe_exit", "end_notes", "lost_between_runs"]
 
 
-def notes_of(language: str, outcome: Outcome, limits: Limits) -> Iterator[str]:
-    """What is added to the console, in order. The last of an interrupted run is `KeyboardInterrupt` alone."""
-    lines = [*_lines(language, outcome, limits)]
-    if outcome.reason in ("interrupted", "closed"):
+def end_notes(language: str, result: RunResult, limits: Limits) -> Iterator[str]:
+    """The text to append to the console, one string or none. That of an interrupted run ends with `KeyboardInterrupt`."""
+    lines = [*_lines(language, result, limits)]
+    if result.reason in ("interrupted", "closed"):
         lines.append("KeyboardInterrupt")
     if lines:
-        yield ("" if outcome.at_line_start else "\n") + "\n".join(lines)
+        yield ("" if result.at_line_start else "\n") + "\n".join(lines)
 
 
-def _lines(language: str, outcome: Outcome, limits: Limits) -> Iterator[str]:
-    if outcome.cause:
-        if outcome.reason is None:
-            yield outcome.cause
-    else:
-        yield from _stopped(language, outcome, limits)
-    if outcome.state_lost:
-        stubborn = outcome.killed and outcome.reason in ("interrupted", "closed", "timed_out", "output_limit")
-        how = "it did not stop when it was interrupted and was killed; " if stubborn else ""
-        yield f"[{how}the variables and the state of {language} are lost; the next run starts anew]"
-    if outcome.left:
-        yield "[some of its processes could not be ended]"
+def lost_between_runs(language: str, exit_code: int | None) -> str:
+    """The line that begins a run before which the language's process ended, and with it the state."""
+    return f"[after the last run the {language} process {describe_exit(exit_code)}; its variables and state are lost]\n"
 
 
-def _stopped(language: str, outcome: Outcome, limits: Limits) -> Iterator[str]:
-    match outcome.reason:
-        case "timed_out":
-            yield f"[timed out: the run was stopped after {limits.timeout:g} seconds]"
-        case "output_limit":
-            yield f"[output limit: the run was stopped after {limits.output} characters of output]"
-        case "memory_limit":
-            yield f"[memory limit: the run was stopped, for it held more than {limits.memory} bytes]"
-        case "process_limit":
-            yield f"[process limit: the run was stopped, for it had more than {limits.processes} processes]"
-        case None if outcome.exited:
-            yield f"[the code ended its {language} process, with exit status {outcome.exit_code}]"
-        case None if not outcome.ended:
-            yield f"[the {language} process {death(outcome.exit_code)}]"
-        case _:
-            pass
-
-
-def death(exit_code: int | None) -> str:
-    """What became of a process."""
+def describe_exit(exit_code: int | None) -> str:
+    """How a process ended, to follow "the process". A negative exit code is the number of a signal."""
     if exit_code is None:
-        return "stopped answering"
+        return "stopped responding"
     if exit_code < 0:
         return f"was killed by signal {-exit_code}"
-    return f"ended by itself, with exit status {exit_code}"
+    return f"ended by itself with exit status {exit_code}"
+
+
+def _lines(language: str, result: RunResult, limits: Limits) -> Iterator[str]:
+    if result.start_error:
+        if result.reason is None:
+            yield result.start_error
+    elif (cause := _cause(language, result, limits)) is not None:
+        yield cause
+    if result.state_lost:
+        ignored_interrupt = result.killed and result.reason in ("interrupted", "closed", "timed_out", "output_limit")
+        how = "the code did not stop when it was interrupted, so its process was killed; " if ignored_interrupt else ""
+        yield f"[{how}the variables and state of {language} are lost; the next run starts in a new process]"
+    if result.processes_remain:
+        yield "[some processes that the code had started could not be killed]"
+
+
+def _cause(language: str, result: RunResult, limits: Limits) -> str | None:
+    """Why the run ended, if the code did not come to its own end."""
+    match result.reason:
+        case "timed_out":
+            return f"[timed out: the run was stopped after {limits.timeout:g} seconds]"
+        case "output_limit":
+            return f"[output limit: the run was stopped after {limits.output} characters of output]"
+        case "memory_limit":
+            return f"[memory limit: the run was stopped because it used more than {limits.memory} bytes]"
+        case "process_limit":
+            return f"[process limit: the run was stopped because it had more than {limits.processes} processes]"
+        case None if result.exited:
+            return f"[the code ended its {language} process with exit status {result.exit_code}]"
+        case None if not result.ended:
+            return f"[the {language} process {describe_exit(result.exit_code)}]"
+        case _:
+            return None

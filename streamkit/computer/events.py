@@ -1,7 +1,7 @@
-"""What a run told, as canonical events.
+"""The output of a run as canonical events.
 
 Console output is one message until something else is displayed; each display is a message of its own. A run that
-showed nothing has one empty console message, so that every run can be seen, once.
+printed and displayed nothing has one empty console message, so every run is visible exactly once.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 from ..events import ActiveLine, Event
 from ..messages import CodeMessage, ConsoleMessage, ImageMessage, Message, Status
-from .output_queue import Piece, Told
+from .output_queue import ActiveLineOutput, DisplayOutput, NoteOutput, OutputItem, TextOutput
 
-__all__ = ["Telling"]
+__all__ = ["RunEvents"]
 
-# The form of a display that is shown, the first that there is; as its message's class and format, or as text.
-_FORMS: tuple[tuple[str, type[Message] | None, str], ...] = (
+# Of a displayed value the first of these MIME types is shown: as a message of this class and format, or as console text.
+_REPRESENTATIONS: tuple[tuple[str, type[Message] | None, str], ...] = (
     ("image/png", ImageMessage, "base64.png"),
     ("image/jpeg", ImageMessage, "base64.jpeg"),
     ("text/html", CodeMessage, "html"),
@@ -29,90 +29,93 @@ _FORMS: tuple[tuple[str, type[Message] | None, str], ...] = (
     ("text/latex", None, ""),
     ("text/plain", None, ""),
 )
-_NO_TEXT = re.compile(r"<[^\n]*>\Z")  # what objects are called that have no text of their own
+_DEFAULT_REPR = re.compile(r"<[^\n]*>\Z")  # that of an object without a `__repr__` of its own
 
 
-class Telling:
-    """The events of one run.
+class RunEvents:
+    """Turns the output of one run into events.
 
     Args:
-        id: of its first message; those after it have it with a number.
+        id: the id of the first message; those after it get it with a number, as `id.2`.
+        call_id: the id of the tool call that the code came from, for all messages; None without one.
     """
 
     def __init__(self, id: str, call_id: str | None) -> None:
-        self._base = id
+        self._first_id = id
         self._call_id = call_id
         self._number = 1
         self._console: ConsoleMessage | None = None
         self._line: int | None = None
-        self._line_told = False  # in the console that is open or comes next
-        self._shown = False
+        self._line_emitted = False  # for the console message that is open, or that opens next
+        self._displayed = False
 
     @property
     def _id(self) -> str:
-        return self._base if self._number == 1 else f"{self._base}.{self._number}"
+        return self._first_id if self._number == 1 else f"{self._first_id}.{self._number}"
 
-    def events(self, told: Iterable[Piece | Told]) -> Iterator[Event]:
-        for item in told:
-            if isinstance(item, Piece):
-                yield from self._text(item.stream, "".join(item.parts))
-            elif item.kind == "line":
-                yield from self._at(item.data)
-            elif item.kind == "display":
-                yield from self._display(item.data)
-            else:
-                yield from self._text("stderr", item.data)
+    def convert(self, items: Iterable[OutputItem]) -> Iterator[Event]:
+        """The events of the next output."""
+        for item in items:
+            match item:
+                case TextOutput():
+                    yield from self._text(item.stream, "".join(item.parts))
+                case ActiveLineOutput():
+                    yield from self._active_line(item.line)
+                case DisplayOutput():
+                    yield from self._display(item.data)
+                case NoteOutput():
+                    yield from self._text("stderr", item.text)
 
-    def end(self, status: Status, *, ran: bool = True) -> Iterator[Event]:
-        """The run is over. `ran` is whether anything ran at all."""
-        if not self._shown and self._console is None:
-            yield from self._open()
+    def finish(self, status: Status, *, ran: bool = True) -> Iterator[Event]:
+        """The last events of the run. `status` is that of the console message; `ran` says whether the code began."""
+        if not self._displayed and self._console is None:
+            yield from self._open_console()
         if ran:
             yield ActiveLine(self._id, None)
-        yield from self._close(status)
+        yield from self._close_console(status)
 
-    def _at(self, line: int) -> Iterator[Event]:
+    def _active_line(self, line: int) -> Iterator[Event]:
         self._line = line
-        self._line_told = True
+        self._line_emitted = True
         yield ActiveLine(self._id, line)
 
-    def _open(self) -> Iterator[Event]:
-        if self._line is not None and not self._line_told:
-            yield from self._at(self._line)
+    def _open_console(self) -> Iterator[Event]:
+        if self._line is not None and not self._line_emitted:
+            yield from self._active_line(self._line)
         self._console = console = ConsoleMessage(self._id, call_id=self._call_id)
         yield console.created_event(console)
 
-    def _close(self, status: Status = "completed") -> Iterator[Event]:
+    def _close_console(self, status: Status = "completed") -> Iterator[Event]:
         console, self._console = self._console, None
         if console is not None:
             yield console.done_event(ConsoleMessage(console.id, call_id=self._call_id, status=status))
-        if console is not None or self._line_told:
+        if console is not None or self._line_emitted:  # the id is used
             self._number += 1
-            self._line_told = False
+            self._line_emitted = False
 
     def _text(self, stream: str, text: str) -> Iterator[Event]:
         if self._console is None:
-            yield from self._open()
+            yield from self._open_console()
         yield ConsoleMessage.delta_event(self._id, text, metadata={"stream": stream})
 
     def _display(self, data: Mapping[str, Any]) -> Iterator[Event]:
-        for type, kind, format in _FORMS:
-            if (value := data.get(type)) is None:
+        for mime_type, kind, format in _REPRESENTATIONS:
+            if (value := data.get(mime_type)) is None:
                 continue
             if kind is None:
                 yield from self._text("stdout", _readable(value) + "\n")
                 return
-            yield from self._close()
-            yield from self._shown_as(kind, format, value, data.get("text/plain"))
+            yield from self._close_console()
+            yield from self._display_message(kind, format, value, data.get("text/plain"))
             return
 
-    def _shown_as(self, kind: type[Message], format: str, value: Any, plain: Any) -> Iterator[Event]:
+    def _display_message(self, kind: type[Message], format: str, value: Any, plain: Any) -> Iterator[Event]:
         text = value if isinstance(value, str) else json.dumps(value)
         content = re.sub(r"\s", "", text) if kind is ImageMessage else text
-        metadata = {"text": plain} if isinstance(plain, str) and not _NO_TEXT.match(plain) else {}
+        metadata = {"text": plain} if isinstance(plain, str) and not _DEFAULT_REPR.match(plain) else {}
         message = kind(self._id, role="computer", format=format, call_id=self._call_id, metadata=metadata)
         self._number += 1
-        self._shown = True
+        self._displayed = True
         yield message.created_event(message)
         if content:
             yield message.delta_event(message.id, content)
@@ -120,5 +123,5 @@ class Telling:
 
 
 def _readable(value: Any) -> str:
-    """Text as it is; what is no text as indented JSON."""
+    """A string unchanged, any other JSON value indented."""
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)

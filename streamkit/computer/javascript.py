@@ -1,4 +1,4 @@
-"""JavaScript: one living node, whose main thread runs the code and whose second thread listens."""
+"""JavaScript: one node process, whose main thread runs the code while a second thread reads commands."""
 
 from __future__ import annotations
 
@@ -14,21 +14,27 @@ _PROGRAM = Path(__file__).with_name("node.js")
 
 
 class JavaScriptRunner(Runner):
-    """Scripts in one node, as in its own read-eval-print loop: `await`, `require`, `let` declared anew. A run ends when
-    its value and the timeouts that it set are there; servers and intervals live on. `process.exit` ends the node."""
+    """Runs scripts as node's own read-eval-print loop does: with `await`, `require`, and `let` that may be repeated.
+
+    A run ends when its value and the timeouts that it set are done; servers and intervals live on. `process.exit` ends
+    the process.
+    """
 
     name = "javascript"
     may_exit = True
     _run_id = ""
 
     def command(self, directory: str, frames: int, commands: int) -> list[str]:
+        """`node` with the program that evaluates code."""
         return ["node", "--no-warnings", str(_PROGRAM), str(frames), str(commands), directory]
 
     def submit(self, run: RunRequest, out: str, err: str) -> None:
+        """Send the code as a command."""
         self._run_id = run.id
         self.send({"type": "run", "run": run.id, "code": run.code, "out": out, "err": err})
 
     def interrupt(self, before: set[Identity]) -> None:
+        """Send the interrupt as a command, which the second thread reads, and SIGINT to child processes."""
         self.send({"type": "interrupt", "run": self._run_id})
-        if self.family is not None:
-            self.family.interrupt(besides=before)
+        if self.process_tree is not None:
+            self.process_tree.interrupt(besides=before)

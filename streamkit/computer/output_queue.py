@@ -1,7 +1,7 @@
-"""What a run tells, on its way from the thread that reads it to whoever pulls it: in order, and never more than so much.
+"""The output of one run, on its way from the thread that reads it to the reader of the run.
 
-Text that waits is joined, so that a slow reader gets few large pieces. When there is no room the reading thread stops
-reading, and the running code waits in its next write.
+The rule: order is kept and memory is bounded. Text that waits is joined, so a slow reader gets few large chunks. While
+the queue is full its writer stops reading the pipes, and the running code blocks in its next write.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["Feed", "Piece", "Told"]
+__all__ = ["ActiveLineOutput", "DisplayOutput", "NoteOutput", "OutputItem", "OutputQueue", "TextOutput"]
 
-ROOM = 1 << 20  # characters that may wait
-PIECE = 1 << 16  # characters of one piece, about
+CAPACITY = 1 << 20  # characters that may wait before the writer has to pause
+CHUNK = 1 << 16  # characters from which on a chunk of text is not extended any more
 
 
-class Piece:
-    """Console output of one stream, in the parts that it came in."""
+class TextOutput:
+    """Text written to one stream (`stdout` or `stderr`), in the parts that arrived."""
 
     __slots__ = ("parts", "size", "stream")
 
@@ -28,94 +28,134 @@ class Piece:
         self.size = len(text)
 
 
-class Told:
-    """Anything else: `kind` is `line`, `display` or `note`."""
+class ActiveLineOutput:
+    """The number of the line that runs now, counted from 1."""
 
-    __slots__ = ("data", "kind")
+    __slots__ = ("line",)
 
-    def __init__(self, kind: str, data: Any) -> None:
-        self.kind = kind
+    def __init__(self, line: int) -> None:
+        self.line = line
+
+
+class DisplayOutput:
+    """A value that the code displayed: its representations by MIME type."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
         self.data = data
 
 
-class Feed:
-    """A queue of what was told, with one reader.
+class NoteOutput:
+    """Text for the console that the computer adds itself, such as why a run was stopped."""
 
-    Attributes:
-        left: whether its reader is gone for good.
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+OutputItem = TextOutput | ActiveLineOutput | DisplayOutput | NoteOutput
+
+
+class OutputQueue:
+    """A bounded queue of output with one writer and one reader, each in a thread of its own.
 
     Args:
-        room: called when there is room again.
+        on_room: called by the reader's thread when a full queue has room again.
+
+    Attributes:
+        abandoned: whether the reader has gone for good; whatever is put then is dropped.
     """
 
-    def __init__(self, room: Callable[[], None]) -> None:
-        self._room = room
-        self._items: deque[Piece | Told] = deque()
+    def __init__(self, on_room: Callable[[], None]) -> None:
+        self._on_room = on_room
+        self._items: deque[OutputItem] = deque()
         self._size = 0
         self._changed = threading.Condition()
-        self._ended = False
-        self.left = False
+        self._closed = False
+        self.abandoned = False
 
     @property
     def full(self) -> bool:
-        return self._size >= ROOM and not self.left
+        """Whether the writer should pause. A full queue still accepts and delivers output."""
+        return self._size >= CAPACITY and not self.abandoned
 
-    def text(self, stream: str, text: str) -> None:
+    def put_text(self, stream: str, text: str) -> None:
+        """Add console output of `stdout` or `stderr`; joined with the chunk before it if that is of the same stream."""
         with self._changed:
-            if self.left or not text:
+            if self.abandoned or not text:
                 return
             last = self._items[-1] if self._items else None
-            if isinstance(last, Piece) and last.stream == stream and last.size < PIECE:
+            if isinstance(last, TextOutput) and last.stream == stream and last.size < CHUNK:
                 last.parts.append(text)
                 last.size += len(text)
             else:
-                self._items.append(Piece(stream, text))
+                self._items.append(TextOutput(stream, text))
             self._size += len(text)
             self._changed.notify()
 
-    def tell(self, kind: str, data: Any) -> None:
+    text = put_text  # the earlier name, which runners of other languages may use
+
+    def put_active_line(self, line: int) -> None:
+        """Add the line that runs now. It replaces one that the reader has not taken yet."""
         with self._changed:
             last = self._items[-1] if self._items else None
-            if kind == "line" and isinstance(last, Told) and last.kind == "line":
-                last.data = data  # nobody was told of the one before
-                return
-            if self.left:
-                return
-            self._items.append(Told(kind, data))
-            self._size += _size_of(data)
+            if isinstance(last, ActiveLineOutput):
+                last.line = line
+            else:
+                self._append(ActiveLineOutput(line), 1)
+
+    def put_display(self, data: Mapping[str, Any]) -> None:
+        """Add a displayed value, its representations by MIME type."""
+        with self._changed:
+            self._append(DisplayOutput(data), _characters_in(data))
+
+    def put_note(self, text: str) -> None:
+        """Add text of the computer's own."""
+        with self._changed:
+            self._append(NoteOutput(text), len(text))
+
+    def _append(self, item: OutputItem, size: int) -> None:
+        """Add an item; the caller holds the lock."""
+        if not self.abandoned:
+            self._items.append(item)
+            self._size += size
             self._changed.notify()
 
-    def leave(self) -> None:
-        """Nobody takes anything any more; who waits for it does so no longer."""
+    def abandon(self) -> None:
+        """The reader goes for good: drop what waits, and end a `take` that waits in another thread."""
         with self._changed:
-            self.left = True
+            self.abandoned = True
             self._items.clear()
             self._size = 0
             self._changed.notify_all()
-        self._room()
+        self._on_room()
 
-    def end(self) -> None:
+    def close(self) -> None:
+        """The writer is done. The reader still gets what waits."""
         with self._changed:
-            self._ended = True
+            self._closed = True
             self._changed.notify_all()
 
-    def take(self) -> list[Piece | Told] | None:
-        """What is there, once there is any; None at the end."""
+    def take(self) -> list[OutputItem] | None:
+        """Wait for output and return all that is there; None once the queue is closed and empty, or abandoned."""
         with self._changed:
-            while not self._items and not self._ended and not self.left:
+            while not self._items and not self._closed and not self.abandoned:
                 self._changed.wait()
             taken = list(self._items)
             self._items.clear()
-            was_full = self._size >= ROOM
+            was_full = self._size >= CAPACITY
             self._size = 0
         if was_full:
-            self._room()
+            self._on_room()
         return taken or None
 
 
-def _size_of(data: Any) -> int:
+def _characters_in(data: Any) -> int:
+    """The size of a displayed value: the characters of its strings, 1 for anything else."""
     if isinstance(data, str):
         return len(data)
     if isinstance(data, Mapping):
-        return sum(map(_size_of, data.values()))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return sum(map(_characters_in, data.values()))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  # JSON
     return 1

@@ -1,4 +1,4 @@
-"""The two pipes of one run, and who reads them after it."""
+"""The two named pipes of one run, and the thread that reads what is written to them after the run has ended."""
 
 from __future__ import annotations
 
@@ -14,27 +14,42 @@ __all__ = ["Pipes", "Stream"]
 
 Stream = Literal["stdout", "stderr"]
 
-READ = 1 << 16  # bytes of one read
-_SOON = 1  # millisecond
-_SIZE = 1 << 20  # of a pipe, where the system lets it be set
+READ_SIZE = 1 << 16  # bytes
+_PIPE_CAPACITY = 1 << 20  # bytes, where the system allows it to be set
+_LINE_END_DELAY = 1  # millisecond that a line waits for its line end
 
 
 class Pipes:
-    """stdout and stderr of one run, as named pipes, which its process opens. Text is decoded as UTF-8; what is none
-    becomes replacement characters."""
+    """stdout and stderr of one run, as named pipes which the language's process opens.
+
+    Text is decoded as UTF-8; invalid bytes become replacement characters.
+
+    Args:
+        directory: where the pipes are made.
+        run_id: the beginning of their names.
+
+    Attributes:
+        names: the paths of stdout and stderr.
+        open: the descriptors to read, each with its stream.
+        filled: whether the newest read was as large as a read may be, so there is probably more.
+
+    Raises:
+        OSError: the pipes cannot be made.
+    """
 
     def __init__(self, directory: str, run_id: str) -> None:
         self.names = tuple(os.path.join(directory, f"{run_id}.{number}") for number in (1, 2))
         self.open: dict[int, Stream] = {}
-        self.filled = False  # whether the newest reading found more than it took
-        self._writers: list[int] = []  # our own, so that a pipe has no end before the run has
+        self.filled = False
+        # Descriptors of our own to write to: without a writer a pipe is at its end, which it must not be before the run.
+        self._writers: list[int] = []
         self._decoders: dict[int, codecs.IncrementalDecoder] = {}
         streams: tuple[Stream, Stream] = ("stdout", "stderr")
         try:
             for name, stream in zip(self.names, streams, strict=True):
                 self._make(name, stream)
         except OSError:
-            self.leave()
+            self.release()
             raise
 
     def _make(self, name: str, stream: Stream) -> None:
@@ -44,58 +59,63 @@ class Pipes:
         self._decoders[descriptor] = codecs.getincrementaldecoder("utf-8")("replace")
         self._writers.append(os.open(name, os.O_WRONLY | os.O_NONBLOCK))
         with contextlib.suppress(AttributeError, OSError):
-            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _SIZE)
+            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_CAPACITY)
 
     def read(self, descriptor: int) -> str:
-        """What is there, about `READ` bytes at most; "" if that is nothing."""
+        """The text that is available, about 64 KB at most; "" if there is none."""
         try:
-            data = os.read(descriptor, READ)
+            data = os.read(descriptor, READ_SIZE)
         except BlockingIOError:
             return ""
-        self.filled = len(data) == READ
+        self.filled = len(data) == READ_SIZE
         if not data.endswith(b"\n") and not self.filled:
-            data += self._soon(descriptor)
+            data += self._read_line_end(descriptor)
         return self._decoders[descriptor].decode(data)
 
-    def _soon(self, descriptor: int) -> bytes:
-        """What follows at once: `print` writes a line and its end one after the other."""
+    def _read_line_end(self, descriptor: int) -> bytes:
+        """What follows within a moment: `print` writes a line and its line end one after the other."""
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
-        if any(event & select.POLLIN for _, event in poll.poll(_SOON)):
+        if any(event & select.POLLIN for _, event in poll.poll(_LINE_END_DELAY)):
             with contextlib.suppress(BlockingIOError):
-                return os.read(descriptor, READ)
+                return os.read(descriptor, READ_SIZE)
         return b""
 
-    def rest(self) -> dict[Stream, str]:
-        """The characters that were cut off in their middle."""
+    def incomplete_text(self) -> dict[Stream, str]:
+        """What the decoders still hold: characters of which only a part was written, as replacement characters."""
         return {stream: self._decoders[descriptor].decode(b"", True) for descriptor, stream in self.open.items()}
 
-    def leave(self) -> None:
-        """The run is over: nobody wants what is still written, and nobody who writes it is to fail or wait."""
+    def release(self) -> None:
+        """End the use of the pipes for the run. Processes that still write to them neither fail nor block."""
         for name in self.names:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name)
         for writer in self._writers:
             os.close(writer)
         for descriptor in self.open:
-            _discarding.add(descriptor)
+            _late_output.discard(descriptor)
         self.open.clear()
 
 
-class _Discarding:
-    """A thread that reads what nobody wants, of any number of pipes, each to its end. It lives as long as there are any."""
+class _LateOutput:
+    """Reads pipes of finished runs to their end, and discards what comes.
+
+    One thread reads any number of pipes; it ends with the last of them.
+    """
 
     def __init__(self) -> None:
-        self._forget()
-        os.register_at_fork(after_in_child=self._forget)  # which has neither the thread nor a part in the pipes
+        self._reset()
+        # A fork has neither the thread nor a use for the pipes.
+        os.register_at_fork(after_in_child=self._reset)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._added: list[int] = []
-        self._wake = -1
+        self._wake = -1  # writing to it wakes the thread; -1 while there is no thread
 
-    def add(self, descriptor: int) -> None:
-        if _read_away(descriptor):
+    def discard(self, descriptor: int) -> None:
+        """Read this pipe to its end, then close it."""
+        if _is_at_end(descriptor):
             os.close(descriptor)
             return
         with self._lock:
@@ -108,36 +128,36 @@ class _Discarding:
     def _read(self, woken: int) -> None:
         poll = select.poll()
         poll.register(woken, select.POLLIN)
-        left: set[int] = set()
-        while self._goes_on(left, poll):
+        reading: set[int] = set()
+        while self._take_added(reading, poll):
             for descriptor, _ in poll.poll():
                 if descriptor == woken:
-                    os.read(woken, READ)
-                elif _read_away(descriptor):
+                    os.read(woken, READ_SIZE)
+                elif _is_at_end(descriptor):
                     poll.unregister(descriptor)
-                    left.remove(descriptor)
+                    reading.remove(descriptor)
                     os.close(descriptor)
         os.close(woken)
 
-    def _goes_on(self, left: set[int], poll: select.poll) -> bool:
-        """Take what was added; False if there is nothing to read, and the next that is added has a thread of its own."""
+    def _take_added(self, reading: set[int], poll: select.poll) -> bool:
+        """Take over the pipes that were added. False if none is left: the thread ends, and the next pipe starts another."""
         with self._lock:
             for descriptor in self._added:
                 poll.register(descriptor, select.POLLIN)
-            left.update(self._added)
+            reading.update(self._added)
             self._added.clear()
-            if not left:
+            if not reading:
                 os.close(self._wake)
                 self._wake = -1
-            return bool(left)
+            return bool(reading)
 
 
-def _read_away(descriptor: int) -> bool:
-    """Read what is there, at most one piece; True at the pipe's end."""
+def _is_at_end(descriptor: int) -> bool:
+    """Discard up to `READ_SIZE` bytes; whether the pipe is at its end."""
     try:
-        return not os.read(descriptor, READ)
+        return not os.read(descriptor, READ_SIZE)
     except BlockingIOError:
         return False
 
 
-_discarding = _Discarding()
+_late_output = _LateOutput()

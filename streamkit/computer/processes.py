@@ -1,7 +1,7 @@
-"""The processes of a runner: found by their mark and their tree, and ended until none is left.
+"""The processes of a language: found by a mark and by their ancestry, and killed until none is left.
 
-The mark is an environment variable, which every child inherits: a daemon that left its session and lost its parents is
-found by it. One that threw its environment away is found as long as its parents live.
+The mark is an environment variable, which every child inherits: it finds a daemon that left its session and lost
+its parents. A process that cleared its environment is found as long as its parents live.
 """
 
 from __future__ import annotations
@@ -14,65 +14,79 @@ from collections.abc import Iterable
 
 import psutil
 
-__all__ = ["MARK", "Family"]
+__all__ = ["MARK", "Identity", "ProcessTree"]
 
-MARK = "STREAMKIT_RUNNER"
-_PATIENCE = 10.0  # seconds for which killed processes are awaited; only the system itself can hold them longer
-_AGAIN = 0.2  # seconds between two interrupts of one process
-_SCAN_SHARE = 20  # a look at all processes is followed by so many times its duration without one
+MARK = "STREAMKIT_RUNNER"  # the environment variable; its value names one language process
+_KILL_TIMEOUT = 10.0  # seconds that killed processes may take to end; only the system can hold them longer
+_INTERRUPT_INTERVAL = 0.2  # seconds between two interrupts of one process
+_MIN_SCAN_INTERVAL = 0.25  # seconds from one scan of all processes to the next
+_SCAN_SHARE = 20  # … but at least so many times as long as the scan took
 
-Identity = tuple[int, float]  # a process's id, and when it began: ids come again
+Identity = tuple[int, float]
+"""A process: its id and when it started, for ids are used again."""
 
 
-class Family:
-    """All processes that descend from one, which is called its root.
+class ProcessTree:
+    """All processes that descend from one, the root, which is one of them.
+
+    Args:
+        root: the id of the root.
+        mark: the value of `MARK` in its environment.
 
     Attributes:
-        due: when (`time.monotonic`) it may be looked at again, so that looking costs little.
+        root: the id of the root.
+        next_scan: when (`time.monotonic`) the processes may be looked at again at little cost.
     """
 
     def __init__(self, root: int, mark: str) -> None:
         self.root = root
-        self.due = 0.0
+        self.next_scan = 0.0
         self._mark = mark
-        self._known: dict[Identity, bool] = {}
-        self._interrupted: dict[Identity, float] = {}  # until when each is left alone
+        self._is_member: dict[Identity, bool] = {}
+        self._interrupt_after: dict[Identity, float] = {}
 
     def find(self) -> dict[Identity, psutil.Process]:
-        """Those that live now."""
+        """The processes that live now."""
         began = time.monotonic()
-        seen: dict[Identity, psutil.Process] = {}
+        found: dict[Identity, psutil.Process] = {}
         children: dict[int, list[Identity]] = {}
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 identity = (process.pid, process.create_time())
-                seen[identity] = process
+                found[identity] = process
                 children.setdefault(process.ppid(), []).append(identity)
-        self._known = {identity: known for identity, known in self._known.items() if identity in seen}
-        self._interrupted = {identity: until for identity, until in self._interrupted.items() if identity in seen}
-        members = {identity for identity, process in seen.items() if self._has_mark(identity, process)}
-        waiting = [pid for pid, _ in members] + [self.root]
-        while waiting:
-            for identity in children.get(waiting.pop(), ()):
+        self._forget_ended(found)
+        members = {identity for identity, process in found.items() if self._has_mark(identity, process)}
+        self._add_descendants(members, children)
+        now = time.monotonic()
+        self.next_scan = now + max(_MIN_SCAN_INTERVAL, _SCAN_SHARE * (now - began))
+        return {identity: found[identity] for identity in members if _is_alive(found[identity])}
+
+    def _forget_ended(self, found: dict[Identity, psutil.Process]) -> None:
+        self._is_member = {identity: member for identity, member in self._is_member.items() if identity in found}
+        self._interrupt_after = {one: after for one, after in self._interrupt_after.items() if one in found}
+
+    def _add_descendants(self, members: set[Identity], children: dict[int, list[Identity]]) -> None:
+        parents = [pid for pid, _ in members] + [self.root]
+        while parents:
+            for identity in children.get(parents.pop(), ()):
                 if identity not in members:
                     members.add(identity)
-                    self._known[identity] = True  # its parents may go before it
-                    waiting.append(identity[0])
-        now = time.monotonic()
-        self.due = now + max(0.25, _SCAN_SHARE * (now - began))
-        return {identity: seen[identity] for identity in members if _lives(seen[identity])}
+                    self._is_member[identity] = True  # remembered, for its parents may end before it
+                    parents.append(identity[0])
 
     def _has_mark(self, identity: Identity, process: psutil.Process) -> bool:
-        known = self._known.get(identity)
-        if known is None:
-            known = False
+        """Whether a process is the root or has the mark, or was found to be a descendant before."""
+        member = self._is_member.get(identity)
+        if member is None:
+            member = False
             with contextlib.suppress(psutil.Error, OSError):
-                known = identity[0] == self.root or process.environ().get(MARK) == self._mark
-            self._known[identity] = known
-        return known
+                member = identity[0] == self.root or process.environ().get(MARK) == self._mark
+            self._is_member[identity] = member
+        return member
 
     def memory(self) -> tuple[int, int]:
-        """How many processes there are, and how many bytes they hold together."""
+        """How many processes there are, and how many bytes of resident memory they hold together."""
         found = self.find()
         total = 0
         for process in found.values():
@@ -81,26 +95,37 @@ class Family:
         return len(found), total
 
     def interrupt(self, besides: Iterable[Identity]) -> None:
-        """Send all but some an interrupt, as a terminal does. Called often, it lets each have some time."""
-        left_alone = set(besides)
+        """Send SIGINT to all processes but some, as a terminal does.
+
+        Call it repeatedly: a signal that arrives before a child has become its program is lost. Each process is left
+        0.2 seconds to react to one.
+        """
+        excluded = set(besides)
         now = time.monotonic()
         for identity, process in self.find().items():
-            # One that comes before a child has become its program is lost, so there is another.
-            if identity not in left_alone and now >= self._interrupted.get(identity, 0.0):
-                self._interrupted[identity] = now + _AGAIN
+            if identity not in excluded and now >= self._interrupt_after.get(identity, 0.0):
+                self._interrupt_after[identity] = now + _INTERRUPT_INTERVAL
                 with contextlib.suppress(psutil.Error):
                     process.send_signal(signal.SIGINT)
 
     def kill(self, besides: Iterable[Identity] = (), group: bool = False) -> bool:
-        """End all but some, again and again until none is left. False: some could not be ended."""
-        left_alone = set(besides)
+        """Kill all processes but some, again and again until none is left.
+
+        Args:
+            besides: the processes to leave alone.
+            group: whether to kill the root's process group first.
+
+        Returns:
+            Whether all have ended; False after 10 seconds.
+        """
+        excluded = set(besides)
         if group:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.root, signal.SIGKILL)
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _KILL_TIMEOUT
         pause = 0.001
-        while victims := [p for identity, p in self.find().items() if identity not in left_alone]:
-            # Those that are stopped start no more while the others are being ended.
+        while victims := [p for identity, p in self.find().items() if identity not in excluded]:
+            # All are stopped first, so that none starts another while the rest is killed.
             for number in (signal.SIGSTOP, signal.SIGKILL):
                 for victim in victims:
                     with contextlib.suppress(psutil.Error):
@@ -112,7 +137,7 @@ class Family:
         return True
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
         return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     return False

@@ -1,13 +1,10 @@
-"""A living interpreter of one language, and what holds for all of them: its process, its pipes, how runs end.
+"""A runner: one language, the process that runs its code, and how runs are handed to it.
 
-A runner's process lives from its first run to its last, so that state lives on. Every run has a pipe of its own for
-stdout and one for stderr: what anything writes that an earlier run had started goes to that run's pipes, which are read
-to their end by nobody in particular. What else the process tells comes as frames, JSON lines on a third pipe; a frame
-is taken when the run's pipes are empty, and one that is answered keeps its sender waiting until then. So the order of
-output, displays and the end is that of the program.
+The process lives from its first run to the end of the computer, so its state lives on. Every run has a pipe of its own
+for stdout and one for stderr: whatever an earlier run started keeps writing to that run's pipes, where it is discarded. Everything else that the process reports comes as frames, see `supervisor`.
 
-A run that is to stop is interrupted; where that does not end it within a second the process is killed and its state is
-lost, which is told. Then all that the run had started is killed.
+A run that has to stop is interrupted; where that does not end it within a second the process is killed and its state
+is lost; the console explains that. Then everything that the run had started is killed.
 """
 
 from __future__ import annotations
@@ -24,148 +21,185 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from .end_notes import death
+from .end_notes import lost_between_runs
 from .pipes import Pipes
-from .processes import MARK, Family, Identity
-from .request import NotStartedError, Outcome, RunRequest, Settings
-from .supervisor import Serving
+from .process_channel import ProcessChannel, Wakeup
+from .processes import MARK, Identity, ProcessTree
+from .request import NotStartedError, RunRequest, RunResult, Settings
+from .supervisor import Supervisor
 
 __all__ = ["Runner"]
 
-START = 60.0  # seconds that a process may take to become ready
-READ = 1 << 16
+START_TIMEOUT = 60.0  # seconds that a process may take to become ready
+_LOG_SIZE = 2000  # bytes of a process's own output that explain why it did not start
+_LONGEST_DIRECTORY = 80  # characters: the path of a Unix socket may have about 100
 
 
 class Runner:
-    """One language. `name` is its name; a class is registered, and made when its language is first wanted."""
+    """Runs the code of one language. Subclass it to register another with `Computer.register`.
+
+    A language that needs no process overrides `run` alone:
+
+        class Echo(Runner):
+            name = "echo"
+
+            def run(self, run: RunRequest) -> RunResult:
+                run.output.put_text("stdout", run.code)
+                run.result.ended = True
+                return run.result
+
+        computer.register("echo", Echo)
+
+    One with a process overrides `command`, `submit` and `interrupt`. Its process writes frames, JSON objects in lines,
+    to the descriptor that `command` names: first `{"type": "ready"}`, then for each run, with the run's id as `run`,
+    `{"type": "begin"}`, and at the end `{"type": "end", "status": "ok", "exit_code": 0}`. Its output goes to the two
+    named pipes at the paths that `submit` gets.
+
+    Args:
+        settings: the directory and the environment for the process.
+
+    Attributes:
+        name: the language's name; a class attribute.
+        may_exit: whether code may end the process on purpose, as `exit` in a shell; a class attribute.
+        confirms_interrupts: whether the process confirms each interrupt with an `end` frame of status `interrupted`,
+            and only the newest confirmation ends an interrupted run; a class attribute.
+        process: the process, None while there is none.
+        process_tree: the process and all that descend from it, None while there is none.
+        directory: the process's own directory, "" while there is none.
+        channel: the pipes for frames and commands.
+        wakeup: makes the thread that follows a run look at it.
+        exit: a descriptor that becomes readable when the process ends; -1 where the system has none.
+    """
 
     name: str = ""
-    may_exit: bool = False  # whether its process ending is how code may end
-    asks: bool = False  # whether `settle` asks if an interrupted run has ended
+    may_exit: bool = False
+    confirms_interrupts: bool = False
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._lock = threading.Lock()  # held by who starts, runs or ends the process
+        self._lock = threading.Lock()  # held while the process is started, used or ended
         self.process: subprocess.Popen[bytes] | None = None
-        self.family: Family | None = None
-        self.frames = self.commands = -1
-        self.exit = -1  # a descriptor that tells when the process ends, where the system has such
-        self._pending: list[bytes] = []  # the begin of a frame whose end is still to come
+        self.process_tree: ProcessTree | None = None
         self.directory = ""
-        self._unsent = bytearray()
-        self._has_run = False  # and has a state that could be lost
-        self._lost = ""  # that it was, for the run that comes
-        self._run: RunRequest | None = None
+        self.channel = ProcessChannel()
+        self.wakeup = Wakeup()
+        self.exit = -1
+        self._has_run = False  # so the process has a state that could be lost
+        self._loss_note = ""  # for the next run, if the state was lost since the last
         self._closed = False
-        self.wake_reader, self._wake_writer = os.pipe()
-        for descriptor in (self.wake_reader, self._wake_writer):
-            os.set_blocking(descriptor, False)
 
-    # -- what a language says
+    # -- what a language defines
 
     def command(self, directory: str, frames: int, commands: int) -> list[str]:
-        """The command of the process, which writes frames to one descriptor and reads commands from the other."""
+        """The command line of the process.
+
+        Args:
+            directory: a directory for the process alone, removed with it.
+            frames: the descriptor to which the process writes frames.
+            commands: the descriptor from which it reads commands.
+        """
         raise NotImplementedError
 
     def submit(self, run: RunRequest, out: str, err: str) -> None:
-        """Hand the process a run, whose output goes to the pipes of these names."""
+        """Send the code of a run to the process; its output has to go to the named pipes at the paths `out` and `err`."""
         raise NotImplementedError
 
     def interrupt(self, before: set[Identity]) -> None:
-        """Make what runs end, and leave those processes alone that were there before."""
+        """Interrupt the code that runs, but not the processes that were there before the run."""
         raise NotImplementedError
 
     def descriptors(self, frames: int, commands: int) -> tuple[int, tuple[int, ...]]:
-        """The process's stdin, and what else it inherits."""
+        """The descriptor that becomes the process's stdin, and those that it inherits besides."""
         return subprocess.DEVNULL, (frames, commands)
 
     def prepare(self, directory: str) -> None:
-        """Make ready what the process finds in its directory."""
+        """Called before the process starts, to put into its directory what it needs.
 
-    def handed_over(self) -> None:
-        """The process has what it inherits, or could not be started."""
+        Raises:
+            NotStartedError: something is missing, so the process cannot start.
+        """
 
-    def launched(self) -> None:
-        """The process runs, and may not be ready yet."""
+    def release_inherited(self) -> None:
+        """Called once the process has what it inherits, or could not be started."""
+
+    def process_started(self) -> None:
+        """Called when the process runs, before it is ready."""
 
     def connect(self) -> None:
-        """The process is ready."""
+        """Called when the process is ready."""
 
-    def settle(self, before: set[Identity]) -> None:
-        """The run was interrupted some time ago, and has not ended: a few dozen times a second."""
-        if self.family is not None:
-            self.family.interrupt(besides=before)  # what it started meanwhile
+    def disconnect(self) -> None:
+        """Called before the process is ended, and also where there is none."""
 
-    def settled(self, frame: Mapping[str, Any]) -> bool:
-        """Whether a frame that says that the run was interrupted says so of the newest interrupt."""
+    def repeat_interrupt(self, before: set[Identity]) -> None:
+        """Called about 30 times a second while interrupted code keeps running. By default its child processes get SIGINT."""
+        if self.process_tree is not None:
+            self.process_tree.interrupt(besides=before)
+
+    def is_newest_confirmation(self, frame: Mapping[str, Any]) -> bool:
+        """Whether an `end` frame of status `interrupted` answers the newest interrupt, so that none is on its way."""
         return True
 
     def refuse(self, code: str) -> str | None:
-        """Why this code cannot even be handed over, None if it can."""
+        """Why this code cannot be submitted at all, None if it can. The text becomes the output of the run."""
         return None
 
-    # -- from any thread
+    # -- what the computer calls
+
+    def run(self, run: RunRequest) -> RunResult:
+        """Run code to its end, in the calling thread. Its output goes to `run.output`; returns `run.result`, filled in."""
+        with self._lock:
+            try:
+                if not self._run_once(run):
+                    self._run_once(run)
+            except NotStartedError as error:
+                run.result.start_error = str(error)
+                run.result.reason = run.stop_reason
+        return run.result
 
     def wake(self) -> None:
-        with contextlib.suppress(BlockingIOError, OSError):
-            os.write(self._wake_writer, b"x")
-
-    def hurry(self) -> None:
-        """It is to be closed: what starts is given up. It waits for nothing."""
-        self._closed = True
-        self.wake()
+        """Have the current run notice its new `stop_reason`. From any thread."""
+        self.wakeup.set()
 
     def start(self) -> None:
-        """Make the process ready, in the background."""
+        """Start the process in the background, unless it lives. Returns at once."""
         threading.Thread(target=self._start_quietly, name=f"streamkit-{self.name}-start", daemon=True).start()
 
     def _start_quietly(self) -> None:
-        with self._lock, contextlib.suppress(NotStartedError):  # the run that comes will be told
-            self._ensure(None)
+        with self._lock, contextlib.suppress(NotStartedError):  # the next run tries again, and reports it
+            self._ensure_process(None)
 
-    def run(self, run: RunRequest) -> Outcome:
-        """Run to the end, in this thread. What it tells goes to its feed; how it ended is the result."""
-        with self._lock:
-            self._run = run
-            try:
-                if not self._serve(run):
-                    self._serve(run)  # by a new process
-            except NotStartedError as error:
-                run.outcome.cause = str(error)
-                run.outcome.reason = run.reason
-            finally:
-                self._run = None
-        return run.outcome
-
-    def _tell_loss(self, run: RunRequest) -> None:
-        """What the code may count on is gone, where the process ended between two runs."""
-        if self._lost:
-            run.feed.tell("note", self._lost)
-            run.outcome.lost_before, self._lost = True, ""
+    def prepare_close(self) -> None:
+        """Give up a process that is being started, for `close` follows. Returns at once."""
+        self._closed = True
+        self.wake()
 
     def close(self) -> None:
         """End the process and all that it started. Returns when they have ended."""
-        self.hurry()
+        self.prepare_close()
         with self._lock:
             self.end_process()
 
     @property
     def pid(self) -> int | None:
+        """The id of the process, None while there is none."""
         process = self.process
         return None if process is None else process.pid
 
-    # -- its process
+    def send(self, command: Mapping[str, Any]) -> None:
+        """Send a command to the process, as a JSON line."""
+        self.channel.send(command)
 
-    def _ensure(self, run: RunRequest | None) -> None:
-        """Have a process that is ready. Raises `NotStartedError`."""
+    # -- the process
+
+    def _ensure_process(self, run: RunRequest | None) -> None:
+        """Start the process unless it lives, and wait until it is ready. Raises `NotStartedError`."""
         if self._closed:
             raise NotStartedError("the computer is closed")
         if self.process is not None and self.process.poll() is None:
             return
         if self.process is not None and self._has_run:
-            self._lost = self._loss(self.process.poll())
+            self._loss_note = lost_between_runs(self.name, self.process.poll())
         self.end_process()
         try:
             self._launch()
@@ -177,32 +211,17 @@ class Runner:
             self.end_process()
             raise NotStartedError(f"the {self.name} process could not be started: {error}") from error
 
-    def _await_ready(self, run: RunRequest | None) -> None:
-        deadline = time.monotonic() + START
-        while True:
-            if any(frame.get("type") == "ready" for frame in self._next_frames(0.1)):
-                self.connect()
-                return
-            if self._closed or (run is not None and run.reason is not None):
-                raise NotStartedError("it was stopped before it began")
-            assert self.process is not None
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                how = "took too long to start" if self.process.poll() is None else "ended while it started"
-                raise NotStartedError(f"the {self.name} process {how}{self._log()}")
-
     def _launch(self) -> None:
         mark = uuid.uuid4().hex
         environment = dict(os.environ if self._settings.env is None else self._settings.env)
         environment[MARK] = mark
-        self.directory = _directory()
+        self.directory = _make_directory()
         with contextlib.ExitStack() as theirs:
-            theirs.callback(self.handed_over)
-            self.frames, frames = os.pipe()
+            theirs.callback(self.release_inherited)
+            frames = self.channel.open_frames()
             theirs.callback(os.close, frames)
-            commands, self.commands = os.pipe()
+            commands = self.channel.open_commands()
             theirs.callback(os.close, commands)
-            for descriptor in (self.frames, self.commands):
-                os.set_blocking(descriptor, False)
             self.prepare(self.directory)
             stdin, inherited = self.descriptors(frames, commands)
             log = theirs.enter_context(open(os.path.join(self.directory, "log"), "wb"))
@@ -216,153 +235,110 @@ class Runner:
                 pass_fds=inherited,
                 start_new_session=True,
             )
-        self.family = Family(self.process.pid, mark)
+        self.process_tree = ProcessTree(self.process.pid, mark)
         with contextlib.suppress(AttributeError, OSError):
             self.exit = os.pidfd_open(self.process.pid)
-        self.launched()
+        self.process_started()
+
+    def _await_ready(self, run: RunRequest | None) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        while True:
+            if any(frame.get("type") == "ready" for frame in self._wait_for_frames(0.1)):
+                self.connect()
+                return
+            if self._closed or (run is not None and run.stop_reason is not None):
+                raise NotStartedError("the run was stopped before it began")
+            assert self.process is not None
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                how = "took too long to start" if self.process.poll() is None else "ended while it was starting"
+                raise NotStartedError(f"the {self.name} process {how}{self._log()}")
+
+    def _wait_for_frames(self, seconds: float) -> list[dict[str, Any]]:
+        """The frames that are available, or become so within this time."""
+        poll = select.poll()
+        for descriptor in (self.channel.frames, self.wakeup.reader):
+            poll.register(descriptor, select.POLLIN)
+        ready = dict(poll.poll(seconds * 1000))
+        self.wakeup.clear()
+        return (self.channel.read_frames() or []) if self.channel.frames in ready else []
 
     def _log(self) -> str:
+        """What the process itself printed, to explain why it is not ready."""
         with contextlib.suppress(OSError), open(os.path.join(self.directory, "log"), "rb") as log:
-            if text := log.read()[-2000:].decode("utf-8", "replace").strip():
+            if text := log.read()[-_LOG_SIZE:].decode("utf-8", "replace").strip():
                 return f":\n{text}"
         return ""
 
-    def disconnect(self) -> None:
-        """The process is about to be ended."""
-
     def end_process(self) -> bool:
-        """End the process with all that it started; True if nothing is left of them."""
-        process, family = self.process, self.family
-        self.process = self.family = None
-        gone = True
+        """Kill the process and all that it started; whether all of them have ended."""
+        process, tree = self.process, self.process_tree
+        self.process = self.process_tree = None
+        all_ended = True
         self.disconnect()
-        if family is not None:
-            gone = family.kill(group=True)
+        if tree is not None:
+            all_ended = tree.kill(group=True)
         if process is not None:
             process.wait()
-        for descriptor in (self.frames, self.commands, self.exit):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self.frames = self.commands = self.exit = -1
-        self._pending.clear()
-        self._unsent.clear()
+        self.channel.close()
+        if self.exit >= 0:
+            os.close(self.exit)
+            self.exit = -1
         self._has_run = False
         if self.directory:
             shutil.rmtree(self.directory, ignore_errors=True)
             self.directory = ""
-        return gone
-
-    def send(self, value: Mapping[str, Any]) -> None:
-        """A command to the process. One that is gone is noticed where frames are read."""
-        self.send_line(msgspec.json.encode(value))
-
-    def send_line(self, line: bytes) -> None:
-        self._unsent += line + b"\n"
-        self.send_rest()
-
-    def send_rest(self) -> None:
-        """Send what the process has room for, and wait for nothing: one that is stopped takes nothing."""
-        with contextlib.suppress(BlockingIOError):
-            try:
-                while self._unsent:
-                    del self._unsent[: os.write(self.commands, memoryview(self._unsent)[:READ].tobytes())]
-            except BrokenPipeError:
-                self._unsent.clear()
-
-    @property
-    def unsent(self) -> bool:
-        return bool(self._unsent)
-
-    def _next_frames(self, seconds: float) -> list[dict[str, Any]]:
-        """The frames that are there, or come in this time."""
-        poll = select.poll()
-        for descriptor in (self.frames, self.wake_reader):
-            poll.register(descriptor, select.POLLIN)
-        ready = dict(poll.poll(seconds * 1000))
-        self.clear_wake()
-        return (self.read_frames() or []) if self.frames in ready else []
-
-    def clear_wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self.wake_reader, 4096):
-                pass
-
-    def read_frames(self) -> list[dict[str, Any]] | None:
-        """The frames that are there; None: the process will tell no more."""
-        try:
-            data = os.read(self.frames, READ)
-        except BlockingIOError:
-            return []
-        if not data:
-            return None
-        first, *lines = data.split(b"\n")
-        self._pending.append(first)
-        if not lines:
-            return []
-        whole, self._pending = [b"".join(self._pending), *lines[:-1]], [lines[-1]]
-        return [frame for line in whole if (frame := _frame(line)) is not None]
+        return all_ended
 
     # -- one run
 
-    def _serve(self, run: RunRequest) -> bool:
-        """False: the process that earlier runs had used ended before it began with this one."""
-        self._ensure(run)
-        self._tell_loss(run)
-        if run.reason is not None:
-            raise NotStartedError("it was stopped before it began")
-        assert self.family is not None
-        before = set(self.family.find())
+    def _run_once(self, run: RunRequest) -> bool:
+        """Run the code. False: a process that earlier runs had used ended before it began; a new one has to run it."""
+        self._ensure_process(run)
+        self._report_loss(run)
+        if run.stop_reason is not None:
+            raise NotStartedError("the run was stopped before it began")
+        assert self.process_tree is not None
+        before = set(self.process_tree.find())
         used, pipes = self._has_run, self._hand_over(run)
-        serving = Serving(self, run, pipes, self.family, before)
+        supervisor = Supervisor(self, run, pipes, self.process_tree, before)
         try:
-            serving.until_done()
+            supervisor.until_done()
         finally:
-            pipes.leave()
-        if not used or serving.begun or run.outcome.exit_code is None or run.reason is not None:
+            pipes.release()
+        if not used or supervisor.begun or run.result.exit_code is None or run.stop_reason is not None:
             return True
-        self._lost = self._loss(run.outcome.exit_code)
-        run.outcome = Outcome()
+        self._loss_note = lost_between_runs(self.name, run.result.exit_code)
+        run.result = RunResult()
         return False
 
-    def _loss(self, exit_code: int | None) -> str:
-        how = death(exit_code)
-        return f"[after the last run the {self.name} process {how}; its variables and its state are lost]\n"
+    def _report_loss(self, run: RunRequest) -> None:
+        """Say in the console that the state of earlier runs is lost, if the process ended between two runs."""
+        if self._loss_note:
+            run.output.put_note(self._loss_note)
+            run.result.state_lost_before, self._loss_note = True, ""
 
     def _hand_over(self, run: RunRequest) -> Pipes:
-        """Its pipes, once the process has it. A process whose directory is gone is of no use for the next run either."""
+        """Submit the run; returns its pipes."""
         try:
             pipes = Pipes(self.directory, run.id)
             try:
                 self.submit(run, *pipes.names)
             except BaseException:
-                pipes.leave()
+                pipes.release()
                 raise
         except OSError as error:
-            if not os.path.isdir(self.directory):
-                run.outcome.state_lost = self._has_run
-                run.outcome.left = not self.end_process()
+            if not os.path.isdir(self.directory):  # then no later run could be handed over either
+                run.result.state_lost = self._has_run
+                run.result.processes_remain = not self.end_process()
             raise NotStartedError(f"the run could not be handed to the {self.name} process: {error}") from error
         self._has_run = True
         return pipes
 
-    def __del__(self) -> None:
-        for descriptor in (self.wake_reader, self._wake_writer):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
 
-
-def _directory() -> str:
-    """A directory of its own for a process, with a path that is short enough for a socket's."""
+def _make_directory() -> str:
+    """A new directory for a process, with a path that is short enough for a socket in it."""
     directory = tempfile.mkdtemp(prefix="streamkit-")
-    if len(directory) > 80:
+    if len(directory) > _LONGEST_DIRECTORY:
         os.rmdir(directory)
         directory = tempfile.mkdtemp(prefix="streamkit-", dir="/tmp")
     return directory
-
-
-def _frame(line: bytes) -> dict[str, Any] | None:
-    try:
-        value = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None  # whoever wrote this, it was not the runner's own program
-    return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]

@@ -1,7 +1,8 @@
-"""The shell: one living bash, so that its directory, variables and functions live on.
+"""The shell: one bash process, so that its directory, variables and functions live on.
 
-bash is told to be interactive, for only then does an interrupt end what it runs and not itself; it has no terminal, and
-no prompt. It reads its orders as its own stdin. What it runs has an empty stdin, the run's pipes, and not the channel.
+bash is started as interactive, for only then does an interrupt end the command that runs and not bash itself; it has
+no terminal and no prompt. It reads its commands as its own stdin. The code it runs has an empty stdin and the run's
+pipes, and cannot see the pipe for frames.
 """
 
 from __future__ import annotations
@@ -20,87 +21,105 @@ from .runner import Runner
 __all__ = ["ShellRunner"]
 
 _START = "set +o history +o histexpand +m; PS1= PS2=; unset PROMPT_COMMAND HISTFILE PS0"
-# It has no thread that could see that whoever started it is gone; a child waits for that.
+# bash has no thread that could notice that this program was killed. A child of it waits for the end of a pipe,
+# which comes when this program ends, and then kills everything.
 _WATCH = "( trap '' INT; read -r _ <&{alive}; rm -rf -- {directory}; kill -KILL -- -$$ ) </dev/null >/dev/null 2>&1 & disown; exec {alive}<&-"
 
 
 class ShellRunner(Runner):
-    """Scripts, run in one bash. `exit`, or a fault after `set -e`, ends that bash and with it its state."""
+    """Runs scripts in one bash. `exit`, or an error after `set -e`, ends that bash and with it the state."""
 
     name = "shell"
     may_exit = True
-    asks = True
+    confirms_interrupts = True
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._channel = self._watched = self._theirs = self._alive = -1
+        self._frames = -1  # bash's descriptor for frames
+        self._alive_reader = -1  # bash's end of the pipe that ends with this program
+        self._inherited = -1  # the same, while this program has it open as well
+        self._alive_writer = -1
         self._run_id = self._script = ""
-        self._interrupts = 0
+        self._interrupts = 0  # of the current run
 
     def command(self, directory: str, frames: int, commands: int) -> list[str]:
-        self._channel = frames
+        """`bash`, interactive and without any of the user's settings."""
+        self._frames = frames
         return ["bash", "--norc", "--noprofile", "--noediting", "-i"]
 
     def descriptors(self, frames: int, commands: int) -> tuple[int, tuple[int, ...]]:
-        self._theirs, self._alive = os.pipe()
-        self._watched = self._theirs
-        return commands, (frames, self._watched)
+        """Commands are stdin; the pipe that shows that this program lives is inherited too."""
+        self._inherited, self._alive_writer = os.pipe()
+        self._alive_reader = self._inherited
+        return commands, (frames, self._alive_reader)
 
-    def handed_over(self) -> None:
-        if self._theirs >= 0:
-            os.close(self._theirs)
-            self._theirs = -1
+    def release_inherited(self) -> None:
+        """Close bash's end of the pipe here."""
+        if self._inherited >= 0:
+            os.close(self._inherited)
+            self._inherited = -1
 
     def disconnect(self) -> None:
-        if self._alive >= 0:
-            os.close(self._alive)
-            self._alive = -1
+        """Close the pipe that shows that this program lives."""
+        if self._alive_writer >= 0:
+            os.close(self._alive_writer)
+            self._alive_writer = -1
 
-    def launched(self) -> None:
-        watch = _WATCH.format(alive=self._watched, directory=shlex.quote(self.directory))
-        self.send_line(f"{_START}; {watch}; {self._tell('ready', 'null')}".encode())
+    def process_started(self) -> None:
+        """Set bash up, and have it report that it is ready."""
+        watch = _WATCH.format(alive=self._alive_reader, directory=shlex.quote(self.directory))
+        self._send_line(f"{_START}; {watch}; {self._frame('ready', 'null')}")
 
     def refuse(self, code: str) -> str | None:
+        """Refuses code with a null character, which bash would drop."""
         return "syntax error: the code has a null character" if "\0" in code else None
 
     def submit(self, run: RunRequest, out: str, err: str) -> None:
+        """Have bash source a file with the code, between the frames that report its begin and its end."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._script)
         self._script = script = os.path.join(self.directory, f"{run.id[:8]}.sh")
         with open(script, "w", encoding="utf-8", newline="") as file:
-            file.write(run.code.replace("\r\n", "\n"))  # as a terminal takes what is pasted
+            file.write(run.code.replace("\r\n", "\n"))  # as a terminal does with pasted text
         self._run_id = run.id
-        pipes = f"</dev/null >{shlex.quote(out)} 2>{shlex.quote(err)} {self._channel}>&-"
-        end = self._tell("end", run.id, "ok", "%d", '"$?"')
-        self.send_line(
-            f"{self._tell('begin', run.id)}; \\builtin . {shlex.quote(script)} {pipes}; {end}; set +eu".encode()
-        )
-        # Read when the line before is over, or was thrown away, as by code that interrupts itself.
         self._interrupts = 0
-        self.send_line(self._over())
+        pipes = f"</dev/null >{shlex.quote(out)} 2>{shlex.quote(err)} {self._frames}>&-"
+        begin, end = self._frame("begin", run.id), self._frame("end", run.id, "ok", "%d", '"$?"')
+        self._send_line(f"{begin}; \\builtin . {shlex.quote(script)} {pipes}; {end}; set +eu")
+        # bash reads this line when the one before has ended, also if code that interrupts itself cut that one short.
+        self._send_line(self._confirmation())
 
     def interrupt(self, before: set[Identity]) -> None:
-        """An interrupt throws away the rest of the line that runs; another line tells that it did. One that comes while
-        a command ends by itself is lost, so it is sent until that line is read."""
-        if self.process is not None and self.family is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.process.pid, signal.SIGINT)  # first, or it would go on when what it waits for ends
-            self.family.interrupt(besides=before)
-            self._interrupts += 1
-            self.send_line(self._over())
+        """Interrupt what runs.
 
-    def settle(self, before: set[Identity]) -> None:
+        An interrupt cuts the line short that bash executes, `end` frame included. So each is followed by a line that
+        confirms it, with the number of interrupts so far. One that comes just when a command ends by itself has no
+        effect; therefore interrupts are repeated until the newest is confirmed.
+        """
+        if self.process is not None and self.process_tree is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGINT)  # before its children, or it would go on when they end
+            self.process_tree.interrupt(besides=before)
+            self._interrupts += 1
+            self._send_line(self._confirmation())
+
+    def repeat_interrupt(self, before: set[Identity]) -> None:
+        """Interrupts again."""
         self.interrupt(before)
 
-    def settled(self, frame: Mapping[str, Any]) -> bool:
+    def is_newest_confirmation(self, frame: Mapping[str, Any]) -> bool:
+        """Whether the frame has the number of interrupts that were sent."""
         return bool(frame["exit_code"] == self._interrupts)
 
-    def _over(self) -> bytes:
-        """The line that tells that the run is over, after so many interrupts."""
-        return f"{self._tell('end', self._run_id, 'interrupted', self._interrupts)}; set +eu".encode()
+    def _confirmation(self) -> str:
+        """The line that reports that the run has ended, after so many interrupts."""
+        return f"{self._frame('end', self._run_id, 'interrupted', self._interrupts)}; set +eu"
 
-    def _tell(self, type: str, run: str, status: str = "ok", code: object = 0, argument: str = "") -> str:
-        """The command that tells a frame. It changes nothing that the shell keeps."""
+    def _frame(self, type: str, run: str, status: str = "ok", code: object = 0, argument: str = "") -> str:
+        """The command that writes a frame. It changes no state of the shell, and no function or alias replaces it."""
         name = "null" if run == "null" else f'"{run}"'
         frame = f'{{"type":"{type}","run":{name},"status":"{status}","exit_code":{code}}}\\n'
-        return f"\\builtin printf '{frame}' {argument} >&{self._channel}"
+        return f"\\builtin printf '{frame}' {argument} >&{self._frames}"
+
+    def _send_line(self, line: str) -> None:
+        self.channel.send_line(line.encode())

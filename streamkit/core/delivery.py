@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from ..errors import UsageError, raise_source_error
 from ..events import Delta, Event
 from ..handlers import Call, Handler, plan
-from ..messages import COMPACT_AT, compact, pieces_of
+from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import PULL, START_WORK, Step, Stopped
 
@@ -99,9 +99,9 @@ class Delivery:
                         yield from self._deliver(self._engine.complete_event(event))
                         continue
                     if len(pieces) >= COMPACT_AT:
-                        compact(message)
+                        message.compact()
                     message, message_id, kind = found, event.message_id, type(event)
-                    pieces, hooks = pieces_of(found), hooks_of(kind, ())
+                    pieces, hooks = found.pieces, hooks_of(kind, ())
                 pieces.append(event.value)
                 event.snapshot = message
                 self._current = event
@@ -118,7 +118,7 @@ class Delivery:
                     yield event
                     self._check()
             if len(pieces) >= COMPACT_AT:
-                compact(message)
+                message.compact()
             if (look_again or pending) and self._must_look():
                 return True
 

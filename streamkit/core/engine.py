@@ -27,12 +27,8 @@ from ..messages import (
     TextMessage,
     ToolCallMessage,
     ToolOutputMessage,
-    append_piece,
-    compact,
-    mark_complete,
     message_class,
     output_text,
-    replace_content,
 )
 from .pending import PendingAnswers
 from .run_tracker import RunTracker
@@ -115,7 +111,7 @@ class Engine(PendingAnswers):
             else:
                 yield from self.complete_event(event)
         for message in self._open.values():
-            compact(message)
+            message.compact()
 
     def append_delta(self, event: Any) -> bool:
         """Append a delta of an open message: the common case, in which the event is complete as it is. False for any
@@ -123,7 +119,7 @@ class Engine(PendingAnswers):
         message = self.find_open(event.message_id)
         if message is None or type(event) is not message.delta_event or event.replace:
             return False
-        append_piece(message, event.value)
+        message.pieces.append(event.value)
         event.snapshot = message
         return True
 
@@ -202,9 +198,9 @@ class Engine(PendingAnswers):
             yield from self._create(family(event.message_id), event)
             message = self.messages[-1]
         if event.replace:
-            replace_content(message, event.value)
+            message.replace_content(event.value)
         else:
-            append_piece(message, event.value)
+            message.pieces.append(event.value)
         yield self._delta(message, event.value, event, replace=event.replace, metadata=event.metadata)
 
     def _delta(
@@ -230,7 +226,7 @@ class Engine(PendingAnswers):
             yield from self._create(final, event)
             message = self.messages[-1]
             if final.content:
-                append_piece(message, final.content)
+                message.pieces.append(final.content)
                 yield self._delta(message, final.content, event)
         elif final.has_content:
             yield from self._compare(message, final.content, event)
@@ -257,7 +253,7 @@ class Engine(PendingAnswers):
             how = "the rest was added" if adds else "it was replaced"
             fault = f"the final content of message {message.id!r} is not the sum of its deltas; {how}"
             yield self._warn("content-differs", fault, event)
-        replace_content(message, final)
+        message.replace_content(final)
         yield self._delta(message, final[len(content) :] if adds else final, event, replace=not adds)
 
     def _close(self, key: str, message: Message, status: Status, cause: e.Event) -> Iterator[e.Event]:
@@ -265,7 +261,7 @@ class Engine(PendingAnswers):
         self._open.pop(key, None)
         self._renamed.pop(key, None)
         message.status = "completed" if status == "in_progress" else status
-        mark_complete(message)
+        message.mark_complete()
         if isinstance(message, ToolCallMessage) and not message.provider_executed and message.status == "completed":
             pending_key = self._expect_output(message)
             yield from self._check_arguments(message, pending_key, cause)

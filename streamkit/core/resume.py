@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from ..errors import UsageError
 from ..events import ActiveLine, AnnotationAdded, ConfirmationCreated, Event, RunCreated, RunStepCreated
-from ..messages import Annotation, ConsoleMessage, Message, TextMessage, append_piece, replace_content
+from ..messages import Annotation, ConsoleMessage, Message, TextMessage
 from .engine import Engine
 
 __all__ = ["ResumableEngine", "Resumption", "events_so_far"]
@@ -41,7 +41,7 @@ class ResumableEngine(Engine):
 def events_so_far(message: Message, position: int | str | None) -> Iterator[Event]:
     """The events that re-create an open message. It is emptied first, and has its content again after the last one."""
     content = message.content
-    replace_content(message, "")
+    message.replace_content("")
     annotations: list[Annotation] = []
     line = message.active_line if isinstance(message, ConsoleMessage) else None
     if isinstance(message, TextMessage):
@@ -50,7 +50,7 @@ def events_so_far(message: Message, position: int | str | None) -> Iterator[Even
         message.active_line = None
     yield message.created_event(message, position=position)
     if content:
-        append_piece(message, content)
+        message.pieces.append(content)
         yield message.delta_event(message.id, content, snapshot=message, position=position)
     if isinstance(message, TextMessage):
         for annotation in annotations:

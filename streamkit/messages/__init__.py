@@ -13,18 +13,7 @@ from .kinds import (
     ToolOutputMessage,
     output_text,
 )
-from .message import (
-    COMPACT_AT,
-    Annotation,
-    Message,
-    Status,
-    append_piece,
-    compact,
-    mark_complete,
-    message_class,
-    pieces_of,
-    replace_content,
-)
+from .message import COMPACT_AT, Annotation, Message, Status, message_class
 
 __all__ = [
     "COMPACT_AT",
@@ -41,11 +30,6 @@ __all__ = [
     "TextMessage",
     "ToolCallMessage",
     "ToolOutputMessage",
-    "append_piece",
-    "compact",
-    "mark_complete",
     "message_class",
     "output_text",
-    "pieces_of",
-    "replace_content",
 ]

@@ -153,8 +153,8 @@ class AudioMessage(Message):
         self._joined = len(text)
         self._chunks.append(text)
 
-    def _replace(self, content: str) -> None:
-        super()._replace(content)
+    def replace_content(self, content: str) -> None:
+        super().replace_content(content)
         self._joined = -1
 
     def _join(self, pieces: list[str]) -> str:

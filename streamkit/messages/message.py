@@ -17,20 +17,7 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from ..events import Created, Delta, Done
 
-__all__ = [
-    "CLASSES",
-    "COMPACT_AT",
-    "FIELDS",
-    "Annotation",
-    "Message",
-    "Status",
-    "append_piece",
-    "compact",
-    "mark_complete",
-    "message_class",
-    "pieces_of",
-    "replace_content",
-]
+__all__ = ["CLASSES", "COMPACT_AT", "FIELDS", "Annotation", "Message", "Status", "message_class"]
 
 Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
 
@@ -70,7 +57,6 @@ class Message:
         "_chunks",
         "_compacted",
         "_has_content",
-        "_tail",
         "call_id",
         "choice",
         "created_at",
@@ -80,6 +66,7 @@ class Message:
         "index",
         "metadata",
         "name",
+        "pieces",
         "recipient",
         "role",
         "run_id",
@@ -132,14 +119,14 @@ class Message:
         self.metadata: Mapping[str, Any] = metadata or {}
         self._has_content = content is not None
         self._chunks: list[str] = [content] if content else []
-        self._tail: list[str] = []
+        self.pieces: list[str] = []
         self._compacted = 0
 
     @property
     def content(self) -> str:
         """All that has arrived so far. Reading it joins what is new since the last reading."""
-        if self._tail:
-            self._compact()
+        if self.pieces:
+            self._join_pieces()
         if len(self._chunks) > 1:
             self._gather()
         return self._chunks[0] if self._chunks else ""
@@ -158,19 +145,30 @@ class Message:
         """Whether the content was ever told. A decoder's done message may leave it open."""
         return self._has_content
 
-    def _compact(self) -> None:
-        """Join the loose pieces into one."""
-        self._compacted += len(self._tail)
-        self._chunks.append(self._join(self._tail))
-        self._tail.clear()
+    # -- for the engine, which alone writes
+
+    def compact(self) -> None:
+        """Join the pieces where there are `COMPACT_AT` or more: what is held stays near the text's own size."""
+        if len(self.pieces) >= COMPACT_AT:
+            self._join_pieces()
+
+    def mark_complete(self) -> None:
+        """The content is final, also where it is empty."""
+        self._has_content = True
+
+    def _join_pieces(self) -> None:
+        self._compacted += len(self.pieces)
+        self._chunks.append(self._join(self.pieces))
+        self.pieces.clear()
 
     def _join(self, pieces: list[str]) -> str:
         return "".join(pieces)
 
-    def _replace(self, content: str) -> None:
-        self._compacted += len(self._tail) + 1
+    def replace_content(self, content: str) -> None:
+        """Replace everything that was appended."""
+        self._compacted += len(self.pieces) + 1
         self._chunks[:] = [content] if content else []
-        self._tail.clear()
+        self.pieces.clear()
 
     def to_dict(self) -> dict[str, Any]:
         """The static form, without what is unset. `Message.from_dict(m.to_dict()) == m`."""
@@ -182,7 +180,7 @@ class Message:
             out["status"] = self.status
         if self.metadata:
             out["metadata"] = dict(self.metadata)
-        if self._has_content or self._chunks or self._tail:
+        if self._has_content or self._chunks or self.pieces:
             out["content"] = self.content
         return out
 
@@ -231,14 +229,14 @@ class Message:
         other.status = "in_progress"
         other._has_content = False
         other._chunks = []
-        other._tail = []
+        other.pieces = []
         other._compacted = 0
         return other
 
     @property
     def delta_count(self) -> int:
         """How many deltas have been taken in."""
-        return self._compacted + len(self._tail)
+        return self._compacted + len(self.pieces)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Message) and self.to_dict() == other.to_dict()
@@ -251,7 +249,7 @@ class Message:
 
 
 # All that is known of a message before its first delta.
-_HEADER = tuple(key for key in Message.__slots__ if not key.startswith("_") and key != "status")
+_HEADER = tuple(key for key in Message.__slots__ if not key.startswith("_") and key not in ("pieces", "status"))
 _OPTIONAL = tuple(key for key in _HEADER if key not in ("id", "role", "type", "metadata"))
 FIELDS = frozenset((*_HEADER, "content", "status"))
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -263,35 +261,6 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "provider_executed": bool,
 }
 _STATUSES: tuple[str, ...] = get_args(Status)
-
-
-# What the engine, and whatever else completes messages, does to an open one. Users only read it.
-
-
-def pieces_of(message: Message) -> list[str]:
-    """The deltas that were not joined yet, to append the next one to. Call `compact` where many were appended."""
-    return message._tail
-
-
-def append_piece(message: Message, text: str) -> None:
-    """Append a delta's text."""
-    message._tail.append(text)
-
-
-def compact(message: Message) -> None:
-    """Join the loose pieces where there are `COMPACT_AT` or more: what is held stays near the text's own size."""
-    if len(message._tail) >= COMPACT_AT:
-        message._compact()
-
-
-def replace_content(message: Message, content: str) -> None:
-    """Replace everything that was appended."""
-    message._replace(content)
-
-
-def mark_complete(message: Message) -> None:
-    """The content is final, also where it is empty."""
-    message._has_content = True
 
 
 def message_class(type: Any, format: Any = None, role: Any = None) -> type[Message]:

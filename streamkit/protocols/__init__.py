@@ -1,8 +1,8 @@
-"""The wire protocols: what a decoder and an encoder are, and where they are found.
+"""The wire protocols: how the streams of providers become events, and events become such streams.
 
-A protocol is one package with a class `Decoder`, a class `Encoder` and a function `to_input`. streamkit's own are in
-the registry's table; others register an entry point in the group `streamkit.protocols`, whose name is the protocol's and
-whose value is the module.
+A protocol is a package with a class `Decoder` (items to events), a class `Encoder` (events to items) and a function
+`to_input` (messages to the input of the next request). `base` says how to write one, `registry` how another package adds
+one, and `values` has the readers for values of any JSON type.
 """
 
 from .base import Decoder, Encoder

@@ -1,4 +1,45 @@
-"""What a decoder and an encoder of a wire protocol are."""
+'''What a decoder and an encoder of a wire protocol are, for whoever writes a new protocol.
+
+A decoder turns the items that a provider sends into events, and keeps nothing but what it needs to name them. The
+engine completes these events: it opens and closes messages, runs and steps, numbers them, and keeps snapshots. So a
+decoder for a newline-delimited JSON format, invented here, is no more than this:
+
+    from streamkit.events import Run, RunCreated, RunDone, TextDelta
+    from streamkit.protocols import base
+    from streamkit.protocols.values import as_text, text_or_none
+
+    class Decoder(base.Decoder):
+        """The Parrot server's stream. Terminal rule: an item of the kind `end`."""
+
+        name = "parrot"
+        text_id = ""
+
+        @classmethod
+        def recognises(cls, item):
+            return item.get("kind") == "begin" and "parrot" in item
+
+        def feed(self, item):
+            match item.get("kind"):
+                case "begin":
+                    yield RunCreated(Run(id=as_text(item.get("id")), model=text_or_none(item.get("model"))))
+                case "text":
+                    self.text_id = self.text_id or text_or_none(item.get("id")) or self.new_id()
+                    yield TextDelta(self.text_id, as_text(item.get("text")))
+                case "end":
+                    self.complete = True
+                    yield RunDone(Run(status="completed", finish_reason=text_or_none(item.get("reason"))))
+                case kind:
+                    yield self.warn("unknown-kind", "it is of an unknown kind and was skipped", kind)
+
+- Set `complete` when the protocol's terminal rule is met: the item has come after which an ended source is not a cut-off
+  one. Each decoder module states its rule. A source that ends before raises `IncompleteStreamError`.
+- Set `exhausted` when nothing can follow, so that reading stops even if the server leaves the connection open.
+- Set `continues_in_next_source` when the answer goes on in the next request's response, as a paused turn does.
+- Yield `self.warn(…)` beside whatever else could be read: one bad value never loses the rest of its item.
+- Call `new_id()` for a message to which the provider gives no id.
+- Override `feed_frames` last, and only for speed: with a typed `msgspec` struct that accepts the common delta alone, and
+  `feed_frame` for every other item. Both ways must emit the same events.
+'''
 
 from __future__ import annotations
 
@@ -11,35 +52,44 @@ import msgspec
 from ..events import Event, StreamWarning
 from ..messages import TextMessage
 from .framing import Frames, as_frame
-from .values import is_object
+from .values import WireObject, is_object
 
 __all__ = ["Decoder", "Encoder"]
 
-_parse = msgspec.json.Decoder().decode
+_decode_json = msgspec.json.Decoder().decode
 
 
 class Decoder:
-    """Turns a protocol's wire items into events, and forgets them.
+    """Turns a protocol's wire items into events.
 
-    It says what it saw: created, deltas, done, run. Opening what was not opened, closing what stays open, keeping
-    snapshots and comparing them is the engine's. Whatever the input, a decoder never raises: what is malformed it
-    skips or repairs, and says so with `self.warn`.
+    One decoder serves one source, from one thread at a time. It never raises, whatever the input: it skips or repairs
+    what is malformed, and emits a warning about it. A subclass defines `name`, `recognises` and `feed`, and states its
+    terminal rule; everything else has a default.
+
+    Args:
+        new_id: returns a message id that is free in the whole stream. Without it, ids count from `message-1`.
 
     Attributes:
-        index: the number of items fed before the current one.
-        complete: whether the protocol's terminal rule is met; each module states its rule.
-        continues_in_next_source: whether the answer is not over, though its stream is: `then=` goes on with it.
-        exhausted: whether nothing more can come, so that the source need not be read on: some servers keep the connection
-            open after `[DONE]`.
-        new_id: gives `message-1`, `message-2` …: for messages that have no id of the provider's own.
-        foreign_decoder: gives the decoder of an item that is not this protocol's; None where there is none. It is not asked
-            of the common items, which a fast path takes.
+        name: the protocol's name: its package, or its entry point.
+        wraps_event_name: True if SSE event names are part of the items. `feed` then gets `{"event": name, "data": item}`.
+        sse_event_names: the SSE event names that the decoder heeds, None for all. Frames with another name may come as
+            plain bytes, which is faster.
+        pull_approves: True if a producer in this process runs what a confirmation asks about as soon as it is pulled for
+            its next item. streamkit then does not pull on before there is an answer.
+        index: the number of items that were fed before the current one.
+        complete: set by the decoder: the protocol's terminal rule is met.
+        exhausted: set by the decoder: nothing more can come, so that the source need not be read to its end.
+        continues_in_next_source: set by the decoder: the source is over but the answer is not. `then=` is then called for
+            the next source even though nothing waits for an answer.
+        new_id: returns an unused message id, for messages that have none from the provider.
+        foreign_decoder: set by the caller where items of another protocol may come in between: returns the decoder for such
+            an item, None for an item of this protocol. Items that a fast path reads are not passed to it.
     """
 
     name: ClassVar[str]
-    wraps_event_name: ClassVar[bool] = False  # True: an item is {"event": name, "data": …}, and SSE event names matter
-    sse_event_names: ClassVar[frozenset[bytes] | None] = None  # the SSE event names that mean something; None: any may
-    pull_approves: ClassVar[bool] = False  # True: pulling a live producer past a confirmation approves it
+    wraps_event_name: ClassVar[bool] = False
+    sse_event_names: ClassVar[frozenset[bytes] | None] = None
+    pull_approves: ClassVar[bool] = False
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         self.new_id = new_id or map("message-{}".format, count(1)).__next__
@@ -47,32 +97,45 @@ class Decoder:
         self.complete = False
         self.continues_in_next_source = False
         self.exhausted = False
-        self.foreign_decoder: Callable[[Mapping[str, Any]], Decoder | None] | None = None
-        self._warned_of: str | None = None  # another protocol
-        # What a fast path was fed last, and the number of the first of it: its events do not say where they are from.
+        self.foreign_decoder: Callable[[WireObject], Decoder | None] | None = None
+        self._foreign_name: str | None = None  # the other protocol that a warning was emitted about
+        # The newest frames that a fast path was fed, and the index of the first: its events have no `item_index`.
         self._first: int = 0
         self._frames: Frames = ()
 
+    # -- what a protocol defines
+
     @classmethod
-    def recognises(cls, item: Mapping[str, Any]) -> bool:
-        """Whether this item has a shape that no other protocol has."""
+    def recognises(cls, item: WireObject) -> bool:
+        """Whether this item has a shape that no other protocol has. Called for the first items of a source whose
+        protocol the user did not name."""
         raise NotImplementedError(f"{cls.__name__}.recognises")
 
     @classmethod
     def may_ask(cls, item: Any) -> bool:
-        """Whether an item that no protocol recognises may ask a question. A live producer is not pulled past it."""
+        """Whether an item that no protocol recognises may be a question. Called for protocols with `pull_approves` only: a
+        live producer is not pulled past such an item."""
         return False
 
-    def feed(self, item: Mapping[str, Any]) -> Iterable[Event]:
-        """The events of one wire item. It must not keep or change the item."""
+    def feed(self, item: WireObject) -> Iterable[Event]:
+        """The events of one item, in order. Called once for each item, which must be neither kept nor changed.
+
+        An exception becomes a warning with the code `decoder-error`, and loses the item's events.
+        """
         raise NotImplementedError(f"{type(self).__name__}.feed")
 
+    def sentinel(self, data: bytes) -> Iterable[Event]:
+        """The events of `[DONE]`, or of other data that begins with `[DONE`. By default it meets the terminal rule."""
+        self.complete = True
+        return ()
+
     def finish(self) -> Iterable[Event]:
-        """The events that the end of the source itself tells of."""
+        """The events that follow from the end of the source. Called once, after the last item."""
         return ()
 
     def feed_frames(self, frames: Frames) -> list[Event]:
-        """The events of frames, in order. Protocols with a fast path for their common items override this."""
+        """The events of frames, in order. Called for each chunk of a source of bytes. A protocol with a fast path for its
+        common items overrides this; it then sets `_first` and `_frames`, and leaves other items to `feed_frame`."""
         events: list[Event] = []
         for id, name, data in map(as_frame, frames):
             if self.exhausted:
@@ -80,17 +143,19 @@ class Decoder:
             events += self.feed_frame(id, name, data)
         return events
 
+    # -- what a protocol inherits
+
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
-        """The events of one frame, each with its source and the frame's id as its cursor."""
+        """The events of one frame, each with the frame's data as its `raw_item` and the frame's id as its cursor."""
         events: list[Event]
         if data.startswith(b"[DONE"):
             self.exhausted = data.strip() == b"[DONE]"
             events = list(self.sentinel(data))
         elif not data.strip():
-            events = []  # `data:` alone: a keepalive
+            events = []  # an empty `data:` field keeps the connection alive
         else:
             try:
-                item: Any = _parse(data)
+                item: Any = _decode_json(data)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 kind = name if self.sse_event_names is None or name in self.sse_event_names else b""
                 events = [self.warn("not-json", f"its data is not JSON and was skipped: {error}", _text(kind))]
@@ -110,83 +175,101 @@ class Decoder:
         return events
 
     def feed_items(self, items: Iterable[Any]) -> list[Event]:
-        """The events of items that are parsed already."""
+        """The events of items that are parsed already, as a producer in this process yields them."""
         events: list[Event] = []
         for item in items:
-            told = self._guarded(item)
-            for event in told:
+            emitted = self._guarded(item)
+            for event in emitted:
                 event.raw_item, event.item_index = item, self.index
             self.index += 1
-            events += told
+            events += emitted
         return events
 
     def number_of(self, source: Any) -> int | None:
-        """The number of the item that an event of the newest frames came from, None if it is none of theirs."""
+        """The index of the item with this data among the newest frames, None if it is not one of them."""
         numbers = enumerate(self._frames, self._first)
         return next((number for number, frame in numbers if as_frame(frame)[2] is source), None)
 
     def forget(self) -> None:
-        """No more comes: what is still known of the newest frames is let go."""
+        """Release the newest frames. Called when no more items come."""
         self._frames = ()
 
-    def sentinel(self, data: bytes) -> Iterable[Event]:
-        """What `[DONE]` (or `[DONE_…]`) means here."""
-        self.complete = True
-        return ()
-
     def warn(self, code: str, fault: str, kind: Any = None) -> StreamWarning:
+        """A warning about the current item, to be yielded. A strict stream raises `ProtocolError` in its place.
+
+        Args:
+            code: the fault in a word, such as `bad-index`.
+            fault: what is wrong with the item and what was done about it: "its delta is not text and was skipped".
+            kind: the item's own type. Anything but text is left out.
+        """
         return StreamWarning(code, fault, index=self.index, kind=kind if isinstance(kind, str) and kind else None)
 
     def _guarded(self, item: Any) -> list[Event]:
+        """The events of any JSON value. A fault of the decoder itself must not end the stream either."""
         if not is_object(item):
             return [self.warn("not-an-object", f"it is a JSON {type(item).__name__}, not an object, and was skipped")]
         if self.foreign_decoder is not None and (other := self.foreign_decoder(item)) is not None:
-            return self._fed_to(other, item)
+            return self._feed_foreign(other, item)
         try:
             return list(self.feed(item))
-        except Exception as error:  # the last line of law 7: a decoder's own fault must not end the stream
+        except Exception as error:
             fault = f"the {self.name} decoder could not read it: {type(error).__name__}: {error}"
             return [self.warn("decoder-error", fault, item.get("type"))]
 
-    def _fed_to(self, other: Decoder, item: Mapping[str, Any]) -> list[Event]:
-        told: list[Event] = []
-        if self._warned_of != other.name:
-            self._warned_of = other.name
-            fault = f"it is of {other.name}, in a stream of {self.name}, and was read as what it is"
-            told.append(self.warn("other-protocol", fault, item.get("type")))
+    def _feed_foreign(self, other: Decoder, item: WireObject) -> list[Event]:
+        """The events of an item of another protocol, after a warning about the first such item."""
+        events: list[Event] = []
+        if self._foreign_name != other.name:
+            self._foreign_name = other.name
+            fault = f"it is of {other.name}, in a stream of {self.name}, and was read as {other.name}"
+            events.append(self.warn("other-protocol", fault, item.get("type")))
         other.index = self.index
         inner = item.get("data") if self.wraps_event_name and "event" in item else item
-        return told + other._guarded(inner)
+        return events + other._guarded(inner)
 
 
 class Encoder:
-    """Turns completed events into a protocol's wire items, as dicts."""
+    """Turns completed events into a protocol's wire items, as dicts.
+
+    One encoder serves one stream, and gets every event of it in order. A subclass defines `name` and `feed`.
+
+    Attributes:
+        name: the protocol's name, as the decoder's.
+        done: the data of the SSE event that follows the last item, None if there is none.
+        choices: False if the protocol has no place for choices other than the first. Their events are then left out.
+        fields: True if the protocol has a place for the code and reasoning that `fields=` extracts from the arguments of a
+            call. If False they are left out, as the call has them too.
+    """
 
     name: ClassVar[str]
-    done: ClassVar[bytes | None] = None  # the sentinel after the last item, on SSE
-    choices: ClassVar[bool] = True  # False: it has no place for other choices than the first
-    fields: ClassVar[bool] = False  # True: code and reasoning that `fields=` took out of a call are told beside it
+    done: ClassVar[bytes | None] = None
+    choices: ClassVar[bool] = True
+    fields: ClassVar[bool] = False
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
-        """The wire items of one event."""
+        """The wire items of one event, in order."""
         raise NotImplementedError(f"{type(self).__name__}.feed")
 
     def items(self, event: Event) -> Iterable[dict[str, Any]]:
-        """The wire items of one event of a stream that may have `fields=`. A call's text is told as text; its code
-        would look as if it ran, and what else is in a call is told with the call.
+        """The wire items of one event of a stream that may have `fields=`: what callers use.
 
-        Who reads these items with `fields=` again is told a text once where the protocol keeps its id. Where texts
-        have none, in Chat Completions and Anthropic Messages, it is told as what it is there: the model's own text,
-        beside the call that has it, too."""
-        told: Any = getattr(event, "snapshot", None)
-        if not self.choices and told is not None and told.choice:
+        Text that was extracted from a call is encoded as text. Code is not: a reader would think that it ran. What else
+        was extracted is left out, as it is part of the call.
+
+        A reader with the same `fields=` gets an extracted text once where the protocol keeps its id. Where texts have
+        no id, in Chat Completions and Anthropic Messages, it gets the text twice: as the model's own, and from the call.
+        """
+        message: Any = getattr(event, "snapshot", None)
+        if message is None:
+            return self.feed(event)
+        if message.choice and not self.choices:
             return ()
-        if not self.fields and told is not None and "field" in told.metadata and not isinstance(told, TextMessage):
+        if "field" in message.metadata and not self.fields and not isinstance(message, TextMessage):
             return ()
         return self.feed(event)
 
     def event_name(self, item: Mapping[str, Any]) -> str | None:
-        """The SSE event name of an item, None where the protocol has none."""
+        """The SSE event name of an item, None if the protocol does not use event names."""
         return None
 
 

@@ -1,8 +1,9 @@
 """Bytes to frames and back: Server-Sent Events (WHATWG HTML, section 9.2) and newline-delimited JSON.
 
-However the bytes are cut, the frames are the same. Blocks as every provider sends them (`id:`, `event:`, one
-`data:`, LF) are taken by columns, a chunk at a time; any other block is read line by line, by the letter, to the same
-result. Nothing is parsed here: a frame's data stays bytes.
+However the bytes are cut into chunks, the frames are the same. Nothing is parsed here: a frame's data stays bytes.
+
+SSE blocks in the form in which providers send them (`id:`, `event:`, one `data:` line, LF) are split a chunk at a time.
+Any other block is read line by line, as the specification says, with the same result.
 """
 
 from __future__ import annotations
@@ -17,105 +18,119 @@ Frame: TypeAlias = tuple[bytes, bytes, bytes]
 """One item on the wire: the SSE `id` and `event` fields (b"" where absent) and its data."""
 
 Frames: TypeAlias = Sequence[Frame | bytes]
-"""Frames, some of which are their data alone: those without an id, whose name means nothing to who reads them."""
+"""Frames. One with no id and an event name the decoder ignores may be given as plain `bytes`."""
 
 
 def as_frame(frame: Frame | bytes) -> Frame:
-    """A frame with its id and its name, which are empty where it is its data alone."""
+    """A frame with its id and its name. Those of plain data are empty."""
     return (b"", b"", frame) if isinstance(frame, bytes) else frame
 
 
 def as_data(frames: Frames, names: Container[bytes]) -> Frames:
-    """These frames, each as its data alone where it has no id and none of these names."""
+    """These frames, as plain data where they have no id and none of these event names."""
     return [frame[2] if not frame[0] and frame[1] not in names else frame for frame in map(as_frame, frames)]
 
 
 class Framer:
-    """Takes bytes in, gives frames out."""
+    """Cuts the bytes of one body into frames."""
 
     def expect_names(self, names: Container[bytes] | None) -> None:
-        """Which SSE event names mean something to who reads the frames; None if any may, as at the beginning. Frames
-        without an id and without such a name may then be given as their data alone."""
+        """Set the SSE event names that the decoder heeds, None (as at the beginning) for all. Frames without an id and
+        without such a name may then be returned as plain data."""
 
     def feed(self, chunk: bytes) -> Frames:
         """The frames that this chunk completes."""
-        raise NotImplementedError  # the two below
+        raise NotImplementedError(f"{type(self).__name__}.feed")
 
     def finish(self) -> Frames:
-        """What was left unfinished at the end, as far as it makes a frame."""
-        raise NotImplementedError
+        """The frame of an item that the end of the body cut short, if it makes one."""
+        raise NotImplementedError(f"{type(self).__name__}.finish")
 
 
-_BOM = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CR, _LF = 13, 10
-_PERIODS = {b"data": 2, b"even": 3, b"id: ": 4}  # lines a block, by how its first line begins
+_LINES_PER_BLOCK = {b"data": 2, b"even": 3, b"id: ": 4}  # with the empty line, by how its first line begins
 
 
 class SseFramer(Framer):
     """Server-Sent Events.
 
-    Besides the letter: a block that the end of the stream cut short is still given, if it has data, and a bare
-    `error:` field (which some servers send in place of an event) is given as an event named `error`.
+    Beyond the specification: a block that the end of the body cut short is returned if it has data, and an `error:`
+    field without a `data:` field, which some servers send, becomes an event named `error`.
+
+    Most bodies are runs of blocks with the same head: the same event name, and no id. So the framer remembers the head of
+    the newest block, and searches for the next separator with that head rather than for lines. Its state:
+
+    - `_head` is the expected beginning of a block, up to its data, `_head_name` its event name. The framer expects
+      `data: ` at first, and after blocks with an event name the head of the newest one.
+    - `_is_lf_only` is False until the byte order mark has been looked for, and for good once a carriage return was seen:
+      from then on, line ends are normalised first.
+    - `_pending` has the pieces of the unfinished block. While `_in_data` is True, the block began with `_head`, and the
+      pieces are of its data alone. `_restore_head` puts the head back and clears the flag, when something other than
+      the expected separator comes.
+    - `_as_data` says that blocks with the expected head are returned as plain data.
     """
 
     def __init__(self) -> None:
-        self._pending: list[bytes] = []  # pieces of the block that is not over yet
-        self._begun = False
-        self._plain = False  # begun, and no carriage return was seen; after one, lines may end in three ways
-        self._returns = False
-        self._after_cr = False
-        self._within = False  # what is pending is the data of a block that began as expected
-        self._expected_names: Container[bytes] | None = None
-        self._expect(b"", b"data: ")
+        self._pending: list[bytes] = []
+        self._in_data = False
+        self._is_lf_only = False
+        self._started = False  # the byte order mark, if any, was dropped
+        self._seen_cr = False
+        self._after_cr = False  # the last chunk ended with a carriage return, whose newline may follow
+        self._heeded_names: Container[bytes] | None = None
+        self._expect_head(b"", b"data: ")
 
     def expect_names(self, names: Container[bytes] | None) -> None:
-        self._expected_names = names
-        self._bare = names is not None and self._name not in names
+        """Set the event names that the decoder heeds."""
+        self._heeded_names = names
+        self._as_data = names is not None and self._head_name not in names
 
-    def _expect(self, name: bytes, head: bytes) -> None:
-        """Blocks are expected to begin like this, up to their data, and to end after one line of it."""
-        self._name = name
+    def _expect_head(self, name: bytes, head: bytes) -> None:
+        self._head_name = name
         self._head = head
-        self._begin = len(head)
+        self._head_size = len(head)
         self._separator = b"\n\n" + head
-        self.expect_names(self._expected_names)
+        self.expect_names(self._heeded_names)
 
     def feed(self, chunk: bytes) -> Frames:
-        pending, head, begin = self._pending, self._head, self._begin
-        if not pending and self._plain and chunk[:begin] == head and chunk[-1] == _LF and chunk[-2] == _LF:
-            data = chunk[begin:-2]  # one block alone: what a server sends that flushes each event
+        """The frames that this chunk completes. The paths before `_feed_any` are for one block, and for a run of them."""
+        pending, head, size = self._pending, self._head, self._head_size
+        if not pending and self._is_lf_only and chunk[:size] == head and chunk[-1] == _LF and chunk[-2] == _LF:
+            data = chunk[size:-2]  # one block alone, from a server that flushes each event
             if _LF not in data and _CR not in data:
-                return [data if self._bare else (b"", self._name, data)]
+                return [data if self._as_data else (b"", self._head_name, data)]
         pieces = []
-        if self._within and _CR not in chunk:
+        if self._in_data and _CR not in chunk:
             if _LF not in chunk:
                 pending.append(chunk)
                 return []
             pieces = chunk.split(self._separator)
             pieces[0] = b"".join((*pending, pieces[0]))
-        elif self._plain and _CR not in chunk and len(pending) < 2 and (not pending or len(pending[0]) < begin):
+        elif self._is_lf_only and _CR not in chunk and len(pending) < 2 and (not pending or len(pending[0]) < size):
             text = pending[0] + chunk if pending else chunk
-            if text[:begin] == head:
-                pieces = text[begin:].split(self._separator)
+            if text[:size] == head:
+                pieces = text[size:].split(self._separator)
         if pieces:
             rest = pieces.pop()
             if _LF not in b"".join(pieces):
                 if _LF not in rest:
-                    self._within = True
+                    self._in_data = True
                     self._pending = [rest]
-                    return pieces if self._bare else self._framed(pieces)
-                if self._is_followed(rest, pieces):
-                    return self._framed(pieces)
-        return self._feed(chunk)
+                    return pieces if self._as_data else self._named(pieces)
+                if self._end_run(rest, pieces):
+                    return self._named(pieces)
+        return self._feed_any(chunk)
 
-    def _is_followed(self, rest: bytes, pieces: list[bytes]) -> bool:
-        """Whether the data of a block is followed by the beginning of one like it, if by anything. If so, the data
-        joins the pieces before it as far as it is over, and what is unfinished is pending."""
+    def _end_run(self, rest: bytes, pieces: list[bytes]) -> bool:
+        """Take in the data of the last block of a run, and what follows it. The data joins the pieces if its block is
+        over, and what is unfinished becomes pending. False, without any change, if what follows is not the beginning of
+        an expected block."""
         end = rest.find(b"\n")
         after = rest[end:]
         if not self._separator.startswith(after):
             return False
-        self._within = False
+        self._in_data = False
         if len(after) == 1:
             self._pending = [self._head, rest]
         else:
@@ -123,14 +138,15 @@ class SseFramer(Framer):
             self._pending = [after[2:]] if len(after) > 2 else []
         return True
 
-    def _framed(self, pieces: list[bytes]) -> Frames:
-        return pieces if self._bare else [(b"", self._name, piece) for piece in pieces]
+    def _named(self, pieces: list[bytes]) -> Frames:
+        """Frames with this data and the expected name."""
+        return pieces if self._as_data else [(b"", self._head_name, piece) for piece in pieces]
 
-    def _feed(self, chunk: bytes) -> Frames:
-        """The same for any chunk."""
-        pending = self._raw()
-        if not self._plain or _CR in chunk:
-            chunk = self._prepare(chunk)
+    def _feed_any(self, chunk: bytes) -> Frames:
+        """As `feed`, for any chunk."""
+        pending = self._restore_head()
+        if not self._is_lf_only or _CR in chunk:
+            chunk = self._normalise(chunk)
         end = chunk.rfind(b"\n\n") if _LF in chunk else -1
         if end < 0 and not (chunk.startswith(b"\n") and pending and pending[-1].endswith(b"\n")):
             if chunk:
@@ -142,27 +158,26 @@ class SseFramer(Framer):
             pending[:] = (rest,) if rest else ()
             lines = text.split(b"\n")
             lines.append(b"")
-            frames = self._regular(lines) or self._by_lines(lines)
-        if self._plain and len(pending) == 1 and pending[0].startswith(self._head):
-            data = pending[0][self._begin :]
+            frames = self._by_columns(lines) or self._by_lines(lines)
+        if self._is_lf_only and len(pending) == 1 and pending[0].startswith(self._head):
+            data = pending[0][self._head_size :]
             if _LF not in data:
-                pending[0], self._within = data, True
+                pending[0], self._in_data = data, True
         return frames
 
-    def _raw(self) -> list[bytes]:
-        """What is pending, with the beginning of its block."""
-        if self._within:
+    def _restore_head(self) -> list[bytes]:
+        """What is pending, with the head of its block."""
+        if self._in_data:
             self._pending.insert(0, self._head)
-            self._within = False
+            self._in_data = False
         return self._pending
 
-    def _regular(self, lines: list[bytes]) -> Frames:
-        """The frames of blocks that all have the same fields in the same order, one line each; none if they have not.
+    def _by_columns(self, lines: list[bytes]) -> Frames:
+        """The frames of blocks that all have the same fields in the same order, one line each; none if they do not.
 
-        Taken by columns: the lines of a field are every second, third or fourth.
+        The lines of one field are then every second, third or fourth line.
         """
-        first = lines[0]
-        period = _PERIODS.get(first[:4])
+        period = _LINES_PER_BLOCK.get(lines[0][:4])
         if period is None or len(lines) % period or any(lines[period - 1 :: period]):
             return []
         if period == 4:
@@ -176,31 +191,32 @@ class SseFramer(Framer):
         names = [line[7:] for line in lines[::3] if line[:7] == b"event: "] if period == 3 else [b""] * len(data)
         if len(data) + len(names) < 2 * len(lines) // period:
             return []
-        if period == 3:  # the next ones may well be as the last one
-            self._expect(names[-1], lines[-3] + b"\ndata: ")
-        if self._expected_names is None or any(name in self._expected_names for name in names):
+        if period == 3:  # the next blocks are likely to be like the last one
+            self._expect_head(names[-1], lines[-3] + b"\ndata: ")
+        if self._heeded_names is None or any(name in self._heeded_names for name in names):
             return [(b"", name, piece) for name, piece in zip(names, data, strict=True)]
         return data
 
     def finish(self) -> list[Frame]:
-        lines = b"".join(self._raw()).split(b"\n")
+        """The frame of the unfinished block, if it has data."""
+        lines = b"".join(self._restore_head()).split(b"\n")
         self._pending.clear()
         return self._by_lines([*lines, b""])
 
-    def _prepare(self, chunk: bytes) -> bytes:
-        """Drop a byte order mark, which may come in pieces; CRLF and CR to LF, with the two halves of a CRLF in
-        different chunks taken as one."""
-        if not self._begun:
+    def _normalise(self, chunk: bytes) -> bytes:
+        """Drop a byte order mark, which may come in pieces, and turn CRLF and CR into LF. The two halves of a CRLF may
+        come in different chunks."""
+        if not self._started:
             chunk = b"".join((*self._pending, chunk))
             self._pending.clear()
-            if len(chunk) < 3 and _BOM.startswith(chunk):
+            if len(chunk) < 3 and _BYTE_ORDER_MARK.startswith(chunk):
                 self._pending.append(chunk)
                 return b""
-            self._begun = True
-            chunk = chunk.removeprefix(_BOM)
-        self._returns = self._returns or _CR in chunk
-        self._plain = not self._returns
-        if self._plain:
+            self._started = True
+            chunk = chunk.removeprefix(_BYTE_ORDER_MARK)
+        self._seen_cr = self._seen_cr or _CR in chunk
+        self._is_lf_only = not self._seen_cr
+        if self._is_lf_only:
             return chunk
         if self._after_cr and chunk[:1] == b"\n":
             chunk = chunk[1:]
@@ -210,7 +226,7 @@ class SseFramer(Framer):
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _by_lines(self, lines: list[bytes]) -> list[Frame]:
-        """The frames of whole blocks, by the letter."""
+        """The frames of complete blocks, read as the specification says."""
         frames: list[Frame] = []
         id = name = b""
         data: list[bytes] = []
@@ -238,46 +254,49 @@ class SseFramer(Framer):
 
 
 class NdjsonFramer(Framer):
-    """One JSON value a line; blank lines mean nothing."""
+    """One JSON value on each line. Blank lines are skipped."""
 
     def __init__(self) -> None:
-        self._pending: list[bytes] = []
-        self._begun = False
+        self._pending: list[bytes] = []  # pieces of the unfinished line
+        self._started = False
 
     def feed(self, chunk: bytes) -> Frames:
-        head, newline, rest = chunk.rpartition(b"\n")
+        """The frames of the lines that this chunk completes."""
+        lines, newline, rest = chunk.rpartition(b"\n")
         if not newline:
             if chunk:
                 self._pending.append(chunk)
             return []
-        head = self._take(head)
+        lines = self._take_pending(lines)
         if rest:
             self._pending.append(rest)
-        return [(b"", b"", line) for line in head.split(b"\n") if line.strip()]
+        return [(b"", b"", line) for line in lines.split(b"\n") if line.strip()]
 
     def finish(self) -> list[Frame]:
-        line = self._take(b"").strip()
+        """The frame of the last line, where no newline ends it."""
+        line = self._take_pending(b"").strip()
         return [(b"", b"", line)] if line else []
 
-    def _take(self, more: bytes) -> bytes:
-        """What is pending, with this; without the byte order mark at the start of the body."""
+    def _take_pending(self, more: bytes) -> bytes:
+        """What is pending, followed by `more`, without a byte order mark at the start of the body."""
         text = b"".join((*self._pending, more))
         self._pending.clear()
-        if not self._begun:
-            self._begun = True
-            text = text.removeprefix(_BOM)
+        if not self._started:
+            self._started = True
+            text = text.removeprefix(_BYTE_ORDER_MARK)
         return text
 
 
 def framer_for(start: bytes) -> Framer | None:
-    """The framer for a body that starts like this: JSON objects a line, else SSE. None: too early to say."""
-    text = start.removeprefix(_BOM).lstrip(b" \t\r\n")
-    if not text or _BOM.startswith(text):
+    """The framer for a body that starts like this: newline-delimited JSON if it starts with an object or a list, else
+    SSE. None if these bytes are too few to decide."""
+    text = start.removeprefix(_BYTE_ORDER_MARK).lstrip(b" \t\r\n")
+    if not text or _BYTE_ORDER_MARK.startswith(text):
         return None
     return NdjsonFramer() if text[:1] in (b"{", b"[") else SseFramer()
 
 
 def sse_frame(data: bytes, name: str | None = None, id: str | None = None) -> bytes:
-    """One SSE block. `data` must be one line, as JSON text is."""
+    """One SSE block. `data` must be one line, as compact JSON text is."""
     lines = [b"id: " + id.encode() if id else b"", b"event: " + name.encode() if name else b"", b"data: " + data]
     return b"\n".join(line for line in lines if line) + b"\n\n"

@@ -1,11 +1,17 @@
-"""Where the protocols are found: by name, or by an item with a shape of its own."""
+"""Finds a protocol: by its name, or by an item that has the shape of that protocol alone.
+
+streamkit's own protocols are listed here. Another package adds one by an entry point whose name is the protocol's name,
+and whose value is the module that has its `Decoder`, `Encoder` and `to_input`:
+
+    [project.entry-points."streamkit.protocols"]
+    parrot = "parrot_streamkit.protocol"
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -26,40 +32,43 @@ BUILT_IN = (
     "letta",
     "streamkit",
 )
+"""The names of streamkit's own protocols, in the order in which an unknown item is shown to them."""
 
 ENTRY_POINTS = "streamkit.protocols"
+"""The group of the entry points of other packages' protocols."""
 
-# Whose input has no place for tool calls, or has every message as it is.
+# Protocols whose input has no tool calls, or has every message unchanged: what was extracted from calls stays in it.
 _WITHOUT_CALLS = ("openai_assistants", "open_interpreter", "streamkit")
 
 
 def names() -> list[str]:
-    """The names of all protocols that are installed."""
-    return [*BUILT_IN, *(name for name in _others() if name not in BUILT_IN)]
+    """The names of all installed protocols."""
+    return [*_all_names()]
+
+
+def _all_names() -> Iterator[str]:
+    yield from BUILT_IN
+    yield from (name for name in _entry_points() if name not in BUILT_IN)
 
 
 @cache
-def _others() -> dict[str, Any]:
-    from importlib.metadata import entry_points  # 20 ms, and only for what is not built in
+def _entry_points() -> dict[str, Any]:
+    from importlib.metadata import entry_points  # takes 20 ms, so only when no built-in protocol will do
 
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-
-
-def _other_names() -> Iterator[str]:
-    yield from _others()  # read only when no built-in protocol would do
 
 
 def find(name: str) -> ModuleType:
     """The module of a protocol.
 
     Raises:
-        UsageError: there is no such protocol; the text lists those there are.
+        UsageError: there is no such protocol. The text lists the installed ones.
     """
     if name in BUILT_IN:
         return _built_in(name)
-    if name not in _others():
+    if name not in _entry_points():
         raise UsageError(f"there is no protocol {name!r}; there are: {', '.join(names())}")
-    module: ModuleType = _others()[name].load()
+    module: ModuleType = _entry_points()[name].load()
     return module
 
 
@@ -69,8 +78,13 @@ def _built_in(name: str) -> ModuleType:
 
 
 def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
-    """The decoder of the protocol that this item belongs to, None if it has no shape of its own."""
-    for name in chain(BUILT_IN, filter(lambda other: other not in BUILT_IN, _other_names())):
+    """The decoder of the protocol that this item belongs to, None if several protocols could have it.
+
+    Args:
+        item: an item of a source, as parsed JSON.
+        event_name: the name of the SSE event that it came in.
+    """
+    for name in _all_names():
         decoder: type[Decoder] = find(name).Decoder
         wrapped = {"event": event_name, "data": item} if decoder.wraps_event_name and event_name else item
         if is_object(wrapped) and decoder.recognises(wrapped):
@@ -79,7 +93,10 @@ def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
 
 
 def asking(item: Any) -> type[Decoder] | None:
-    """The decoder of a protocol in which this item, that none recognises, may be a question."""
+    """The decoder of a protocol in which this item may be a question, although no protocol recognises it.
+
+    Only protocols with `pull_approves` are considered.
+    """
     for name in BUILT_IN:
         decoder: type[Decoder] = find(name).Decoder
         if decoder.pull_approves and decoder.may_ask(item):
@@ -88,7 +105,7 @@ def asking(item: Any) -> type[Decoder] | None:
 
 
 def gating(item: Any) -> type[Decoder] | None:
-    """The decoder of the protocol that this item belongs to, if pulling on could be taken for an answer there."""
+    """The decoder of the protocol that this item belongs to, if it is a protocol with `pull_approves`."""
     if not is_object(item):
         return None
     for name in BUILT_IN:
@@ -99,28 +116,29 @@ def gating(item: Any) -> type[Decoder] | None:
 
 
 def to_input(messages: Iterable[Message | Confirmation], protocol: str) -> list[Any]:
-    """Messages as the input of a request in a protocol: what `messages=` or `input=` takes. Where the protocol takes
-    answers to confirmations, as `openai_responses` does, they may stand among the messages.
+    """Messages as the input of a request in a protocol: the value of its `messages=` or `input=`.
 
-    What `fields=` took out of a call is left out where the call tells it: where it is among the messages and is one
-    that goes into the request.
+    Messages may also be plain dicts in their static form. For protocols that take answers to confirmations, such as
+    `openai_responses`, answered confirmations may stand among the messages. What `fields=` extracted from a call is left
+    out if the call itself goes into the request.
 
     Raises:
-        UsageError: there is no such protocol, or it cannot express what a user said.
+        UsageError: there is no such protocol, or it cannot express what a user wrote.
     """
-    known: list[Any] = []
-    for message in messages:
-        if is_object(message):
-            message = Message.from_dict(message)
-        elif type(message) is Message:
-            message = Message.from_dict(message.to_dict())
-        known.append(message)
-    converted: list[Any] = find(protocol).to_input(known if protocol in _WITHOUT_CALLS else _without_fields(known))
+    flat = [_with_its_class(message) for message in messages]
+    converted: list[Any] = find(protocol).to_input(flat if protocol in _WITHOUT_CALLS else _without_fields(flat))
     return converted
 
 
-def _without_fields(messages: Sequence[Message]) -> list[Message]:
-    """These messages, but for fields of calls that are told."""
+def _with_its_class(message: Any) -> Any:
+    """A message as an instance of the class for its type."""
+    if is_object(message):
+        return Message.from_dict(message)
+    return Message.from_dict(message.to_dict()) if type(message) is Message else message
+
+
+def _without_fields(messages: Sequence[Any]) -> list[Any]:
+    """These messages without what was extracted from calls that are among them and go into the request."""
     calls = {
         call.call_id or call.id
         for call in messages

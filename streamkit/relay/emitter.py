@@ -34,8 +34,6 @@ from ..messages import (
     TextMessage,
     ToolCallMessage,
     ToolOutputMessage,
-    append_piece,
-    compact,
     output_text,
 )
 from ..sources.source import AsyncSource, Readable, Source
@@ -227,8 +225,8 @@ class Emitter(Writer, Readable):
                 self._message = message = self._engine.messages[-1]
                 self._of = of
             event = kind.delta_event(message.id, value, metadata=metadata)
-            append_piece(message, value)
-            compact(message)
+            message.pieces.append(value)
+            message.compact()
             self._wrote(event, self.relay.append(self.run_id, (event,), wait=False))
 
     def _unused(self, name: str) -> str:

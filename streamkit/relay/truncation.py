@@ -31,7 +31,7 @@ from ..events import (
     ToolOutputCreated,
     Usage,
 )
-from ..messages import ConsoleMessage, Message, TextMessage, ToolCallMessage, append_piece, compact, replace_content
+from ..messages import ConsoleMessage, Message, TextMessage, ToolCallMessage
 from .stored import asks
 
 __all__ = ["Beginning"]
@@ -92,10 +92,10 @@ class Beginning:
         if message is None:
             return
         if event.replace:
-            replace_content(message, event.value)
+            message.replace_content(event.value)
             return
-        append_piece(message, event.value)
-        compact(message)
+        message.pieces.append(event.value)
+        message.compact()
 
     def _about(self, event: AnnotationAdded | ActiveLine) -> None:
         message = self._open.get(event.message_id)

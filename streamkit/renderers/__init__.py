@@ -1,8 +1,8 @@
-"""Renderers: handlers that show a stream to a person.
+"""Handlers that show a stream to a person.
 
-`ConsolePrinter` prints along, on anything that can be written to. `LiveDisplay` draws on a terminal, with Rich (the
-extra `live`). Both are ordinary handlers, on either face. The rule: what a stream says is text; nothing of it is
-interpreted as markup, and nothing of it reaches a terminal that the terminal would obey.
+`ConsolePrinter` prints to any file as the stream arrives. `LiveDisplay` draws on a terminal with Rich (the extra `live`).
+Both are ordinary handlers, for sync and async streams. The rule: everything in a stream is text. None of it is
+interpreted as markup, and none of it reaches a terminal as a sequence that the terminal would obey.
 """
 
 from .console import ConsolePrinter

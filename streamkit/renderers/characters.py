@@ -1,7 +1,7 @@
-"""Characters that may reach a terminal: text of any origin, made harmless.
+"""Makes text of any origin harmless to a terminal.
 
-The rule: what a model says is shown, its control characters as their pictures; what a program prints to its console
-is shown as a terminal would have left it, without its colours.
+The rule: text of a model is shown with its control characters as visible symbols; console output of a program is shown
+as a terminal would have left it, without its colours.
 """
 
 from __future__ import annotations
@@ -9,91 +9,95 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["ConsoleText", "PrintableText", "columns", "fitted", "one_line", "printable"]
+__all__ = ["ConsoleText", "PrintableText", "columns", "encodable", "one_line", "printable"]
 
-_CONTROLS = ((0x80, 0x9F),)  # the second set
-_SURROGATES = ((0xD800, 0xDFFF),)  # halves of pairs
-# Marks that turn the direction of writing around, and ends of lines that are no newline.
-_TURNING = ((0x61C, 0x61C), (0x200E, 0x200F), (0x2028, 0x202E), (0x2066, 0x2069))
-# What shows nothing, and can carry text that nobody sees: tags, selectors, fillers, joiners of words, deprecated formats.
-# Not here is what people write with: the two joiners of letters and emoji, the selectors of emoji and of Mongolian, and
-# the soft hyphen.
-_UNSEEN = (
+_C1_CONTROLS = ((0x80, 0x9F),)
+_SURROGATES = ((0xD800, 0xDFFF),)
+# Marks that change the direction of writing, and line ends other than the newline.
+_DIRECTION = ((0x61C, 0x61C), (0x200E, 0x200F), (0x2028, 0x202E), (0x2066, 0x2069))
+# Characters that show nothing and could carry hidden text: tags, selectors, fillers, word joiners, deprecated formats.
+# Left out are those that people write with: the two joiners of letters and emoji, the selectors of emoji and of
+# Mongolian, and the soft hyphen.
+_INVISIBLE = (
     *((0x34F, 0x34F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180E, 0x180E), (0x200B, 0x200B), (0x2060, 0x2065)),
     *((0x206A, 0x206F), (0x3164, 0x3164), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB)),
     *((0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF)),
 )
-_LOST = (*_CONTROLS, *_SURROGATES, *_TURNING, *_UNSEEN)
-# Control characters become their pictures (ESC: ␛), the rest that could change how other text is shown a �.
-_SHOWN_AS = {
-    **dict.fromkeys([code for first, last in _LOST for code in range(first, last + 1)], 0xFFFD),
+_REPLACED = (*_C1_CONTROLS, *_SURROGATES, *_DIRECTION, *_INVISIBLE)
+# Control characters become their symbols (ESC: ␛), everything else that could change how other text is shown a �.
+_HARMLESS = {
+    **dict.fromkeys([code for first, last in _REPLACED for code in range(first, last + 1)], 0xFFFD),
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
     0x7F: 0x2421,
 }
-_SHOWN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f" + "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in _LOST) + "]"
+_HARMFUL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f" + "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in _REPLACED) + "]"
 )
 
-# What stands for a character that an encoding lacks, in as many columns.
-_PLAIN = dict(zip("•●○│┊▌└├─━═❱▣✓✗…⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "**o|||`+--=>#+x.|/-\\|/-\\|/", strict=True)) | dict(
+# Substitutes for characters that an encoding lacks, of the same width.
+_SUBSTITUTES = dict(zip("•●○│┊▌└├─━═❱▣✓✗…⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "**o|||`+--=>#+x.|/-\\|/-\\|/", strict=True)) | dict(
     zip("\u2018\u2019\u201c\u201d\u2013\u2014\xa0", "''\"\"-- ", strict=True)
 )
 
 
 def printable(text: str) -> str:
-    """The text with nothing in it that a terminal obeys, except newlines and tabs. It keeps its length."""
-    return text.translate(_SHOWN_AS) if _SHOWN.search(text) else text
+    """The text without anything that a terminal would obey, except newlines and tabs. Its length stays the same."""
+    return text.translate(_HARMLESS) if _HARMFUL.search(text) else text
 
 
 def one_line(text: str) -> str:
-    """Printable, without line ends."""
+    """The text made printable, with spaces in place of line ends and tabs."""
     return printable(text.replace("\r\n", " ").replace("\n", " ").replace("\t", " "))
 
 
 def columns(text: str) -> int:
-    """How many columns the text takes on a terminal, about."""
+    """About how many columns the text takes on a terminal: combining characters take none, wide ones two."""
     return sum(
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
         for character in text
     )
 
 
-def fitted(text: str, encoding: str) -> str:
-    """The text with another character for each that the encoding lacks, as wide."""
+def encodable(text: str, encoding: str) -> str:
+    """The text with a substitute of the same width for each character that the encoding lacks.
+
+    An unknown encoding counts as ASCII.
+    """
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        return "".join(_in(encoding, character) for character in text)
+        return "".join(_substitute(character, encoding) for character in text)
     except LookupError:
-        return fitted(text, "ascii")
+        return encodable(text, "ascii")
     return text
 
 
-def _in(encoding: str, character: str) -> str:
+def _substitute(character: str, encoding: str) -> str:
     try:
         character.encode(encoding)
     except UnicodeEncodeError:
-        return _PLAIN.get(character, "?" * columns(character))
+        return _SUBSTITUTES.get(character, "?" * columns(character))
     return character
 
 
 class PrintableText:
-    """Text that comes in pieces, made printable. A line end cut in two is one line end."""
+    """Makes text printable that comes in pieces. A line end of two characters that is cut in two is still one."""
 
     def __init__(self) -> None:
-        self._held = ""
+        self._pending = ""
 
     def feed(self, piece: str) -> str:
-        if not self._held and "\r" not in piece:
+        """The printable form of the next piece. A carriage return at its end waits for the next call."""
+        if not self._pending and "\r" not in piece:
             return printable(piece)
-        piece = self._held + piece
-        self._held = "\r" if piece.endswith("\r") else ""
-        return printable(piece[: len(piece) - len(self._held)].replace("\r\n", "\n"))
+        piece = self._pending + piece
+        self._pending = "\r" if piece.endswith("\r") else ""
+        return printable(piece[: len(piece) - len(self._pending)].replace("\r\n", "\n"))
 
     def finish(self) -> str:
-        """What was held back."""
-        held, self._held = self._held, ""
-        return printable(held)
+        """What still waited when the text ended."""
+        pending, self._pending = self._pending, ""
+        return printable(pending)
 
 
 _TOKEN = re.compile(
@@ -103,11 +107,11 @@ _TOKEN = re.compile(
   | (?P<back>\x08+)
   | (?P<erase>(?:\x1b\[|\x9b)[012]?K)
   | (?P<sequence>
-        (?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]                                     # CSI: colours, moves
+        (?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]                                     # CSI: colours, cursor moves
       | (?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)  # OSC and other strings
-      | \x1b[ -/]*[0-OQ-WYZ\\`-~]                                            # two characters
+      | \x1b[ -/]*[0-OQ-WYZ\\`-~]                                            # of two characters
     )
-  | (?P<cut>                                                                 # the same, not complete yet
+  | (?P<cut>                                                                 # the beginning of one
         (?:(?:\x1b\[|\x9b)[0-?]*[ -/]*
       | (?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*\x1b?
       | \x1b[ -/]*
@@ -123,25 +127,27 @@ _LONGEST_LINE = 8192
 
 
 class ConsoleText:
-    """What a program prints, as a terminal would have left it: a carriage return writes over the line, as progress
-    bars do; colours and all other sequences are dropped; what is left is printable.
+    """Console output of a program, as a terminal would have left it.
+
+    A carriage return overwrites the line, as progress bars do; backspaces and line erasures work; colours and all other
+    sequences are dropped. What remains is printable.
 
     Attributes:
-        line: the line that is not complete yet.
+        line: the last line, which is not complete yet.
     """
 
     def __init__(self) -> None:
         self.line = ""
         self._column = 0
-        self._held = ""
+        self._pending = ""  # the beginning of a sequence
 
     def feed(self, piece: str) -> list[str]:
-        """The lines that are complete now. A line of many thousand characters is complete where it is cut."""
-        if not self.line and not self._held and _plain(piece):
-            *whole, self.line = piece.split("\n")
+        """The lines that the next piece completes, without line ends. A line is cut after 8192 characters."""
+        if not self.line and not self._pending and not _HARMFUL.search(piece):
+            *complete, self.line = piece.split("\n")
             self._column = len(self.line)
-            return [*whole, *self._overlong()]
-        text, self._held = self._held + piece, ""
+            return [*complete, *self._take_overlong()]
+        text, self._pending = self._pending + piece, ""
         lines: list[str] = []
         for found in _TOKEN.finditer(text):
             match found.lastgroup:
@@ -157,36 +163,34 @@ class ConsoleText:
                 case "sequence":
                     pass
                 case "cut" if len(found[0]) < _LONGEST_SEQUENCE:
-                    self._held = found[0]
+                    self._pending = found[0]
                 case _:
                     self._write(printable(found[0]))
-                    lines += self._overlong()
+                    lines += self._take_overlong()
         return lines
 
     def finish(self) -> str:
-        """The last line, with what was held back of a sequence that never ended."""
-        self._write(printable(self._held))
-        line, self.line, self._held, self._column = self.line, "", "", 0
+        """The last line, with the beginning of a sequence that never ended."""
+        self._write(printable(self._pending))
+        line, self.line, self._pending, self._column = self.line, "", "", 0
         return line
 
     def _write(self, text: str) -> None:
+        """Write at the cursor, over what is there."""
         if self._column >= len(self.line):
             self.line += " " * (self._column - len(self.line)) + text
         else:
             self.line = self.line[: self._column] + text + self.line[self._column + len(text) :]
         self._column += len(text)
 
-    def _erase(self, what: str) -> None:
-        after = self.line[self._column :] if what == "1" else ""
-        before = self.line[: self._column] if what not in "12" else " " * min(self._column, len(self.line))
-        self.line = (before + after).rstrip(" ") if what in "12" else before
+    def _erase(self, part: str) -> None:
+        """Erase a part of the line: "1" the part before the cursor, "2" all of it, anything else the part behind."""
+        after = self.line[self._column :] if part == "1" else ""
+        before = self.line[: self._column] if part not in "12" else " " * min(self._column, len(self.line))
+        self.line = (before + after).rstrip(" ") if part in "12" else before
 
-    def _overlong(self) -> list[str]:
+    def _take_overlong(self) -> list[str]:
         if len(self.line) <= _LONGEST_LINE:
             return []
-        cut, self.line, self._column = self.line, "", 0
-        return [cut]
-
-
-def _plain(text: str) -> bool:
-    return not _SHOWN.search(text)
+        line, self.line, self._column = self.line, "", 0
+        return [line]

@@ -1,55 +1,68 @@
-"""Printing a stream as it comes, to anything that can be written to.
+"""`ConsolePrinter`: prints a stream as it arrives, to anything that can be written to.
 
-The rule: what was printed stays as it is. Where several messages grow side by side they are printed one after the
-other, as `turns` says; a label comes again where one goes on.
+The rule: what was printed is never changed. Where several messages grow at the same time they are printed one after
+the other, as `turns` decides; the label is printed again where a message is resumed.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..answers import Confirmation
 from ..errors import UsageError
 from ..events import Delta, Run, StreamWarning
 from ..handlers import EventHandler
-from ..messages import AudioMessage, ConsoleMessage, ImageMessage, Message, TextMessage, ToolCallMessage
-from .characters import ConsoleText, PrintableText, one_line, printable
-from .labels import STYLES, Label, Style, plain
-from .turns import Said, Turns
-from .wording import has_told, outcome, sources, summary, told_in_fields
+from ..messages import ConsoleMessage, Message
+from .characters import one_line, printable
+from .labels import STYLES, Style, plain
+from .printing import DATA_MESSAGES, StreamPrinter
+from .wording import describe_decision, describe_run, has_field_messages, is_shown_by_fields
+from .writer import Writable
 
 if TYPE_CHECKING:
     from ..streams.state import StreamState
 
 __all__ = ["ConsolePrinter"]
 
-_UNREADABLE = (ImageMessage, AudioMessage)  # base64, not for people
-
-
-class Writable(Protocol):
-    """What can be printed to."""
-
-    def write(self, text: str, /) -> object: ...
-
-    def flush(self) -> object: ...
-
 
 class ConsolePrinter(EventHandler):
-    """Prints every message as it grows, under a label: text, reasoning and code as they come, `name(arguments)` for a
-    call, one line for an image or a file.
+    """Prints every message as it grows, each under a label. Works on any file and needs no extra.
+
+    Text, reasoning and code are printed as they arrive, a call as `name(arguments)`, an image, audio or a file as one
+    line. Two messages that grow at the same time are printed one after the other. On a terminal stderr is red, unless
+    `NO_COLOR` is set; control characters in the stream's text are made visible and have no effect.
+
+        sk.stream(source, ConsolePrinter()).until_done()
+
+    prints
+
+        [message] Let me calculate that.
+        [code python]
+        print(round(34 / 24, 3))
+        [confirmation] may this code run?
+        [confirmation] approved
+        [console output]
+        1.417
+        [run] completed
+
+    It only shows confirmations; a handler of your own has to answer them.
 
     Args:
-        file: where to; None is `sys.stdout`, as it is when something is printed.
-        style: `plain`; `memgpt`, the text of MemGPT's terminal, or `memgpt-fancy`, with its emoji; or a function that
-            gives a message's `Label`.
-        active_line: tell the line that runs, too.
-        warnings, errors, run_end: tell what was odd in the stream, what it failed with, and how the run ended.
+        file: where to print: a text file or any object with `write` and `flush`. None, the default, is `sys.stdout`,
+            looked up at each write.
+        style: the labels: `"plain"`, the default; `"memgpt"` or `"memgpt-fancy"`, the texts of MemGPT's terminals; or
+            a function that returns a message's `Label`.
+        active_line: whether to print the line of code that runs, `[line 3]`; False by default.
+        warnings: whether to print the stream's warnings; True by default.
+        errors: whether to print the error with which the stream failed; True by default. It is raised all the same.
+        run_end: whether to print how each run ended and what it cost; True by default.
+
+    Raises:
+        UsageError: there is no style of this name.
     """
 
-    _printing: Printing | None = None
+    # Defaults for a subclass that does not call this `__init__`.
+    _printer: StreamPrinter | None = None
     _file: Writable | None = None
     _style: Style = staticmethod(plain)
     _active_line = False
@@ -67,7 +80,7 @@ class ConsolePrinter(EventHandler):
     ) -> None:
         if isinstance(style, str):
             if style not in STYLES:
-                raise UsageError(f"there is no style {style!r}; there are {', '.join(STYLES)}")
+                raise UsageError(f"unknown style {style!r}; the styles are {', '.join(STYLES)}")
             style = STYLES[style]
         self._file = file
         self._style = style
@@ -75,266 +88,71 @@ class ConsolePrinter(EventHandler):
         self._warnings, self._errors, self._run_end = warnings, errors, run_end
 
     def bind(self, stream: StreamState) -> None:
+        """Begin a stream. Called by the stream."""
         super().bind(stream)
-        self._printing = None
+        self._printer = None
+
+    @property
+    def _stream_printer(self) -> StreamPrinter:
+        """The printer of the stream, made when there is something to print."""
+        if self._printer is None:
+            self._printer = StreamPrinter(self._file, self._style)
+        return self._printer
 
     def on_message_created(self, message: Message, /) -> None:
-        if told_in_fields(self._streamkit_live, message):
+        """Print the label."""
+        if is_shown_by_fields(self._streamkit_live, message):
             return
-        printing = self._print
-        printing.show(printing.turns.created(message))
+        printer = self._stream_printer
+        printer.show(printer.turns.create(message))
 
     def on_message_delta(self, delta: Delta, snapshot: Message, /) -> None:
-        if isinstance(snapshot, _UNREADABLE) or told_in_fields(self._streamkit_live, snapshot):
+        """Print the piece."""
+        if isinstance(snapshot, DATA_MESSAGES) or is_shown_by_fields(self._streamkit_live, snapshot):
             return
-        printing = self._print
-        mark = str(delta.metadata.get("stream", "")) if delta.metadata else ""
-        printing.show(printing.turns.grew(snapshot, delta.value, replace=delta.replace, mark=mark))
+        printer = self._stream_printer
+        stream = str(delta.metadata.get("stream", "")) if delta.metadata else ""
+        printer.show(printer.turns.append(snapshot, delta.value, replace=delta.replace, stream=stream))
 
     def on_message_done(self, message: Message, /) -> None:
-        printing = self._print
-        if told_in_fields(self._streamkit_live, message):
-            if has_told(self._streamkit_live, message):
+        """Print the end of the message; of a call without field messages, all of it."""
+        printer = self._stream_printer
+        if is_shown_by_fields(self._streamkit_live, message):
+            if has_field_messages(self._streamkit_live, message):
                 return
-            printing.show(printing.turns.created(message))
-            printing.show(printing.turns.grew(message, message.content))
-        printing.show(printing.turns.done(message))
+            printer.show(printer.turns.create(message))
+            printer.show(printer.turns.append(message, message.content))
+        printer.show(printer.turns.finish(message))
 
     def on_active_line(self, line: int | None, snapshot: ConsoleMessage | None, /) -> None:
+        """Print the line that runs, with `active_line`."""
         if self._active_line and line is not None:
-            self._print.tell(f"[line {line}]")
+            self._stream_printer.print_line(f"[line {line}]")
 
     def on_confirmation(self, confirmation: Confirmation, /) -> None:
-        self._print.tell(f"[confirmation] may this {one_line(confirmation.subject.type)} run?")
+        """Print the question."""
+        self._stream_printer.print_line(f"[confirmation] may this {one_line(confirmation.subject.type)} run?")
 
     def on_confirmation_done(self, confirmation: Confirmation, /) -> None:
-        self._print.tell(f"[confirmation] {outcome(confirmation)}")
+        """Print the decision."""
+        self._stream_printer.print_line(f"[confirmation] {describe_decision(confirmation)}")
 
     def on_run_done(self, run: Run, /) -> None:
+        """Print how the run ended, with `run_end`."""
         if self._run_end:
-            self._print.tell(f"[run] {summary(run)}")
+            self._stream_printer.print_line(f"[run] {describe_run(run)}")
 
     def on_warning(self, warning: StreamWarning, /) -> None:
+        """Print the warning, with `warnings`, as soon as that interrupts no message."""
         if self._warnings:
-            self._print.warn(f"[warning] {one_line(str(warning))}")
+            self._stream_printer.print_line_later(f"[warning] {one_line(str(warning))}")
 
     def on_exception(self, exception: Exception, /) -> None:
+        """Print the error, with `errors`."""
         if self._errors:
-            self._print.tell(f"[error] {type(exception).__name__}: {printable(str(exception))}")
+            self._stream_printer.print_line(f"[error] {type(exception).__name__}: {printable(str(exception))}")
 
     def on_end(self) -> None:
-        self._print.end()
-        self._printing = None
-
-    @property
-    def _print(self) -> Printing:
-        if self._printing is None:
-            self._printing = Printing(self._file, self._style)
-        return self._printing
-
-
-class Printing:
-    """What has been printed of one stream."""
-
-    def __init__(self, file: Writable | None, style: Style) -> None:
-        self.turns = Turns()
-        self._style = style
-        self._paper = Paper(file)
-        self._label: Label | None = None  # of the message that speaks; None before it stands there
-        self._open: Message | None = None
-        self._later: list[str] = []
-        self._names: dict[str, str] = {}  # of calls, by their ids
-        self._text = PrintableText()
-        self._console = Console(self._paper)
-
-    def show(self, told: Iterable[Said]) -> None:
-        for said in told:
-            self._show(said)
-        self._paper.flush()
-
-    def tell(self, line: str) -> None:
-        """A line of its own, after all that was said before."""
-        self.show(self.turns.flush())
-        self._put_line(line)
-
-    def warn(self, line: str) -> None:
-        """A line of its own, once nobody speaks."""
-        self._later.append(line)
-        if self._open is None:
-            self._tell_later()
-
-    def end(self) -> None:
-        self.show(self.turns.flush())
-        self._tell_later()
-        self._paper.start_line()
-        self._paper.flush()
-
-    def _tell_later(self) -> None:
-        later, self._later = self._later, []
-        for line in later:
-            self._put_line(line)
-
-    def _put_line(self, line: str) -> None:
-        self._paper.start_line()
-        self._paper.write(line + "\n")
-        self._paper.flush()
-
-    def _show(self, said: Said) -> None:
-        message = said.message
-        match said.what:
-            case "begin" | "again" | "replace":
-                self._turn_to(message, {"begin": "", "again": "…", "replace": "replaced:"}[said.what])
-                if said.what == "replace":
-                    self._say(said)
-            case "text":
-                self._say(said)
-            case "pause":
-                self._finish(message)
-                self._tell_later()
-            case "end":
-                self._end(message)
-                self._tell_later()
-
-    def _turn_to(self, message: Message, how: str) -> None:
-        self._open, self._label = message, None
-        self._text = PrintableText()
-        self._console = Console(self._paper)
-        label = self._style(message, "", self._name_of(message))
-        if how:
-            self._put(Label(f"{how} {label.before}", *label[1:]))
-        elif not label.patient:
-            self._put(label)
-
-    def _name_of(self, message: Message) -> str:
-        """Its own, or that of the call that it answers."""
-        if isinstance(message, ToolCallMessage) and message.call_id:
-            self._names[message.call_id] = message.name or ""
-        return message.name or self._names.get(message.call_id or "", "")
-
-    def _put(self, label: Label) -> None:
-        self._label = label
-        self._paper.start_line()
-        self._paper.write(label.before, label.colour)
-
-    def _say(self, said: Said) -> None:
-        if not said.text:
-            return
-        if self._label is None:
-            self._put(self._style(said.message, said.text, self._name_of(said.message)))
-        if isinstance(said.message, ConsoleMessage):
-            self._console.feed(said.text, said.mark)
-        else:
-            self._paper.write(self._text.feed(said.text), self._colour)
-
-    @property
-    def _colour(self) -> str:
-        return self._label.colour if self._label is not None else ""
-
-    def _finish(self, message: Message) -> None:
-        if self._open is message:
-            self._console.finish()
-            self._paper.write(self._text.finish(), self._colour)
-            self._open = None
-
-    def _end(self, message: Message) -> None:
-        speaks = self._open is message
-        if isinstance(message, _UNREADABLE):
-            self._paper.write(size_of(message))
-        elif message.type == "file" and not message.content and message.name:
-            self._paper.write(one_line(message.name))
-        self._finish(message)
-        if speaks and self._label is not None:
-            self._paper.write(self._label.after, self._colour)
-        for line in sources(message) if isinstance(message, TextMessage) else ():
-            self._paper.start_line()
-            self._paper.write(line)
-
-
-def size_of(message: Message) -> str:
-    """An image or audio in a line: where it is, or how large."""
-    if isinstance(message, AudioMessage) or (message.format or "").startswith("base64"):
-        return f"{len(message.content) * 3 // 4:,} bytes"
-    return one_line(message.content)
-
-
-class Paper:
-    """What is printed to, and where its last line is. Every coloured piece has its colour taken back at once."""
-
-    def __init__(self, file: Writable | None) -> None:
-        self._given = file
-        self._at_start = True
-        self.terminal = _obeys(self._file)
-
-    @property
-    def _file(self) -> Writable:
-        return self._given if self._given is not None else sys.stdout
-
-    def start_line(self) -> None:
-        if not self._at_start:
-            self.write("\n")
-
-    def rewrite_line(self) -> None:
-        """Go back to the start of the line, where that is possible; else to a new one."""
-        if self.terminal:
-            self._put("\r\x1b[K")
-            self._at_start = True
-        else:
-            self.start_line()
-
-    def write(self, text: str, colour: str = "") -> None:
-        if not text:
-            return
-        self._at_start = text.endswith("\n")
-        self._put(f"\x1b[{colour}m{text}\x1b[0m" if colour and self.terminal and colours() else text)
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def _put(self, text: str) -> None:
-        file = self._file
-        try:
-            file.write(text)
-        except UnicodeEncodeError:
-            encoding: str = getattr(file, "encoding", None) or "ascii"
-            file.write(text.encode(encoding, "backslashreplace").decode(encoding))
-
-
-def _obeys(file: Writable) -> bool:
-    """Whether it is a terminal that knows escape sequences."""
-    isatty: Callable[[], bool] | None = getattr(file, "isatty", None)
-    return isatty is not None and isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-
-
-def colours() -> bool:
-    return not os.environ.get("NO_COLOR")
-
-
-class Console:
-    """What a program prints, line by line: what it writes over is printed over, or not at all where nothing can be."""
-
-    def __init__(self, paper: Paper) -> None:
-        self._paper = paper
-        self._text = ConsoleText()
-        self._printed = ""  # of the last line
-
-    def feed(self, piece: str, stream: str) -> None:
-        colour = "31" if stream == "stderr" else ""
-        for line in self._text.feed(piece):
-            self._bring(line, colour)
-            self._paper.write("\n")
-            self._printed = ""
-        line = self._text.line
-        if self._paper.terminal or line.startswith(self._printed):
-            self._bring(line, colour)
-
-    def finish(self) -> None:
-        self._bring(self._text.finish(), "")
-        self._printed = ""
-
-    def _bring(self, line: str, colour: str) -> None:
-        """Make the last line read so."""
-        if not line.startswith(self._printed):
-            self._paper.rewrite_line()
-            self._printed = ""
-        self._paper.write(line[len(self._printed) :], colour)
-        self._printed = line
+        """Print everything that waits, and end the last line."""
+        self._stream_printer.end()
+        self._printer = None

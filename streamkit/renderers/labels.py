@@ -1,10 +1,8 @@
-"""What stands before and after a message's text where it is printed, by style.
+"""The labels around the messages that `ConsolePrinter` prints, by style.
 
-MemGPT had three terminal texts; two are styles here. Where its streams changed from one kind of message to another,
-its labels were wrong; here every message has its own:
-
-- the label came before the first message alone: a call after thoughts, and thoughts after a call, had none;
-- an empty first piece brought the label of thoughts, and what followed stood under it.
+Two of the styles are texts of MemGPT's terminals. There a label could be missing or wrong where one kind of message
+followed another: a call after reasoning had none, and an empty first piece brought the label of reasoning for
+whatever followed. Here every message has its own label.
 """
 
 from __future__ import annotations
@@ -15,13 +13,25 @@ from typing import NamedTuple
 from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage
 from .characters import one_line
 
-__all__ = ["STYLES", "Label", "Style", "plain"]
+__all__ = ["STYLES", "Label", "Style", "memgpt", "memgpt_fancy", "plain"]
 
 
 class Label(NamedTuple):
-    """`before` and `after` stand around the text; `colour` is the SGR codes of both and of the text, for terminals.
+    """The label of one message, as a style returns it.
 
-    A `patient` label waits for the text that it stands before: an empty message has none.
+    Attributes:
+        before: printed before the text, at the start of a line.
+        after: printed after the text once the message is complete.
+        colour: the SGR codes of the label and of the text, as `"1;32"` for bold green; used on terminals only, and not
+            where `NO_COLOR` is set.
+        patient: whether the label waits for the first text, so that an empty message has none. The style is then called
+            again with that text.
+
+    Example:
+        def quiet(message: sk.Message, text: str, name: str) -> Label:
+            return Label(f"{name or message.type}> ", patient=True)
+
+        ConsolePrinter(style=quiet)
     """
 
     before: str
@@ -31,24 +41,24 @@ class Label(NamedTuple):
 
 
 Style = Callable[[Message, str, str], Label]
-"""What gives a message's label. Its further arguments are the text that the label will stand before, as far as it is
-known, and the name of the message, or of the call that it answers."""
+"""A function that returns a message's label. Its arguments are the message, the text that will follow the label ("" while
+there is none), and the name of the message, or of the call that it answers, or ""."""
 
 
 def plain(message: Message, text: str, name: str) -> Label:
-    """The kind of message in brackets; `name(` and `)` around a call's arguments."""
-    told = [] if message.role in ("assistant", "computer") else [message.role]
-    told += [message.type, *filter(None, (message.format,))]
+    """The kind of message in brackets; for a call its name, and its arguments in parentheses."""
+    words = [] if message.role in ("assistant", "computer") else [message.role]
+    words += [message.type, *filter(None, (message.format,))]
     if isinstance(message, ToolCallMessage):
-        return Label(f"[{one_line(' '.join(told))}] {one_line(name)}(", ")")
+        return Label(f"[{one_line(' '.join(words))}] {one_line(name)}(", ")")
     if name:
-        told.append(name)
-    block = isinstance(message, (CodeMessage, ConsoleMessage))
-    return Label(f"[{one_line(' '.join(told))}]{chr(10) if block else ' '}")
+        words.append(name)
+    own_lines = isinstance(message, (CodeMessage, ConsoleMessage))
+    return Label(f"[{one_line(' '.join(words))}]{chr(10) if own_lines else ' '}")
 
 
 def memgpt(message: Message, text: str, name: str) -> Label:
-    """MemGPT's text that prints along: `Inner thoughts: …` and `Calling function: name(arguments)`."""
+    """MemGPT's streaming terminal: `Inner thoughts: …` and `Calling function: name(arguments)`."""
     if message.type == "reasoning":
         return Label("Inner thoughts: ", patient=True)
     if isinstance(message, ToolCallMessage):
@@ -57,7 +67,7 @@ def memgpt(message: Message, text: str, name: str) -> Label:
 
 
 def memgpt_fancy(message: Message, text: str, name: str) -> Label:
-    """The text of MemGPT's refreshing terminal: `💭 …` and `name(arguments)`."""
+    """MemGPT's refreshing terminal: `💭 …` and `name(arguments)`."""
     if message.type == "reasoning":
         return Label("💭 ", colour="3;90", patient=True)
     if isinstance(message, ToolCallMessage):
@@ -66,7 +76,7 @@ def memgpt_fancy(message: Message, text: str, name: str) -> Label:
 
 
 def _memgpt_line(message: Message, text: str, name: str) -> Label:
-    """What MemGPT printed in whole lines."""
+    """The messages that MemGPT printed in complete lines."""
     match message.type, message.format, message.role:
         case "message", None, "user":
             return Label("🧑 ", colour="1;32", patient=True)
@@ -82,4 +92,4 @@ def _memgpt_line(message: Message, text: str, name: str) -> Label:
 
 
 STYLES: dict[str, Style] = {"plain": plain, "memgpt": memgpt, "memgpt-fancy": memgpt_fancy}
-"""The styles that have a name."""
+"""The named styles of `ConsolePrinter`: `plain` (`[message] …`), `memgpt` and `memgpt-fancy` (MemGPT's terminals)."""

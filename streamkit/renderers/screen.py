@@ -1,170 +1,179 @@
-"""What of a stream stands on the screen: settled parts above, printed once, and what still changes below.
+"""What of a stream is on the screen: settled parts above, printed once, and below what may still change.
 
-No thread and no clock here: it is told what happened, and draws when it is asked to.
+There is no thread here: the screen is told what happened by method calls, and draws when `draw` is called.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from rich.console import Console
 from rich.text import Text
 
-from ..messages import ConsoleMessage, Message, TextMessage, ToolCallMessage, ToolOutputMessage
-from .blocks import Block, CodeBlock, Look, Marked, Part, block_of
-from .characters import one_line, printable
-from .region import Region, Row, rows_of
-from .turns import Said, Turns, Waiting
+from ..messages import Message, TextMessage, ToolCallMessage
+from .activity import Activity
+from .block import Block
+from .blocks import make_block
+from .characters import printable
+from .code_blocks import CodeBlock
+from .parts import Look, Marked, Part
+from .region import Region
+from .rows import Row, rows_of
+from .turns import Action, Turns
 
 __all__ = ["Screen"]
 
-_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_FAILED = ("incomplete", "cancelled", "failed")
+_INCOMPLETE = ("incomplete", "cancelled", "failed")
 
 
 class Screen:
     """One stream on one console.
 
+    Args:
+        console: what to draw on.
+        look: how messages look.
+        on_print: called with what the program itself prints, which `print_aside` then shows; None leaves
+            `sys.stdout` and `sys.stderr` alone.
+
     Attributes:
-        asking: whether a question waits for an answer: then nothing is drawn, for somebody may be typing.
+        held: whether nothing is drawn, because a confirmation waits and somebody may be typing.
     """
 
-    def __init__(self, console: Console, look: Look, aside: Callable[[str], object] | None = None) -> None:
+    def __init__(self, console: Console, look: Look, on_print: Callable[[str], object] | None = None) -> None:
         self._console = console
         self._look = look
         self._turns = Turns()
-        self._block: Block | None = None  # of the message that speaks
-        self._before: Message | None = None  # the message shown last
-        self._code: CodeBlock | None = None  # the code shown last
-        self._line: int | None = None  # of it, that runs
-        self._calls: dict[str, tuple[str, float]] = {}  # that have no output yet: their names, and since when
-        self._names: dict[str, str] = {}
-        self._above: list[Row] = []
+        self._activity = Activity()
+        self._block: Block | None = None  # of the current message
+        self._previous: Message | None = None  # the message that was shown last
+        self._above: list[Row] = []  # to print at the next drawing
         self._printed = False  # whether anything stands above
-        self._aside = ""  # what the program printed, as far as its line is not complete
-        self._running = False
-        self._new = 0  # lines since it was drawn last
-        self._rushing = False  # they come faster than anybody could read them
-        self.asking = False
-        self._region = Region(console, aside)
+        self._aside = ""  # what the program printed, the line that is not complete
+        self._new_lines = 0  # since the last drawing
+        self._rushing = False  # whether lines arrive faster than anybody can read
+        self.held = False
+        self._region = Region(console, on_print)
 
     @property
     def live(self) -> bool:
+        """Whether anything is drawn again; else each part is only printed once it is settled."""
         return self._region.live
 
     @property
     def animated(self) -> bool:
-        """Whether it changes with time alone."""
-        return self.live and not self.asking and (bool(self._calls) or self._idle)
+        """Whether the screen changes by time alone."""
+        return self.live and not self.held and (bool(self._activity.calls) or self._idle)
 
     @property
     def _idle(self) -> bool:
-        return self._running and self._block is None and not self._turns.waiting and self._line is None
+        activity = self._activity
+        return activity.running and self._block is None and not self._turns.waiting and activity.line is None
 
     # -- what happened
 
-    def run_begins(self) -> None:
-        self._running = True
+    def run_created(self) -> None:
+        """A run began."""
+        self._activity.running = True
 
-    def run_ends(self) -> None:
-        self._running = False
-        self._calls.clear()
-        self._line = None
+    def run_done(self) -> None:
+        """A run is over."""
+        self._activity.run_done()
 
-    def created(self, message: Message) -> None:
-        self.asking = False
-        self._show(self._turns.created(message))
+    def message_created(self, message: Message) -> None:
+        """A message was created."""
+        self.held = False
+        self._show(self._turns.create(message))
 
-    def grew(self, message: Message, text: str, replace: bool, mark: str) -> None:
-        self._new += text.count("\n")
-        self._show(self._turns.grew(message, text, replace=replace, mark=mark))
+    def message_delta(self, message: Message, text: str, replace: bool, stream: str) -> None:
+        """A message received a piece; of console output from this stream."""
+        self._new_lines += text.count("\n")
+        self._show(self._turns.append(message, text, replace=replace, stream=stream))
 
-    def done(self, message: Message, cited: tuple[str, ...] = ()) -> None:
-        self._show(self._turns.done(message))
-        if isinstance(message, ToolCallMessage) and message.call_id:
-            name = one_line(message.name or "")
-            self._names[message.call_id] = name
-            if message.status == "completed":
-                self._calls[message.call_id] = (name, time.monotonic())
-        elif isinstance(message, ToolOutputMessage):
-            self._calls.pop(message.call_id or "", None)
-        elif isinstance(message, ConsoleMessage):
-            self._line = None
+    def message_done(self, message: Message, cited: tuple[str, ...] = ()) -> None:
+        """A message is complete; below it come the sources that it cites."""
+        self._show(self._turns.finish(message))
+        self._activity.message_done(message)
         if cited:
             self._print([Part(Text("\n".join(cited), "dim"))])
 
-    def runs_line(self, line: int | None) -> None:
-        self.asking = False
-        self._line = line
+    def set_active_line(self, line: int | None) -> None:
+        """This line of the code runs now."""
+        self.held = False
+        self._activity.line = line
 
-    def tell(self, mark: str, text: str, style: str) -> None:
-        """A line of its own, after all that was said before."""
+    def add_line(self, mark: str, text: str, style: str) -> None:
+        """Show a line of its own after everything that came before."""
         self._show(self._turns.flush())
-        self.warn(mark, text, style)
-        self._before = None
+        self.add_line_above(mark, text, style)
+        self._previous = None
 
-    def warn(self, mark: str, text: str, style: str) -> None:
-        """A line of its own, above what still changes."""
+    def add_line_above(self, mark: str, text: str, style: str) -> None:
+        """Show a line of its own above what may still change."""
         self._print([Part(Marked(Text(printable(text), style), f"{mark} ", style=style))])
 
-    def aside(self, text: str) -> None:
-        """Something that the program itself printed."""
-        if self.asking or not self.live:
+    def print_aside(self, text: str) -> None:
+        """Show what the program itself printed."""
+        if self.held or not self.live:
             self._region.write(text)
             return
         *lines, self._aside = (self._aside + text).split("\n")
         if lines:
             self._above += rows_of(self._console, Text("\n").join(map(Text.from_ansi, lines)), self._console.width)
 
-    def ask(self, asking: bool) -> None:
-        """From now on somebody may be typing, or no longer."""
-        if asking and not self.asking:
+    def hold(self, held: bool) -> None:
+        """Stop drawing, with everything shown that there is; or go on."""
+        if held and not self.held:
             self._show(self._turns.flush())
-            self._draw([])
-        self.asking = asking
+            self._update([])
+        self.held = held
 
-    # -- in turns
+    # -- blocks
 
-    def _show(self, told: Iterable[Said]) -> None:
-        for said in told:
-            match said.what:
-                case "begin" | "again" | "replace":
-                    self._finish()
-                    self._block = self._block_of(said.message)
-                    self._block.resumed = said.what == "again"
-                    self._before = said.message
-                    if said.what == "replace":
-                        self._print([Part(Text("↻ in its place:", "dim"))])
-                        self._block.add(said.text, said.mark)
-                case "text":
+    def _show(self, actions: Iterable[Action]) -> None:
+        for action in actions:
+            match action.kind:
+                case "append":
                     if self._block is not None:
-                        self._block.add(said.text, said.mark)
+                        self._block.append(action.text, action.stream)
+                case "begin" | "resume" | "replace":
+                    self._begin_block(action)
                 case "pause":
-                    self._finish()
+                    self._finish_block(ended=False)
                 case "end":
-                    self._end(said.message)
+                    self._end(action.message)
 
-    def _block_of(self, message: Message) -> Block:
-        before, name = self._before, message.name or self._names.get(message.call_id or "")
-        answers = isinstance(before, ToolCallMessage) and before.call_id == message.call_id and len(self._calls) < 2
-        return block_of(message, self._look, after=before, name=None if answers else name)
+    def _begin_block(self, action: Action) -> None:
+        self._finish_block(ended=False)
+        self._block = self._make_block(action.message)
+        self._block.resumed = action.kind == "resume"
+        self._previous = action.message
+        if action.kind == "replace":
+            self._print([Part(Text("↻ replaced by:", "dim"))])
+            self._block.append(action.text, action.stream)
 
-    def _finish(self, *, ended: bool = False) -> None:
-        """The end of a turn, if not of the message."""
+    def _make_block(self, message: Message) -> Block:
+        previous, activity = self._previous, self._activity
+        name = message.name or activity.call_names.get(message.call_id or "")
+        follows_its_call = isinstance(previous, ToolCallMessage) and previous.call_id == message.call_id
+        is_plain = follows_its_call and len(activity.calls) < 2
+        return make_block(message, self._look, after=previous, name=None if is_plain else name)
+
+    def _finish_block(self, *, ended: bool) -> None:
+        """Print the rest of the block. `ended` says whether the message is complete, too."""
         if self._block is not None:
             self._block.ended = ended
-            self._print(self._block.settled(final=True))
+            self._print(self._block.take_settled(final=True))
             if isinstance(self._block, CodeBlock):
-                self._code = self._block
+                self._activity.code = self._block
         self._block = None
 
     def _end(self, message: Message) -> None:
-        self._finish(ended=True)
-        if message.status in _FAILED and isinstance(message, TextMessage):
+        self._finish_block(ended=True)
+        if message.status in _INCOMPLETE and isinstance(message, TextMessage):
             self._print([Part(Text(f"({message.status})", "dim"), True)])
 
     def _print(self, parts: Iterable[Part]) -> None:
+        """Print parts above, at the next drawing."""
         for part in parts:
             if self._printed and not part.joins:
                 self._above.append([])
@@ -176,8 +185,8 @@ class Screen:
         try:
             rows = rows_of(self._console, part.renderable, width)
         except Exception:
-            # Whatever a model writes must not end the stream because a library stumbles over it.
-            rows = rows_of(self._console, Text("(this part cannot be shown)", "red"), width)
+            # Text of a model at which a library fails must not end the stream.
+            rows = rows_of(self._console, Text("(this part cannot be displayed)", "red"), width)
         while rows and not rows[0]:
             del rows[0]
         while rows and not rows[-1]:
@@ -187,74 +196,45 @@ class Screen:
     # -- drawing
 
     def draw(self) -> None:
-        """Bring the terminal up to date."""
-        if self.asking:
+        """Bring the terminal up to date, unless it is held."""
+        if self.held:
             return
         if self._block is not None:
-            self._print(self._block.settled(final=False))
-        self._draw(self._below() if self.live else [])
+            self._print(self._block.take_settled(final=False))
+        self._update(self._rows_below() if self.live else [])
 
     def close(self) -> None:
-        """Print what is left, and let go of the terminal."""
+        """Print everything that is left, and restore the terminal."""
         try:
             self._show(self._turns.flush())
             if self._aside:
-                self.aside("\n")
-            self._draw([])
+                self.print_aside("\n")
+            self._update([])
         finally:
             self._region.close()
 
-    def _draw(self, rows: list[Row]) -> None:
+    def _update(self, rows: list[Row]) -> None:
         above, self._above = self._above, []
         self._region.show(above, rows)
 
-    def _below(self) -> list[Row]:
-        """What still changes, in at most as many lines as the screen has, less one."""
+    def _rows_below(self) -> list[Row]:
+        """What may still change, in at most one row less than the screen has."""
         width, height = self._console.width, max(1, self._console.height - 1)
-        status = [row for part in self._status(width, height) for row in self._rows(part)][-max(1, height // 2) :]
+        activity = self._activity.parts(self._turns.waiting.values(), height, idle=self._idle)
+        activity_rows = [row for part in activity for row in self._rows(part)][-max(1, height // 2) :]
         rows: list[Row] = rows_of(self._console, Text.from_ansi(self._aside), width) if self._aside else []
         if self._block is not None:
             for part in self._block.tail(width, self._tail_rows(height)):
                 if self._printed and not part.joins:
                     rows.append([])
                 rows += self._rows(part)
-        if status and self._printed and not self._turns.waiting:
+        if activity_rows and self._printed and not self._turns.waiting:
             rows.append([])
-        rows += status
+        rows += activity_rows
         return rows[-height:]
 
     def _tail_rows(self, height: int) -> int:
-        """In how many lines the open part is drawn. Of lines that rush by, a few show as much as all, and cost less."""
-        new, self._new = self._new, 0
-        self._rushing = new * (4 if self._rushing else 2) >= height
+        """In how many rows the tail is drawn. Of lines that rush by a few are as good as all, and cost less."""
+        new_lines, self._new_lines = self._new_lines, 0
+        self._rushing = new_lines * (4 if self._rushing else 2) >= height
         return max(1, height // 3) if self._rushing else height
-
-    def _status(self, width: int, height: int) -> Iterator[Part]:
-        """Lines that tell what else is going on."""
-        for held in self._turns.waiting.values():
-            if held.pieces:
-                yield Part(_crop(Text.assemble((f"{self._spinner} ", "cyan"), (_summary(held), "dim"))))
-        if self._line is not None and self._code is not None:
-            yield from self._code.window(self._line, max(1, min(5, height // 3)))
-        now = time.monotonic()
-        for name, since in self._calls.values():
-            seconds = int(now - since)
-            told = f" {seconds} s" if seconds else ""
-            yield Part(_crop(Text.assemble((f"{self._spinner} ", "cyan"), name, (told, "dim"))))
-        if self._idle and not self._calls:
-            yield Part(Text(self._spinner, "dim"))
-
-    @property
-    def _spinner(self) -> str:
-        return _SPINNER[int(time.monotonic() * 10) % len(_SPINNER)]
-
-
-def _crop(text: Text) -> Text:
-    text.no_wrap, text.overflow = True, "ellipsis"
-    return text
-
-
-def _summary(held: Waiting) -> str:
-    """A message that waits for its turn, in a line: the end of what it said."""
-    name = one_line(held.message.name or held.message.type)
-    return f"{name} {one_line(''.join(text for text, _ in held.pieces[-8:]))}"

@@ -1,7 +1,8 @@
-"""Whose turn it is, where several messages grow side by side.
+"""Decides which message is shown, where several grow at the same time.
 
-One message speaks. What the others say meanwhile is kept until it is done, or until it has fallen silent: then
-another one speaks, and it may go on later. So texts never run into each other, whatever the order of their pieces.
+One message is current. What the others receive meanwhile waits until the current one is done or has fallen silent; then
+another becomes current, and the first may be resumed later. So texts never run into each other, whatever the order of
+their pieces.
 """
 
 from __future__ import annotations
@@ -11,23 +12,38 @@ from typing import Literal, NamedTuple
 
 from ..messages import Message, ToolCallMessage
 
-__all__ = ["Said", "Turns", "Waiting"]
+__all__ = ["Action", "Turns", "WaitingMessage"]
 
-_PATIENCE = 20  # pieces of others until a message that says nothing has fallen silent
+_SILENT_AFTER = 20  # pieces of other messages, after which a current message that did not grow has fallen silent
 
 
-class Said(NamedTuple):
-    """One thing to show. `begin` starts a message, `again` goes on with one that was interrupted, `replace` begins it
-    anew; `end` is its end, `pause` the end of its turn. `text` has the next piece; `mark` came with the piece."""
+class Action(NamedTuple):
+    """One thing for a renderer to do.
 
-    what: Literal["begin", "again", "replace", "text", "pause", "end"]
+    Attributes:
+        kind: `begin` a message; `resume` one that was paused; `replace` all its text by a new one; `append` a piece;
+            `pause` it, for another one follows; `end` it.
+        message: the message.
+        text: the piece, or the new text.
+        stream: the stream that console output came from, `stdout` or `stderr`; "" for others.
+    """
+
+    kind: Literal["begin", "resume", "replace", "append", "pause", "end"]
     message: Message
     text: str = ""
-    mark: str = ""
+    stream: str = ""
 
 
-class Waiting:
-    """A message that waits for its turn, with what it has said meanwhile."""
+class WaitingMessage:
+    """A message that waits to become current, with the pieces that came meanwhile.
+
+    Attributes:
+        pieces: each with the stream that it came from.
+        begun: whether it was current before.
+        replaced: whether the pieces replace what was shown of it.
+        done: whether it is complete.
+        current_silent: whether the current message did not grow since this one waits.
+    """
 
     def __init__(self, message: Message, *, begun: bool) -> None:
         self.message = message
@@ -35,108 +51,119 @@ class Waiting:
         self.begun = begun
         self.replaced = False
         self.done = False
-        self.silence = True  # whether the speaker has said nothing since this one waits
+        self.current_silent = True
 
 
 class Turns:
-    """Puts what messages say in an order that can be read from top to bottom."""
+    """Puts what messages receive in an order that can be read from top to bottom.
+
+    Each method returns what to do now; the iterator has to be used up.
+
+    Attributes:
+        current: the message that is shown; None if there is none.
+        waiting: the messages that wait, by id, in the order in which they were created.
+    """
 
     def __init__(self) -> None:
-        self.speaker: Message | None = None
-        self.waiting: dict[str, Waiting] = {}  # by id, in the order of their creation
-        self._silent = 0  # pieces of others since the speaker's last
+        self.current: Message | None = None
+        self.waiting: dict[str, WaitingMessage] = {}
+        self._silent = 0  # pieces of other messages since the current one grew
 
-    def created(self, message: Message) -> Iterator[Said]:
-        if self.speaker is None:
-            self.speaker, self._silent = message, 0
-            yield Said("begin", message)
+    def create(self, message: Message) -> Iterator[Action]:
+        """A message was created."""
+        if self.current is None:
+            self.current, self._silent = message, 0
+            yield Action("begin", message)
         else:
-            self.waiting[message.id] = Waiting(message, begun=False)
+            self.waiting[message.id] = WaitingMessage(message, begun=False)
 
-    def grew(self, message: Message, text: str, *, replace: bool = False, mark: str = "") -> Iterator[Said]:
-        held = self.waiting.get(message.id)
-        if held is None:
-            if message is not self.speaker:
-                yield from self.created(message)
-                if message is not self.speaker:
-                    yield from self.grew(message, text, replace=replace, mark=mark)
+    def append(self, message: Message, text: str, *, replace: bool = False, stream: str = "") -> Iterator[Action]:
+        """A message received a piece, or with `replace` a new text in place of all."""
+        waiting = self.waiting.get(message.id)
+        if waiting is None:
+            if message is not self.current:  # its creation was not seen
+                yield from self.create(message)
+                if message is not self.current:
+                    yield from self.append(message, text, replace=replace, stream=stream)
                     return
             self._silent = 0
             for other in self.waiting.values():
-                other.silence = False
-            yield Said("replace" if replace else "text", message, text, mark)
+                other.current_silent = False
+            yield Action("replace" if replace else "append", message, text, stream)
             return
         if replace:
-            held.pieces.clear()
-            held.replaced = held.begun
-        held.pieces.append((text, mark))
+            waiting.pieces.clear()
+            waiting.replaced = waiting.begun
+        waiting.pieces.append((text, stream))
         self._silent += 1
-        if self._may_speak(held):
-            yield from self._give_turn(held)
+        if self._may_become_current(waiting):
+            yield from self._switch_to(waiting)
 
-    def done(self, message: Message) -> Iterator[Said]:
-        held = self.waiting.get(message.id)
-        if held is not None:
-            held.done = True
-            if held.silence or self.speaker is None:
-                yield from self._give_turn(held)
-        elif message is self.speaker:
-            yield Said("end", message)
-            self.speaker = None
-        else:  # never heard of it: it was created before we listened
-            yield Said("begin", message)
-            yield Said("end", message)
-        yield from self._next()
+    def finish(self, message: Message) -> Iterator[Action]:
+        """A message is complete."""
+        waiting = self.waiting.get(message.id)
+        if waiting is not None:
+            waiting.done = True
+            if waiting.current_silent or self.current is None:
+                yield from self._switch_to(waiting)
+        elif message is self.current:
+            yield Action("end", message)
+            self.current = None
+        else:  # its creation was not seen
+            yield Action("begin", message)
+            yield Action("end", message)
+        yield from self._continue()
 
-    def flush(self) -> Iterator[Said]:
-        """All that was kept, and who spoke pauses: something else is to be shown here."""
-        for held in list(self.waiting.values()):
-            if held.pieces or held.done:
-                yield from self._give_turn(held)
-        if self.speaker is not None:
+    def flush(self) -> Iterator[Action]:
+        """Show everything that waits, and pause the current message: something else is to be shown now."""
+        for waiting in list(self.waiting.values()):
+            if waiting.pieces or waiting.done:
+                yield from self._switch_to(waiting)
+        if self.current is not None:
             yield from self._pause()
 
-    def _may_speak(self, held: Waiting) -> bool:
-        if self.speaker is None or self._silent >= _PATIENCE:
+    def _may_become_current(self, waiting: WaitingMessage) -> bool:
+        if self.current is None or self._silent >= _SILENT_AFTER:
             return True
-        # Calls side by side are told one after the other; text that follows thoughts need not wait for their end.
-        return held.silence and held.message.type != self.speaker.type
+        # Calls side by side come one after the other; but text that follows reasoning need not wait for its end.
+        return waiting.current_silent and waiting.message.type != self.current.type
 
-    def _give_turn(self, held: Waiting) -> Iterator[Said]:
-        """Those that are done and came before it speak first."""
-        if self.speaker is not None:
+    def _switch_to(self, waiting: WaitingMessage) -> Iterator[Action]:
+        """Make a message current; those that are complete and older come before it."""
+        if self.current is not None:
             yield from self._pause()
         for other in list(self.waiting.values()):
-            if other is held:
+            if other is waiting:
                 break
             if other.done:
-                yield from self._speak(other)
-        yield from self._speak(held)
+                yield from self._make_current(other)
+        yield from self._make_current(waiting)
 
-    def _pause(self) -> Iterator[Said]:
-        assert self.speaker is not None
-        yield Said("pause", self.speaker)
-        self.waiting = {self.speaker.id: Waiting(self.speaker, begun=True), **self.waiting}
-        self.speaker = None
+    def _pause(self) -> Iterator[Action]:
+        assert self.current is not None
+        yield Action("pause", self.current)
+        self.waiting = {self.current.id: WaitingMessage(self.current, begun=True), **self.waiting}
+        self.current = None
 
-    def _speak(self, held: Waiting) -> Iterator[Said]:
-        del self.waiting[held.message.id]
-        self.speaker, self._silent = held.message, 0
-        resumed = held.pieces or isinstance(held.message, ToolCallMessage)  # of a call, what closes it
-        if not held.replaced and (resumed or not held.begun):
-            yield Said("again" if held.begun else "begin", held.message)
-        for number, (text, mark) in enumerate(held.pieces):
-            yield Said("replace" if held.replaced and number == 0 else "text", held.message, text, mark)
+    def _make_current(self, waiting: WaitingMessage) -> Iterator[Action]:
+        del self.waiting[waiting.message.id]
+        self.current, self._silent = waiting.message, 0
+        # Of a call that was begun at least the closing bracket has to be shown.
+        has_more = waiting.pieces or isinstance(waiting.message, ToolCallMessage)
+        if not waiting.replaced and (has_more or not waiting.begun):
+            yield Action("resume" if waiting.begun else "begin", waiting.message)
+        for number, (text, stream) in enumerate(waiting.pieces):
+            yield Action("replace" if waiting.replaced and number == 0 else "append", waiting.message, text, stream)
         for other in self.waiting.values():
-            other.silence = not held.pieces
-        if held.done:
-            yield Said("end", held.message)
-            self.speaker = None
+            other.current_silent = not waiting.pieces
+        if waiting.done:
+            yield Action("end", waiting.message)
+            self.current = None
 
-    def _next(self) -> Iterator[Said]:
-        """After an end: the oldest that has something to say."""
-        while self.speaker is None:
-            held = next((one for one in self.waiting.values() if one.pieces or one.done), None)
-            if held is None:
+    def _continue(self) -> Iterator[Action]:
+        """After an end: make the oldest message current that has anything to show."""
+        while self.current is None:
+            waiting = next((one for one in self.waiting.values() if one.pieces or one.done), None)
+            if waiting is None:
                 return
-            yield from self._speak(held)
+            yield from self._make_current(waiting)

@@ -5,9 +5,6 @@ from a chunk is the other stream's own: that stream takes the answer, waits for 
 told here before what came of it.
 """
 
-# pyright: reportPrivateUsage=false
-# An answer is the engine's and the managers'; its underscore keeps users from it.
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

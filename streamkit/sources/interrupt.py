@@ -7,9 +7,6 @@ connection is shut down, and `Stopped` is raised in it, which no client takes fo
 wait ends when it ends.
 """
 
-# pyright: reportPrivateUsage=false
-# Where another thread is, only `sys._current_frames` tells.
-
 from __future__ import annotations
 
 import contextlib
@@ -81,7 +78,9 @@ class Interruptible:
         thread = self._thread
         if thread is None:
             return True
-        connection = _awaited(sys._current_frames().get(thread))
+        # Nothing else tells where another thread is.
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+        connection = _awaited(frames.get(thread))
         if connection is None:
             return False
         _raise_in(thread, Stopped)

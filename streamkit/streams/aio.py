@@ -77,12 +77,14 @@ class AsyncStreamManager(Manager):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `StreamManager.__iter__`."""
-        return AsyncIteration(self, self._final, lambda event: event)
+        return AsyncIteration(self._next_event, self._final, lambda event: event)
 
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
-        return AsyncIteration(self, self._final, lambda event: event.value if is_answer_text(event) else None)
+        return AsyncIteration(
+            self._next_event, self._final, lambda event: event.value if is_answer_text(event) else None
+        )
 
     async def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
@@ -200,6 +202,14 @@ class AsyncStreamManager(Manager):
         """What an early end still awaits: no cancellation cuts it short."""
         with anyio.CancelScope(shield=True):
             return await awaitable
+
+    async def _next_event(self) -> Event | None:
+        """The next event for iteration, None at the end."""
+        self._running = True
+        try:
+            return await anext(self._events, None)
+        finally:
+            self._running = False
 
     async def _drain(self) -> None:
         """Run to the end, without handing out events."""
@@ -330,26 +340,24 @@ class AsyncIteration(AsyncIterator[_T]):
     """What `pick` returns for each event, without None. A loop may leave it at any time: the stream stays open.
 
     Args:
-        stream: whose events these are.
-        finish: called at their end; raises the error that the stream ended with.
+        next_event: gives the stream's next event, None at its end.
+        finish: called at the end; raises the error that the stream ended with.
     """
 
     def __init__(
-        self, stream: AsyncStreamManager, finish: Callable[[], object], pick: Callable[[Any], _T | None]
+        self,
+        next_event: Callable[[], Awaitable[Event | None]],
+        finish: Callable[[], object],
+        pick: Callable[[Any], _T | None],
     ) -> None:
-        self._stream = stream
+        self._next_event = next_event
         self._finish = finish
         self._pick = pick
 
     async def __anext__(self) -> _T:
-        stream = self._stream
-        stream._running = True
-        try:
-            async for event in stream._events:
-                if (value := self._pick(event)) is not None:
-                    return value
-        finally:
-            stream._running = False
+        while (event := await self._next_event()) is not None:
+            if (value := self._pick(event)) is not None:
+                return value
         self._finish()
         raise StopAsyncIteration
 

@@ -136,7 +136,7 @@ class Lifecycle(StreamState):
 
     def _drop_lost_handlers(self) -> list[Handler]:
         """Drop the handlers that belong to another stream by now, and return them."""
-        lost = [handler for handler in self._handlers if not handler._streamkit_is_on(self)]
+        lost = [handler for handler in self._handlers if not handler.streamkit_is_on(self)]
         if lost:
             self._use_handlers([handler for handler in self._handlers if handler not in lost])
         return lost

@@ -1,4 +1,4 @@
-"""What the tests of agents share: a computer that is told what to do, and agents on every face and provider."""
+"""What the tests of agents share: a scripted computer, and agents on every face and provider."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class ToyRun:
 
 
 class ToyComputer:
-    """A computer as an application may give one. It remembers what it was asked."""
+    """A computer as an application may write one. It records what it was asked to do."""
 
     def __init__(self, *languages: str) -> None:
         self.languages = languages or ("python", "shell")
@@ -118,7 +118,7 @@ class ToyComputer:
 
 
 class Talker:
-    """An agent of one face: its streams are in the shape of the async one's."""
+    """An agent of one face. Its streams have the methods of the async ones."""
 
     def __init__(self, agent: Any, face: Face) -> None:
         self.agent, self.face = agent, face
@@ -138,7 +138,7 @@ class Talker:
         return self.agent.messages  # type: ignore[no-any-return]
 
     @property
-    def said(self) -> list[tuple[str, str]]:
+    def contents(self) -> list[tuple[str, str]]:
         """Types and contents of the conversation."""
         return [(message.type, message.content) for message in self.messages]
 
@@ -147,7 +147,7 @@ class Talker:
 async def agent_on(
     face: Face, server: ModelServer, provider: str = "openai_chat", **options: Any
 ) -> AsyncIterator[Talker]:
-    """An agent of this face, whose model is a scripted one, asked through a real client."""
+    """An agent of this face, with a real client and a scripted model."""
     kind: Any = sk.AsyncAgent if face.is_async else sk.Agent
     if provider == "anthropic":
         make: Any = anthropic.AsyncAnthropic if face.is_async else anthropic.Anthropic
@@ -165,19 +165,19 @@ async def agent_on(
 
 
 class Approving(sk.EventHandler):
-    """Says yes to everything, and counts how often it was asked."""
+    """Approves everything, and records the confirmations."""
 
     def __init__(self, edited: str | None = None) -> None:
-        self.asked: list[sk.Confirmation] = []
+        self.confirmations: list[sk.Confirmation] = []
         self.edited = edited
 
     def on_confirmation(self, confirmation: sk.Confirmation) -> None:
-        self.asked.append(confirmation)
+        self.confirmations.append(confirmation)
         confirmation.approve(self.edited)
 
 
 def outputs_of(request: Request) -> dict[str, str]:
-    """The outputs of calls that a request tells, by the calls' ids, in whichever dialect."""
+    """The tool outputs in a request of any provider, by the ids of their calls."""
     body = request.body
     if "input" in body:
         return {i["call_id"]: i["output"] for i in body["input"] if i["type"] == "function_call_output"}

@@ -1,4 +1,4 @@
-"""An agent's stream, told again: recorded and replayed, as the source of another stream, and as other protocols' chunks."""
+"""An agent's stream a second time: recorded and replayed, as the source of another stream, and as other protocols' chunks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SCRIPTS: dict[str, tuple[Reply, ...]] = {
 
 
 class Deciding(sk.EventHandler):
-    """Declines what says no."""
+    """Declines code that contains `no`."""
 
     def on_confirmation(self, confirmation: sk.Confirmation) -> None:
         if confirmation.subject.content == "say no":
@@ -53,7 +53,7 @@ def story(messages: Any) -> list[Any]:
 @every_face
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 @body
-async def test_another_stream_tells_the_same(face: Face, script: tuple[Reply, ...]) -> None:
+async def test_another_stream_emits_the_same_events(face: Face, script: tuple[Reply, ...]) -> None:
     """Law 6, for relays, servers and chains: each event, the run's end, and what waits."""
     with ModelServer(script) as server:
         options: dict[str, Any] = {"tools": [weather, failing], "computer": ToyComputer(), "max_steps": 3}
@@ -73,25 +73,27 @@ async def test_another_stream_tells_the_same(face: Face, script: tuple[Reply, ..
 @every_provider
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 @body
-async def test_a_recording_tells_the_same(face: Face, provider: str, script: tuple[Reply, ...], tmp_path: Path) -> None:
+async def test_a_recording_replays_the_same_messages(
+    face: Face, provider: str, script: tuple[Reply, ...], tmp_path: Path
+) -> None:
     """The same messages in the same steps."""
     with ModelServer(script) as server:
         options: dict[str, Any] = {"tools": [weather, failing], "computer": ToyComputer(), "max_steps": 3}
         async with agent_on(face, server, provider, **options) as talker:
-            told = await talker.say("Go.", Deciding(), sk.Recorder(tmp_path / "run.jsonl"))
+            original = await talker.say("Go.", Deciding(), sk.Recorder(tmp_path / "run.jsonl"))
     replayed = face.stream(tmp_path / "run.jsonl")
     await replayed.until_done()
-    assert story(replayed.messages) == story(told.messages)
-    assert [m.step_id for m in replayed.messages] == [m.step_id for m in told.messages]
-    assert replayed.status == told.status
-    assert len(await replayed.get_final_run_steps()) == len(await told.get_final_run_steps())
+    assert story(replayed.messages) == story(original.messages)
+    assert [m.step_id for m in replayed.messages] == [m.step_id for m in original.messages]
+    assert replayed.status == original.status
+    assert len(await replayed.get_final_run_steps()) == len(await original.get_final_run_steps())
 
 
 @every_face
 @pytest.mark.parametrize("protocol", ["open_interpreter", "openai_chat", "openai_responses", "anthropic", "letta"])
 @body
 async def test_other_protocols_can_carry_it(face: Face, protocol: str) -> None:
-    """As far as they can say what happened: no encoder raises, and the text arrives."""
+    """As far as they can express it: no encoder raises, and the text arrives."""
     with ModelServer(SCRIPTS["tools and code"]) as server:
         async with agent_on(face, server, tools=[weather, failing], computer=ToyComputer()) as talker:
             shaped = talker.stream("Go.", Approving())

@@ -1,4 +1,4 @@
-"""Whose yes lets what run: calls that have one id, questions that the provider itself asks, rules that are none."""
+"""Which approval lets what run: calls that share an id, the provider's own questions, invalid rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import openai
 import pytest
 
 import streamkit as sk
-from streamkit.agent.history import told
+from streamkit.agent.history import model_view
 from streamkit.testing import McpApproval, ModelServer, Reply, Text, ToolCall
 
 from ..faces import Face, body, every_face
@@ -18,7 +18,7 @@ from .parts import Approving, ToyComputer, agent_on, code, outputs_of
 
 
 def same_ids(*calls: ToolCall) -> Reply:
-    """An answer as some servers give it: its calls have one id."""
+    """An answer as some servers send it: all of its calls have one id."""
     functions = [{"name": call.name, "arguments": "".join(call.pieces)} for call in calls]
     deltas: list[dict[str, Any]] = [
         {"tool_calls": [{"index": n, "id": "same", "type": "function", "function": function}]}
@@ -33,8 +33,8 @@ def same_ids(*calls: ToolCall) -> Reply:
 
 @every_face
 @body
-async def test_a_yes_to_one_language_is_none_to_another(face: Face) -> None:
-    """Two calls of one id say the same in two languages: each is asked about as what it is, and has its own answer."""
+async def test_an_approval_for_one_language_is_not_one_for_another(face: Face) -> None:
+    """Two calls with one id and the same code in two languages: each is confirmed separately, in its own language."""
     answer = same_ids(code("say hi"), code("say hi", "shell"))
     computer, asked = ToyComputer(), []
 
@@ -57,8 +57,8 @@ async def test_a_yes_to_one_language_is_none_to_another(face: Face) -> None:
 
 @every_face
 @body
-async def test_calls_of_one_id_have_each_its_output(face: Face, tmp_path: Path) -> None:
-    """In the next request and in a saved conversation, edited code too; the ids that the model is told are several."""
+async def test_calls_that_share_an_id_each_have_their_own_output(face: Face, tmp_path: Path) -> None:
+    """In the next request and in a saved conversation, with edited code too; the request gives them distinct ids."""
     answer = same_ids(
         ToolCall("twice", {"n": 2}), code("say a"), code("say b"), ToolCall("twice", {"n": 3}), code("say c")
     )
@@ -97,8 +97,8 @@ ANSWERS: dict[str, Any] = {
 @every_face
 @pytest.mark.parametrize("how", ANSWERS)
 @body
-async def test_what_the_provider_asks_is_answered_by_the_next_request(face: Face, how: str) -> None:
-    """An MCP call, as OpenAI asks about it: `auto_run` is no answer. Nothing decided is no, and ends the run."""
+async def test_the_next_request_answers_the_providers_own_question(face: Face, how: str) -> None:
+    """OpenAI's approval of an MCP call. `auto_run` does not approve it; without an answer it is declined and the run ends."""
     goes_on = how in ("approved", "with a reason")
     with ModelServer([Reply(McpApproval("drop", {"table": 1})), Reply("Done."), Reply("Again.")]) as server:
         async with agent_on(face, server, "openai_responses", computer=ToyComputer(), auto_run=True) as talker:
@@ -116,15 +116,15 @@ async def test_what_the_provider_asks_is_answered_by_the_next_request(face: Face
             how == "approved",
             None if how == "approved" else "not today",
         )
-    assert answers[-1] == [], "told once: a yes that is told again would let the call run again"
+    assert answers[-1] == [], "sent once: an approval that is sent again would let the call run again"
 
 
-def test_a_question_without_its_answer_is_not_told() -> None:
-    """Of an earlier answer, or of a conversation that was loaded."""
+def test_a_question_without_its_answer_is_not_sent() -> None:
+    """Neither from an earlier answer nor from a conversation that was loaded."""
     asked = sk.ToolCallMessage("q", name="drop", content="{}", metadata={"item_type": "mcp_approval_request"})
     yes = sk.Confirmation("q", asked, status="approved")
-    assert told([asked], limit=10) == []
-    assert told([asked], limit=10, answered=[yes]) == [asked, yes]
+    assert model_view([asked], limit=10) == []
+    assert model_view([asked], limit=10, answered=[yes]) == [asked, yes]
 
 
 async def _rule(code: sk.CodeMessage) -> bool:
@@ -133,7 +133,7 @@ async def _rule(code: sk.CodeMessage) -> bool:
 
 @pytest.mark.parametrize("rule", [1, "no", None, _rule])
 def test_a_rule_is_a_bool_or_a_plain_function(rule: Any) -> None:
-    """Anything else is refused when the agent is made, and when it was set since."""
+    """Anything else is refused when the agent is created, and if it is set later when the code would run."""
     computer = ToyComputer()
     with (
         ModelServer([Reply(code("say hi")), Reply("Done.")]) as server,
@@ -150,8 +150,8 @@ def test_a_rule_is_a_bool_or_a_plain_function(rule: Any) -> None:
 
 @every_face
 @body
-async def test_a_rule_that_raises_is_no_yes(face: Face) -> None:
-    """The stream ends with it, as the caller's own error."""
+async def test_a_rule_that_raises_approves_nothing(face: Face) -> None:
+    """The stream ends with a `UsageError`."""
 
     def rule(code: sk.CodeMessage) -> bool:
         raise KeyError("oh")
@@ -161,13 +161,13 @@ async def test_a_rule_that_raises_is_no_yes(face: Face) -> None:
         async with agent_on(face, server, computer=computer, auto_run=rule) as talker:
             with pytest.raises(sk.UsageError, match="`auto_run` raised KeyError: 'oh'"):
                 await talker.say("Go.", approving)
-    assert (computer.runs, approving.asked) == ([], [])
+    assert (computer.runs, approving.confirmations) == ([], [])
 
 
 @every_face
 @body
-async def test_a_yes_counts_no_more_once_the_stream_was_stopped(face: Face) -> None:
-    """Even in the hook that said yes."""
+async def test_an_approval_has_no_effect_once_the_stream_was_cancelled(face: Face) -> None:
+    """Even if the hook that approved it cancels."""
     computer = ToyComputer()
 
     def decide(handler: Any, confirmation: sk.Confirmation) -> None:

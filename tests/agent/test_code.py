@@ -1,4 +1,4 @@
-"""What of a call may run: a property over all arguments that a model could send."""
+"""Which code of a call may run: a property over all arguments that a model could send."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit.agent.code import Code, arguments_of, read_code
+from streamkit.agent.code import Code, code_arguments, read_code
 
 _words = st.sampled_from(["language", "code", "format", "content", "why"])
 _values = st.sampled_from(['"python"', '"shell"', '"a"', '"b"', '""', "1", "null", '["a"]', '{"code": "a"}'])
@@ -32,7 +32,7 @@ def shown(source: str, call_id: str = "1", language: str = "python") -> sk.CodeM
 @given(_texts, st.sampled_from(["a", "b", ""]), st.sampled_from(["python", "shell", "a"]))
 @settings(max_examples=500, deadline=None)
 def test_only_what_can_be_read_in_one_way_runs(text: str, told: str, language: str) -> None:
-    """It is an object, each of its keys has one value, and the code is exactly what was shown, in its language."""
+    """The arguments are an object in which each key has one value, and the code and its language are exactly what was shown."""
     read = read_code(call_of(text), [shown(told, language=language)])
     if not isinstance(read, Code):
         assert read.reason
@@ -46,12 +46,12 @@ def test_only_what_can_be_read_in_one_way_runs(text: str, told: str, language: s
 
 
 @given(st.text(min_size=1).filter(str.strip))
-def test_whole_code_that_was_shown_runs(source: str) -> None:
-    """Whatever is in it."""
+def test_complete_code_that_was_shown_runs(source: str) -> None:
+    """Whatever it contains."""
     try:
         source.encode()
     except UnicodeEncodeError:
         return
-    read = read_code(call_of(arguments_of("Python", source)), [shown("x", "2"), shown(source, language="Python")])
+    read = read_code(call_of(code_arguments("Python", source)), [shown("x", "2"), shown(source, language="Python")])
     assert isinstance(read, Code)
     assert (read.language, read.source) == ("python", source)

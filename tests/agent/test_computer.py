@@ -27,8 +27,8 @@ def computer() -> Iterator[Any]:
 
 @every_face
 @body
-async def test_state_lives_from_run_to_run(face: Face, computer: Any, tmp_path: Path) -> None:
-    """Of python and of the shell; errors, images and what it printed are the outputs of the calls."""
+async def test_state_persists_from_run_to_run(face: Face, computer: Any, tmp_path: Path) -> None:
+    """In Python and in the shell. Errors, images and console output are in the outputs of the calls."""
     script = [
         Reply(code("x = 41"), code(f"cd {tmp_path}", "bash")),
         Reply(code("print(x + 1)\n1/0"), code("pwd", "shell")),
@@ -96,8 +96,8 @@ async def test_a_cancelled_task_leaves_no_code_running(face: Face, computer: Any
 
 @every_face
 @body
-async def test_the_end_of_the_process_is_told(face: Face, computer: Any) -> None:
-    """As what the code printed: the model can go on."""
+async def test_the_end_of_the_process_is_in_the_console(face: Face, computer: Any) -> None:
+    """The model reads it like other output, and can continue."""
     with ModelServer([Reply(code("import os\nos._exit(3)")), Reply(code("print('back')")), Reply("Done.")]) as server:
         async with agent_on(face, server, computer=computer, auto_run=True) as talker:
             stream = await talker.say("Go.")
@@ -109,8 +109,8 @@ async def test_the_end_of_the_process_is_told(face: Face, computer: Any) -> None
 
 @every_face
 @body
-async def test_a_language_is_known_by_other_names_too(face: Face, computer: Any) -> None:
-    """As the computer knows them."""
+async def test_a_language_may_have_other_names(face: Face, computer: Any) -> None:
+    """Those that the computer accepts."""
     with ModelServer([Reply(code(f"print({os.getpid()})", "Python3")), Reply("Done.")]) as server:
         async with agent_on(face, server, computer=computer, auto_run=True) as talker:
             await talker.say("Go.")

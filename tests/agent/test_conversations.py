@@ -1,8 +1,10 @@
-"""A conversation of many rounds is one stream: the same on every face and with every provider."""
+"""A run of many model calls is one stream: the same on every face and with every provider."""
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -52,21 +54,21 @@ async def test_tools_and_code_are_one_stream(face: Face, provider: str) -> None:
     handler.check_brackets()
     assert [handler.hooks.count(name) for name in ("on_run_created", "on_run_done", "on_run_step_done")] == [1, 1, 3]
     assert "on_run_requires_action" not in handler.hooks
-    assert talker.said == [
+    assert talker.contents == [
         ("message", "Go."),
         ("message", "Let me see. "),
         ("tool_call", '{"city": "Oslo"}'),
         ("tool_call", '{"city": "Rome"}'),
         ("tool_call", '{"language": "python", "code": "say 1\\nsay 2"}'),
         ("code", "say 1\nsay 2"),
-        *(talker.said[6:8] if face.is_async else [("tool_output", "Oslo: sun"), ("tool_output", "Rome: sun")]),
+        *(talker.contents[6:8] if face.is_async else [("tool_output", "Oslo: sun"), ("tool_output", "Rome: sun")]),
         ("console", "1\n2\n"),
         ("tool_call", '{"language": "shell", "code": "shrug"}'),
         ("code", "shrug"),
         ("console", ""),
         ("message", "Sun everywhere."),
     ]
-    assert sorted(talker.said[6:8]) == [("tool_output", "Oslo: sun"), ("tool_output", "Rome: sun")]
+    assert sorted(talker.contents[6:8]) == [("tool_output", "Oslo: sun"), ("tool_output", "Rome: sun")]
     assert sorted(outputs_of(requests[1]).values()) == ["1\n2\n", "Oslo: sun", "Rome: sun"]
     assert sorted(outputs_of(requests[2]).values()) == ["(no output)", "1\n2\n", "Oslo: sun", "Rome: sun"]
 
@@ -74,8 +76,8 @@ async def test_tools_and_code_are_one_stream(face: Face, provider: str) -> None:
 @every_face
 @body
 async def test_every_provider_calls_the_same_hooks(face: Face) -> None:
-    """The same of each message, and the same around them. (On Chat a message is only known to be over when the answer
-    is.) Usage is told by those alone that count."""
+    """The same for each message, and the same around them. (On Chat a message is done only when the answer is.) Not all
+    providers count tokens."""
     stories: list[Any] = []
     for provider in PROVIDERS:
         with ModelServer(SCRIPT) as server:
@@ -89,23 +91,23 @@ async def test_every_provider_calls_the_same_hooks(face: Face) -> None:
 
 def _by_message(handler: Any) -> list[list[str]]:
     """The hooks of the run, then those of each message: outputs of parallel calls in the calls' order."""
-    told: dict[str, list[str]] = {"": []}
+    hooks: dict[str, list[str]] = {"": []}
     order: dict[str, tuple[str, str]] = {"": ("", "")}
     for name, arguments in handler.told:
         message = arguments[-1] if arguments and isinstance(arguments[-1], sk.Message) else None
         if name not in ("on_event", "on_usage", "on_active_line"):
-            told.setdefault(message.id if message else "", []).append(name)
+            hooks.setdefault(message.id if message else "", []).append(name)
         if message is not None:
             order[message.id] = (message.type if message.type == "tool_output" else "", message.call_id or "")
-    keys = sorted(told, key=lambda key: order[key] if order[key][0] else ("", ""))
-    return [told[key] for key in keys]
+    keys = sorted(hooks, key=lambda key: order[key] if order[key][0] else ("", ""))
+    return [hooks[key] for key in keys]
 
 
 @every_face
 @every_provider
 @body
-async def test_code_is_told_while_the_model_writes_it(face: Face, provider: str) -> None:
-    """Piece by piece, as a message beside its call; the language is made ready meanwhile, and nothing runs yet."""
+async def test_code_is_emitted_while_the_model_writes_it(face: Face, provider: str) -> None:
+    """Piece by piece, as a message beside its call. The computer prepares the language meanwhile; nothing runs yet."""
     computer = ToyComputer()
     pieces = ['{"language": "python", "code": "say', " one", '"}']
     seen: list[tuple[str, list[str], list[str]]] = []
@@ -119,16 +121,16 @@ async def test_code_is_told_while_the_model_writes_it(face: Face, provider: str)
             await talker.say("Go.", Watching(), Approving())
     assert seen == [("say", ["python"], []), (" one", ["python"], [])]
     assert computer.ran == ["say one"]
-    call, told, console = talker.messages[1:4]
-    assert call.call_id == told.call_id == console.call_id is not None
-    assert call.step_id == told.step_id == console.step_id is not None
+    call, shown, console = talker.messages[1:4]
+    assert call.call_id == shown.call_id == console.call_id is not None
+    assert call.step_id == shown.step_id == console.step_id is not None
 
 
 @every_face
 @every_provider
 @body
-async def test_a_conversation_is_saved_and_goes_on(face: Face, provider: str, tmp_path: Path) -> None:
-    """What is loaded makes the same request as what was never saved, with every provider."""
+async def test_a_saved_conversation_can_continue(face: Face, provider: str, tmp_path: Path) -> None:
+    """After loading, the next request is the same as without saving, with every provider."""
     computer = ToyComputer()
     with ModelServer([*SCRIPT[1:], Reply("Yes.")]) as server:
         async with agent_on(face, server, provider, computer=computer, auto_run=True) as talker:
@@ -148,32 +150,32 @@ async def test_a_conversation_is_saved_and_goes_on(face: Face, provider: str, tm
 
 @every_face
 @body
-async def test_a_conversation_goes_on_with_another_provider(face: Face) -> None:
-    """The messages are flat and the same for all: what one provider said, the next is told."""
+async def test_a_conversation_can_continue_with_another_provider(face: Face) -> None:
+    """The messages are flat and the same for all providers."""
     messages: list[sk.Message] = []
     for provider in PROVIDERS:
         with ModelServer(SCRIPT) as server:
-            given: dict[str, Any] = {"tools": [weather], "computer": ToyComputer(), "messages": messages}
-            async with agent_on(face, server, provider, auto_run=True, **given) as talker:
+            options: dict[str, Any] = {"tools": [weather], "computer": ToyComputer(), "messages": messages}
+            async with agent_on(face, server, provider, auto_run=True, **options) as talker:
                 await talker.say("Again.")
                 messages = talker.messages
-            told = outputs_of(server.requests[-1])
-    assert len(told) == 12  # each with an id of its own
-    assert sorted(told.values()) == sorted(["1\n2\n", "(no output)", "Oslo: sun", "Rome: sun"] * 3)
+            outputs = outputs_of(server.requests[-1])
+    assert len(outputs) == 12  # each with a distinct id
+    assert sorted(outputs.values()) == sorted(["1\n2\n", "(no output)", "Oslo: sun", "Rome: sun"] * 3)
 
 
 @every_face
 @pytest.mark.parametrize("provider", ["openai_responses", "anthropic"])
 @body
-async def test_what_the_provider_runs_is_the_providers(face: Face, provider: str) -> None:
-    """Its code is told, and neither asked about nor run; the next request has it as that provider wants it."""
+async def test_code_that_the_provider_runs_is_not_run_here(face: Face, provider: str) -> None:
+    """It is emitted, but neither confirmed nor run. The next request returns it in the form that the provider requires."""
     computer, approving = ToyComputer(), Approving()
     script = [Reply(CodeInterpreter("print(1)", logs="1\n"), ToolCall("weather", {"city": "Oslo"})), Reply("Done.")]
     with ModelServer(script) as server:
         async with agent_on(face, server, provider, tools=[weather], computer=computer) as talker:
             stream = await talker.say("Go.", approving)
         request = server.requests[1]
-    assert (computer.runs, approving.asked, stream.status) == ([], [], "completed")
+    assert (computer.runs, approving.confirmations, stream.status) == ([], [], "completed")
     assert outputs_of(request) == {"call_1_0": "Oslo: sun"}
     if provider == "anthropic":
         kinds = [block["type"] for message in request.body["messages"] for block in message["content"]]
@@ -184,8 +186,8 @@ async def test_what_the_provider_runs_is_the_providers(face: Face, provider: str
 
 @every_face
 @body
-async def test_a_conversation_with_calls_goes_on_without_tools(face: Face) -> None:
-    """Anthropic takes no calls where no tools are told: those of the conversation are, and cannot be called."""
+async def test_a_conversation_with_calls_can_continue_without_tools(face: Face) -> None:
+    """Anthropic rejects calls where no tools are declared: those of the conversation are declared, and cannot be called."""
     with ModelServer([SCRIPT[1], Reply("Done."), Reply("Yes.")]) as server:
         async with agent_on(face, server, "anthropic", computer=ToyComputer(), auto_run=True) as talker:
             await talker.say("Go.")
@@ -199,7 +201,7 @@ async def test_a_conversation_with_calls_goes_on_without_tools(face: Face) -> No
 @every_face
 @body
 async def test_a_stream_that_was_left_open_can_be_closed_by_its_agent(face: Face) -> None:
-    """Where nobody has it any more."""
+    """Even if the application holds no reference to it."""
     with ModelServer(Reply(Text("One. Two. Three."))) as server:
         async with agent_on(face, server) as talker:
             async for event in talker.stream("Go."):
@@ -217,7 +219,7 @@ async def test_a_stream_that_was_left_open_can_be_closed_by_its_agent(face: Face
 @every_face
 @body
 async def test_the_application_may_be_the_computer(face: Face) -> None:
-    """It leaves at the confirmation, appends what its own computer printed, and goes on without a word of the user's."""
+    """It leaves at the confirmation, appends what its own computer printed, and continues without a new input."""
     computer = ToyComputer()
     with ModelServer([Reply(code("say hello")), Reply("It said hello.")]) as server:
         async with agent_on(face, server, computer=computer) as talker:
@@ -238,8 +240,8 @@ async def test_the_application_may_be_the_computer(face: Face) -> None:
 @every_face
 @every_provider
 @body
-async def test_calls_of_the_applications_own_tools_wait_for_it(face: Face, provider: str) -> None:
-    """A tool that is given as a schema alone is answered in a hook; unanswered, the stream ends `requires_action`."""
+async def test_calls_of_tools_without_a_function_wait_for_the_application(face: Face, provider: str) -> None:
+    """A tool that is only a schema is answered in a hook. Unanswered, the stream ends with `requires_action`."""
     schema = {"name": "ask", "description": "Ask.", "parameters": {"type": "object", "properties": {}}}
 
     def answer(handler: Any, call: sk.ToolCallMessage) -> None:
@@ -279,8 +281,8 @@ async def test_a_sync_client_serves_an_async_agent(face: Face) -> None:
 
 @every_face
 @body
-async def test_a_message_list_is_taken_as_it_is(face: Face) -> None:
-    """Flat messages, as objects and as dicts; a leading system message is an instruction."""
+async def test_the_input_may_be_a_list_of_messages(face: Face) -> None:
+    """Flat messages, as objects and as dicts. Leading system messages become instructions."""
     flat = [
         {"role": "system", "type": "message", "content": "Be brief."},
         sk.TextMessage(role="user", content="Hello."),
@@ -298,8 +300,8 @@ async def test_a_message_list_is_taken_as_it_is(face: Face) -> None:
 
 @every_face
 @body
-async def test_the_model_is_asked_at_most_so_often(face: Face) -> None:
-    """Then the run ends incomplete, and says why; going on is a new run."""
+async def test_max_steps_bounds_the_model_calls(face: Face) -> None:
+    """The run then ends incomplete, with the reason. Continuing starts a new run."""
     with ModelServer(Reply(code("say again"))) as server:
         async with agent_on(face, server, computer=ToyComputer(), auto_run=True, max_steps=3) as talker:
             stream = await talker.say("Go.")
@@ -339,7 +341,7 @@ async def test_parallel_calls_run_at_the_same_time(face: Face) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["an async client", "an async tool", "two of one name", "execute", "no steps"])
-def test_what_an_agent_cannot_be_is_said_when_it_is_made(wrong: str) -> None:
+def test_wrong_arguments_are_refused_when_the_agent_is_created(wrong: str) -> None:
     """Before any request."""
     import openai
 
@@ -357,3 +359,25 @@ def test_what_an_agent_cannot_be_is_said_when_it_is_made(wrong: str) -> None:
     }
     with pytest.raises(sk.UsageError):
         made[wrong]()
+
+
+@pytest.mark.parametrize("kind", [sk.Agent, sk.AsyncAgent])
+def test_the_docstring_describes_every_argument(kind: type) -> None:
+    """And nothing else, so that `help` is a reference."""
+    arguments = (inspect.getdoc(kind) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    described = re.findall(r"^    (\w+): ", arguments, re.MULTILINE)
+    assert described == [*inspect.signature(kind).parameters]
+
+
+@every_face
+@body
+async def test_a_computer_may_be_set_between_two_streams(face: Face) -> None:
+    """From then on the model is offered the tool that runs code, and its code is shown and runs."""
+    computer = ToyComputer()
+    with ModelServer([Reply("I cannot."), Reply(code("say hi")), Reply("Done.")]) as server:
+        async with agent_on(face, server) as talker:
+            await talker.say("Go.", Approving())
+            talker.agent.computer = computer
+            await talker.say("Now?", Approving())
+        assert [len(request.body.get("tools", [])) for request in server.requests] == [0, 1, 1]
+    assert computer.ran == ["say hi"]

@@ -1,4 +1,4 @@
-"""How a run ends before its end, what is kept, and that nothing goes on running."""
+"""How a run ends early, what stays in the conversation, and that nothing continues to run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .parts import Approving, ToyComputer, agent_on, code, every_provider, outpu
 @pytest.mark.parametrize("how", ["cancel", "leave"])
 @body
 async def test_stopping_ends_running_code(face: Face, how: str) -> None:
-    """Before the stream is closed; what was printed is kept, and the next stream goes on."""
+    """Before the stream is closed. What was printed stays in the conversation, which the next stream continues."""
     computer = ToyComputer()
     with ModelServer([Reply(code("say one\nhang\nsay two")), Reply("I see.")]) as server:
         async with agent_on(face, server, computer=computer, auto_run=True) as talker:
@@ -68,7 +68,7 @@ async def test_cancelling_the_task_ends_running_code(face: Face) -> None:
 @pytest.mark.parametrize("how", ["cancel", "leave", "task"])
 @body
 async def test_stopping_cancels_async_tools(face: Face, how: str) -> None:
-    """They have ended when the stream has; none is left behind."""
+    """They have ended when the stream has ended."""
     ended: list[str] = []
     begun, answered = anyio.Event(), anyio.Event()
 
@@ -109,8 +109,8 @@ async def test_stopping_cancels_async_tools(face: Face, how: str) -> None:
 
 @every_face
 @body
-async def test_a_tool_in_a_thread_ends_where_it_tells_progress(face: Face) -> None:
-    """Once its stream was cancelled; and the calls after it are not made."""
+async def test_a_tool_in_a_thread_ends_where_it_reports_progress(face: Face) -> None:
+    """Once its stream was cancelled. The calls after it are not made."""
     begun, ended = threading.Event(), threading.Event()
     after: list[str] = []
 
@@ -145,15 +145,15 @@ async def test_a_tool_in_a_thread_ends_where_it_tells_progress(face: Face) -> No
 @every_face
 @every_provider
 @body
-async def test_what_arrived_before_an_error_is_kept(face: Face, provider: str) -> None:
-    """The next stream tells the model of it, without the call that was cut off."""
+async def test_what_arrived_before_an_error_stays_in_the_conversation(face: Face, provider: str) -> None:
+    """The next stream sends it to the model, without the call that was cut off."""
     script = [Reply(Text("So far. "), code("say hello"), cut_after=4), Reply("Again.")]
     with ModelServer(script) as server:
         async with agent_on(face, server, provider, computer=ToyComputer(), auto_run=True) as talker:
             stream = talker.stream("Go.")
             with pytest.raises(sk.StreamkitError):
                 await stream.until_done()
-            assert talker.said[:2] == [("message", "Go."), ("message", "So far. ")]
+            assert talker.contents[:2] == [("message", "Go."), ("message", "So far. ")]
             assert [m.type for m in talker.messages[2:]] == [m.type for m in stream.messages[1:]]
             stream = await talker.say()
             assert await stream.get_final_text() == "Again."
@@ -164,7 +164,7 @@ async def test_what_arrived_before_an_error_is_kept(face: Face, provider: str) -
 @every_face
 @body
 async def test_an_answer_without_its_end_fails(face: Face) -> None:
-    """Though the stream could go on, it does not: its code does not run."""
+    """The stream does not continue, and the code of the answer does not run."""
     computer = ToyComputer()
     with ModelServer(Reply(code("say hello"))) as server:
         request = {"model": "m", "messages": [], "stream": True}
@@ -180,8 +180,8 @@ async def test_an_answer_without_its_end_fails(face: Face) -> None:
 
 @every_face
 @body
-async def test_a_request_that_is_refused_is_told_as_every_failure(face: Face) -> None:
-    """The first one, and one in the middle of the run. What the user said is kept."""
+async def test_a_request_that_is_refused_fails_the_stream(face: Face) -> None:
+    """The first one, and one in the middle of the run. The input stays in the conversation."""
     with ModelServer([Reply(status=429), Reply(code("say a")), Reply(status=503)]) as server:
         async with agent_on(face, server, computer=ToyComputer(), auto_run=True) as talker:
             for status in (429, 503):
@@ -196,14 +196,14 @@ async def test_a_request_that_is_refused_is_told_as_every_failure(face: Face) ->
 @every_face
 @body
 async def test_one_stream_at_a_time(face: Face) -> None:
-    """A second one is refused while one goes on, also one that was made before."""
+    """A second one is refused while one is running, also one that was created before."""
     with ModelServer(Reply("Hello.")) as server:
         async with agent_on(face, server) as talker:
             early = talker.stream("Early.")
             async with talker.stream("Go.") as stream:
-                with pytest.raises(sk.UsageError, match="still going on"):
+                with pytest.raises(sk.UsageError, match="still running"):
                     talker.stream("Second.")
-                with pytest.raises(sk.UsageError, match="still going on"):
+                with pytest.raises(sk.UsageError, match="still running"):
                     await early.until_done()
                 await stream.until_done()
             await talker.say("Third.")
@@ -212,8 +212,8 @@ async def test_one_stream_at_a_time(face: Face) -> None:
 
 @every_face
 @body
-async def test_a_stream_that_never_started_says_nothing(face: Face) -> None:
-    """What the user says is part of the conversation from the request on."""
+async def test_a_stream_that_never_started_leaves_the_conversation_unchanged(face: Face) -> None:
+    """The input is added when the stream starts."""
     with ModelServer(Reply("Hello.")) as server:
         async with agent_on(face, server) as talker:
             stream = talker.stream("Go.")
@@ -224,8 +224,8 @@ async def test_a_stream_that_never_started_says_nothing(face: Face) -> None:
 
 @every_face
 @body
-async def test_a_fault_of_the_computer_itself_is_the_streams(face: Face) -> None:
-    """It is no output: it is raised, and the conversation can go on."""
+async def test_a_failure_of_the_computer_itself_fails_the_stream(face: Face) -> None:
+    """It is raised rather than shown as output, and the conversation can continue."""
     computer = ToyComputer()
     with ModelServer([Reply(code("break")), Reply("Well.")]) as server:
         async with agent_on(face, server, computer=computer, auto_run=True) as talker:
@@ -238,7 +238,7 @@ async def test_a_fault_of_the_computer_itself_is_the_streams(face: Face) -> None
 @every_face
 @body
 async def test_a_hook_that_raises_ends_running_code(face: Face) -> None:
-    """The computer is left idle."""
+    """The computer is idle afterwards."""
     computer = ToyComputer()
 
     def fail(handler: Any, delta: sk.ConsoleDelta, snapshot: sk.ConsoleMessage) -> None:
@@ -262,8 +262,10 @@ MIDDLES: dict[str, tuple[Reply, type[sk.StreamkitError]]] = {
 @every_provider
 @pytest.mark.parametrize("middle", MIDDLES)
 @body
-async def test_a_failure_in_the_middle_keeps_all_and_runs_nothing_more(face: Face, provider: str, middle: str) -> None:
-    """Of the second model call: the first one's run is in the conversation, which goes on afterwards."""
+async def test_a_failure_in_the_middle_loses_nothing_and_runs_nothing_more(
+    face: Face, provider: str, middle: str
+) -> None:
+    """The second model call fails. The run of the first is in the conversation, which can continue."""
     reply, error = MIDDLES[middle]
     computer = ToyComputer()
     with ModelServer([Reply(code("say a")), reply, Reply("Here again.")]) as server:
@@ -273,7 +275,7 @@ async def test_a_failure_in_the_middle_keeps_all_and_runs_nothing_more(face: Fac
                 await talker.say("Go.", handler)
             handler.check_brackets()
             assert handler.hooks.count("on_end") == 1
-            assert ("console", "a\n") in talker.said
+            assert ("console", "a\n") in talker.contents
             stream = await talker.say("Again?")
             assert await stream.get_final_text() == "Here again."
     assert computer.ran == ["say a"]

@@ -1,4 +1,4 @@
-"""The view of a conversation that a model is told: every call with its output, in an order that all providers take."""
+"""The conversation as a model reads it: every call with its output, in an order that all providers accept."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit.agent.history import NOT_RUN, told
-from streamkit.agent.requests import Provider, outputs_first
+from streamkit.agent.history import NOT_RUN, model_view
+from streamkit.agent.requests import Provider, outputs_after_calls
 from streamkit.testing import ModelServer, Reply
 
 from .parts import PNG, PROVIDERS
@@ -60,7 +60,7 @@ HTML = {"role": "computer", "type": "code", "format": "html", "content": "<b>hi<
 STEP = {"run_id": "r", "step_id": "s"}
 NEXT = {"run_id": "r", "step_id": "t"}
 
-# name -> the messages, and (type, what is said) of what a model is told
+# name -> the messages, and (type, content) of the view
 VIEWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
     "nothing": ([], []),
     "talk": ([user("a"), says("b"), user("c")], [("message", "a"), ("message", "b"), ("message", "c")]),
@@ -68,7 +68,7 @@ VIEWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
         [call("1"), output("1", "x"), says("y")],
         [("tool_call", "{}"), ("tool_output", "x"), ("message", "y")],
     ),
-    "a call that nobody answered": (
+    "a call without an answer": (
         [call("1"), user("and?")],
         [("tool_call", "{}"), ("tool_output", NOT_RUN), ("message", "and?")],
     ),
@@ -115,7 +115,7 @@ VIEWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
         [ran("x"), user("no")],
         [("tool_call", "python: x"), ("tool_output", NOT_RUN), ("message", "no")],
     ),
-    "a console of nobody's": (
+    "a console without code": (
         [console("1\n"), user("what?")],
         [("message", "The computer shows:\n1\n"), ("message", "what?")],
     ),
@@ -140,7 +140,7 @@ VIEWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
             *(("message", "This image was displayed:"), ("image", PNG)),
         ],
     ),
-    "what cannot be shown is said": (
+    "what cannot be shown is named": (
         [ran("x"), HTML, image(format="path", content="/tmp/a.png"), console("end")],
         [("tool_call", "python: x"), ("tool_output", "[displayed: html]\n[displayed: image: /tmp/a.png]\nend")],
     ),
@@ -172,19 +172,19 @@ def brief(message: sk.Message) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("given", "wanted"), VIEWS.values(), ids=VIEWS)
-def test_a_model_is_told(given: list[dict[str, Any]], wanted: list[tuple[str, str]]) -> None:
-    """Each call right before its output, or all of a round before all of theirs; nothing else in between."""
+def test_the_view_pairs_calls_with_outputs(given: list[dict[str, Any]], wanted: list[tuple[str, str]]) -> None:
+    """All calls of a round come before their outputs, with nothing else in between."""
     messages = [sk.Message.from_dict(message) for message in given]
     before = [message.to_dict() for message in messages]
-    assert [brief(message) for message in told(messages, limit=1000)] == wanted
+    assert [brief(message) for message in model_view(messages, limit=1000)] == wanted
     assert [message.to_dict() for message in messages] == before  # it is a view
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("given", [given for given, _ in VIEWS.values()], ids=VIEWS)
-def test_every_call_has_one_output_in_every_dialect(provider: str, given: list[dict[str, Any]]) -> None:
-    """With its id, after it, before anything that is no output or call of its round."""
-    view = told([sk.Message.from_dict(message) for message in given], limit=1000)
+def test_every_call_has_one_output_with_every_provider(provider: str, given: list[dict[str, Any]]) -> None:
+    """With its id, after it, and before anything that is not an output or call of its round."""
+    view = model_view([sk.Message.from_dict(message) for message in given], limit=1000)
     with ModelServer(Reply("I see.")) as server, _client(provider, server) as client:
         sk.stream(Provider(client, provider).request("m", view, "", [], {})).until_done()
         sent = server.requests[0].body
@@ -221,12 +221,12 @@ def _pairs(provider: str, wire: list[dict[str, Any]]) -> tuple[list[str], list[s
     return calls, outputs
 
 
-def test_long_output_is_cut_in_the_view_alone() -> None:
-    """Its head and its tail are told, and how much is missing; what a function gave is told whole."""
+def test_long_output_is_cut_in_the_view_only() -> None:
+    """The view has its head, its tail, and how much is missing. What a function returned is not cut."""
     text = "".join(f"{n}\n" for n in range(10_000))
     given = [*executes("1", "x"), console(text, call_id="1"), call("2"), output("2", text)]
     messages = [sk.Message.from_dict(message) for message in given]
-    view = told(messages, limit=500)
+    view = model_view(messages, limit=500)
     assert len(view[1].content) == 500
     assert view[1].content.startswith("0\n1\n")
     assert view[1].content.endswith("9998\n9999\n")
@@ -234,23 +234,25 @@ def test_long_output_is_cut_in_the_view_alone() -> None:
     assert view[3].content == messages[2].content == text
 
 
-def test_a_model_that_takes_no_images_is_told_that_there_are_some() -> None:
+def test_a_model_that_takes_no_images_reads_that_there_were_some() -> None:
     """In the output of the code that displayed them."""
     messages = [sk.Message.from_dict(message) for message in [*executes("1", "x"), image(call_id="1")]]
-    view = told(messages, limit=500, images=False)
+    view = model_view(messages, limit=500, images=False)
     assert [brief(message) for message in view] == [
         ("tool_call", "python: x"),
         ("tool_output", "[displayed: image]\n"),
     ]
 
 
-def test_edited_code_is_told_as_it_ran() -> None:
-    """In the call, and with a word that it was edited."""
+def test_the_view_has_edited_code_as_it_ran() -> None:
+    """In the call, with a note that it was edited."""
     first, second = executes("1", "x")
     second = {**second, "content": "y", "metadata": {**second["metadata"], "edited": True}}
-    view = told([sk.Message.from_dict(message) for message in [first, second, console("1", call_id="1")]], limit=500)
+    view = model_view(
+        [sk.Message.from_dict(message) for message in [first, second, console("1", call_id="1")]], limit=500
+    )
     assert brief(view[0]) == ("tool_call", "python: y")
-    assert view[1].content == "(The user edited the code before it ran: above is what ran.)\n1"
+    assert view[1].content == "(The user edited the code before it ran; the call above shows the edited code.)\n1"
 
 
 _STEPS: list[dict[str, Any]] = [{}, STEP, NEXT, {"run_id": "q", "step_id": "s"}]
@@ -283,11 +285,11 @@ def anything(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @given(anything(), st.sampled_from(PROVIDERS))
 @settings(max_examples=600, deadline=None)
-def test_whatever_was_said_can_be_told(given: list[dict[str, Any]], provider: str) -> None:
-    """To every provider: no message raises, and each call has one output, where the provider wants it."""
-    view = told([sk.Message.from_dict(message) for message in given], limit=1000)
+def test_any_conversation_can_be_sent(given: list[dict[str, Any]], provider: str) -> None:
+    """To every provider: no message raises, and each call has one output, where the provider requires it."""
+    view = model_view([sk.Message.from_dict(message) for message in given], limit=1000)
     wire = sk.to_input(view, provider)
-    calls, outputs = _pairs(provider, outputs_first(wire) if provider == "openai_chat" else wire)
+    calls, outputs = _pairs(provider, outputs_after_calls(wire) if provider == "openai_chat" else wire)
     assert sorted(calls) == sorted(outputs)
     assert len(set(calls)) == len(calls)
     said = sum(message["type"] == "message" and message["role"] == "user" for message in given)

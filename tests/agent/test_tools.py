@@ -1,4 +1,4 @@
-"""Python functions as tools: what a model is told of them, how they are called, and what comes of a call."""
+"""Python functions as tools: their schemas, how they are called, and their outputs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 
 import streamkit as sk
 from streamkit.agent import Tool, progress, tool
-from streamkit.agent.docstrings import described
-from streamkit.agent.progress import telling
+from streamkit.agent.docstrings import parse_docstring
+from streamkit.agent.progress import current_progress
 from streamkit.testing import ModelServer, Reply, ToolCall
 
 from ..faces import Face, async_faces, body, every_face
@@ -97,7 +97,7 @@ SCHEMAS: list[tuple[Any, dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("function", "properties", "required"), SCHEMAS)
 def test_a_signature_is_a_schema(function: Any, properties: dict[str, Any], required: list[str]) -> None:
-    """Annotations and defaults, in the signature's order; what is not there is refused."""
+    """Annotations and defaults, in the signature's order. Further arguments are refused."""
     made = Tool(function, name="t")
     assert made.parameters["properties"] == properties
     assert [*made.parameters["properties"]] == [*properties]
@@ -139,16 +139,16 @@ CALLS: list[tuple[Any, str, Any]] = [
 
 @pytest.mark.parametrize(("function", "arguments", "wanted"), CALLS)
 def test_arguments_become_python_values(function: Any, arguments: str, wanted: Any) -> None:
-    """Converted and checked; what does not fit says why, and the function is not called."""
+    """Converted and checked. Where they do not fit, the error says why, and the function is not called."""
     made = Tool(function)
     if wanted is None:
-        with pytest.raises(ValueError, match=f"the arguments of {made.name} cannot be taken: "):
+        with pytest.raises(ValueError, match=f"invalid arguments for {made.name}: "):
             made.bind(arguments)
     else:
         assert made.bind(arguments).arguments == wanted
 
 
-def test_each_kind_of_parameter_is_given_as_it_is_declared() -> None:
+def test_each_kind_of_parameter_is_passed_as_it_is_declared() -> None:
     """Positional-only ones by place, keyword-only ones by name."""
     assert Tool(j).call('{"third": 9, "second": 2, "first": 1}') == (1, 2, 9)
     assert Tool(functools.partial(j, 7)).call('{"second": 2}') == (7, 2, 3)
@@ -173,7 +173,7 @@ class Counter:
 
 
 def test_methods_and_objects_are_functions_too() -> None:
-    """With the name and the docstring that they have."""
+    """With their own names and docstrings."""
     up = Tool(Counter().up)
     assert (up.name, up.description, up.parameters["properties"]["by"]) == (
         "up",
@@ -213,8 +213,8 @@ def final(x: Final[int] = 3) -> None: ...  # type: ignore[valid-type]
 
 
 @pytest.mark.parametrize("function", [rest, keywords, untold, unknown, generating, final, Counter.up, 5, lambda: None])
-def test_what_a_model_cannot_be_told_is_refused_at_once(function: Any) -> None:
-    """With the name of the tool and what is wrong with it."""
+def test_what_cannot_be_described_to_a_model_is_refused_at_once(function: Any) -> None:
+    """When the tool is created."""
     with pytest.raises(sk.UsageError):
         Tool(function)
 
@@ -241,8 +241,8 @@ DOCSTRINGS = [
 
 @pytest.mark.parametrize(("text", "summary", "parameters"), DOCSTRINGS)
 def test_a_docstring_describes_the_parameters(text: str, summary: str, parameters: dict[str, str]) -> None:
-    """Sections and fields; what is said of results and errors is for people."""
-    assert described(text) == (summary, parameters)
+    """In sections or fields. Descriptions of results and errors are left out."""
+    assert parse_docstring(text) == (summary, parameters)
 
 
 # -- in a conversation
@@ -281,11 +281,11 @@ OUTPUTS: list[tuple[Any, dict[str, Any] | str, str]] = [
     (nothing, {}, "null"),
     (listing, {}, '[1,{"name":"A","height":0.0},{"x":null}]'),
     (failing, {}, "Error: LookupError: nothing there"),
-    (a, {"text": 1}, "Error: the arguments of a cannot be taken: Expected `str`, got `int` - at `$.text`"),
+    (a, {"text": 1}, "Error: invalid arguments for a: Expected `str`, got `int` - at `$.text`"),
     (garbled, {}, "Error: FileNotFoundError: no file ?"),
     (stubborn, {}, "Error: RuntimeError: never"),
     (unsaid, {}, "Error: a tool's output is text or what JSON can hold, not object"),
-    (a, '{"text": ', "Error: the arguments of a cannot be taken: "),
+    (a, '{"text": ', "Error: invalid arguments for a: "),
 ]
 
 
@@ -293,10 +293,10 @@ OUTPUTS: list[tuple[Any, dict[str, Any] | str, str]] = [
 @every_provider
 @pytest.mark.parametrize(("function", "arguments", "told"), OUTPUTS)
 @body
-async def test_whatever_comes_of_a_call_is_told(
+async def test_the_model_reads_the_output_or_the_error(
     face: Face, provider: str, function: Any, arguments: Any, told: str
 ) -> None:
-    """To the model as the output; an error to the hooks as well. The stream goes on."""
+    """Hooks receive an error as a warning as well. The stream continues."""
     with ModelServer([Reply(ToolCall(function.__name__, arguments)), Reply("I see.")]) as server:
         async with agent_on(face, server, provider, tools=[function]) as talker:
             handler = face.told()
@@ -314,19 +314,21 @@ async def test_whatever_comes_of_a_call_is_told(
 
 @every_face
 @body
-async def test_a_tool_that_is_not_there_is_told_to_the_model(face: Face) -> None:
-    """With those that are."""
+async def test_the_model_reads_that_a_tool_does_not_exist(face: Face) -> None:
+    """With the names of those that do."""
     with ModelServer([Reply(ToolCall("fly", {})), Reply("Then not.")]) as server:
         async with agent_on(face, server, tools=[nothing, {"name": "ask", "parameters": {}}]) as talker:
             stream = await talker.say("Go.")
-        assert outputs_of(server.requests[1]) == {"call_1_0": "Error: there is no tool 'fly'; there are: nothing, ask"}
+        assert outputs_of(server.requests[1]) == {
+            "call_1_0": "Error: there is no tool 'fly'; the available tools are: nothing, ask"
+        }
     assert stream.status == "completed"
 
 
 @every_face
 @body
 async def test_a_tool_reports_progress(face: Face) -> None:
-    """At once, as deltas of its output; then the output takes their place, which alone the model is told."""
+    """At once, as deltas of its output. The output then replaces them, and is all that the model reads."""
     seen: list[str] = []
     heard = threading.Event()
 
@@ -352,8 +354,8 @@ async def test_a_tool_reports_progress(face: Face) -> None:
 
 @every_face
 @body
-async def test_a_function_may_give_an_awaitable(face: Face) -> None:
-    """It is awaited where that can be done, and an error elsewhere."""
+async def test_a_function_may_return_an_awaitable(face: Face) -> None:
+    """An async agent awaits it; with a sync one it is an error."""
 
     async def work() -> str:
         return "worked"
@@ -368,7 +370,7 @@ async def test_a_function_may_give_an_awaitable(face: Face) -> None:
 @async_faces
 @body
 async def test_an_async_tool_reports_progress(face: Face) -> None:
-    """As one in a thread."""
+    """Like one in a thread."""
     heard = anyio.Event()
 
     async def work() -> str:
@@ -384,14 +386,14 @@ async def test_an_async_tool_reports_progress(face: Face) -> None:
 
 
 def test_progress_outside_of_a_tool_does_nothing() -> None:
-    """So that a function can be called by anyone."""
+    """So that a function can be called from anywhere."""
     progress("half")
 
 
 @every_face
 @body
-async def test_progress_that_nobody_reads_is_bounded(face: Face) -> None:
-    """What is told while nobody listens is joined, and nothing of it is lost."""
+async def test_unread_progress_is_bounded(face: Face) -> None:
+    """Progress that was not read yet is joined, and none of it is lost."""
     count = 100_000
     done = threading.Event()
 
@@ -416,13 +418,13 @@ async def test_progress_that_nobody_reads_is_bounded(face: Face) -> None:
 @async_faces
 @body
 async def test_progress_of_calls_side_by_side_is_bounded(face: Face) -> None:
-    """Though they take turns: of each call there is one delta that nobody has read."""
+    """Even if they alternate, each call has one unread delta."""
     count = 10_000
     tell_other: list[Any] = []
     ready, both = anyio.Event(), anyio.Event()
 
     async def first() -> str:
-        tell_other.append(telling.get())
+        tell_other.append(current_progress.get())
         ready.set()
         await both.wait()
         return "first"
@@ -448,7 +450,7 @@ async def test_progress_of_calls_side_by_side_is_bounded(face: Face) -> None:
 @every_face
 @body
 async def test_an_interrupt_inside_a_tool_ends_the_stream(face: Face) -> None:
-    """It is no error of the tool's, and no model is told of it."""
+    """It is not an error of the tool, and no request tells the model about it."""
 
     class Interrupt(BaseException):
         """As KeyboardInterrupt, which an event loop takes for itself."""

@@ -3,10 +3,10 @@
     python tests/benchmarks/computer.py
     python tests/benchmarks/computer.py --prints 500 --without-stops
 
-In one run: from a `print` in Python code to the hook of a stream, beside a plain ipykernel that `jupyter_client` reads;
-the same of the shell and of JavaScript, without such a neighbour.
-Then the table of faults: how each run ended, and in how many milliseconds from the interrupt, or from the run's begin
-where nobody interrupts it. Then what looking at the active line costs a loop of two million turns.
+First the latency from a `print` in Python code to the hook of a stream, compared with a plain ipykernel that
+`jupyter_client` reads; and the same of the shell and of JavaScript, without a comparison. Then what sampling the active
+line costs a loop of two million turns. Then a table of faults: how each run ended, and how many milliseconds after the
+interrupt, or after the begin of a run that is not interrupted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOOP = (
 
 
 class Latency(sk.EventHandler):
-    """Notes how long ago each number was printed that reaches its hook."""
+    """Notes for each number that reaches its hook how long ago it was printed."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
@@ -76,10 +76,10 @@ def through_streamkit(computer: Computer, language: str, n: int) -> Latency:
 def through_jupyter(client: Any, n: int) -> Latency:
     code, clock = PRINTS["python"]
     latency = Latency(clock)
-    asked = client.execute(code.format(n=n))
+    request = client.execute(code.format(n=n))
     while True:
         message = client.get_iopub_msg(timeout=30)
-        if message["parent_header"].get("msg_id") != asked:
+        if message["parent_header"].get("msg_id") != request:
             continue
         if message["msg_type"] == "stream":
             latency.take(message["content"]["text"])
@@ -114,21 +114,21 @@ def stops() -> None:
                 pass
             execution = computer.run(fault.language, fault.code, timeout=fault.options.get("timeout"))
             began = time.perf_counter()
-            text, asked = "", False
+            text, interrupted = "", False
             for event in execution:
-                if isinstance(event, sk.ConsoleDelta) and fault.stopped and not asked:
+                if isinstance(event, sk.ConsoleDelta) and fault.stopped and not interrupted:
                     text += event.value
                     if "ready" in text:
-                        began, asked = time.perf_counter(), True
+                        began, interrupted = time.perf_counter(), True
                         execution.interrupt()
             took = (time.perf_counter() - began) * 1e3
-        lost = "lost" if execution.state_lost else "kept"
+        lost = "lost" if execution.state_lost else "alive"
         since = "interrupt" if fault.stopped else "begin"
         print(f"| {fault.name} | {fault.language} | {execution.status} | {lost} | {since} | {took:.0f} |")
 
 
 def active_line(rounds: int) -> None:
-    """The same loop in the kernel, where a thread looks at its line, and in a plain kernel's process without one."""
+    """The same loop in the kernel, where a thread samples its line, and in a plain kernel."""
     from jupyter_client.manager import start_new_kernel
 
     manager, client = start_new_kernel()
@@ -139,11 +139,11 @@ def active_line(rounds: int) -> None:
                 return float("".join(e.value for e in computer.run("python", LOOP) if isinstance(e, sk.ConsoleDelta)))
 
             def plain() -> float:
-                told: list[str] = []
+                printed: list[str] = []
                 client.execute_interactive(
-                    LOOP, output_hook=lambda m: told.append(m["content"].get("text", "")), timeout=60
+                    LOOP, output_hook=lambda m: printed.append(m["content"].get("text", "")), timeout=60
                 )
-                return float("".join(told))
+                return float("".join(printed))
 
             pairs = [(sampled(), plain()) for _ in range(rounds)]
             with_line, without = (statistics.median(values) for values in zip(*pairs, strict=True))

@@ -1,10 +1,10 @@
-"""What it costs to show a long answer: CPU seconds of `LiveDisplay`, beside Rich's `Live` updated with all the text.
+"""What it costs to show a long answer: CPU seconds of `LiveDisplay`, and of Rich's `Live` updated with all the text.
 
     python tests/benchmarks/rendering.py [--quick]
 
-Both draw the same text on the same terminal (80 x 24), at the same moments of a made-up clock: a thousand tokens of
-four characters arrive a second, and it is drawn ten times a second. Time that is waited costs nothing here, so what is
-told is the rendering alone: the least of three rounds. The last table shows that the cost of a token does not grow with
+Both draw the same text on the same terminal (80 x 24) at the same moments of a simulated clock: a thousand tokens of four
+characters arrive a second, and the screen is drawn ten times a second. Nothing waits, so only the rendering is
+measured; the figures are the least of three rounds. The last table shows that the cost of a token does not grow with
 the text before it, whatever the text is.
 """
 

@@ -1,4 +1,4 @@
-"""The faults that code can have, in each language: what it does, how the run is to end, and what is to be told."""
+"""The faults that code can have, in each language: the code, how its run has to end, and what the console has to say."""
 
 from __future__ import annotations
 

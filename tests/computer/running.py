@@ -1,4 +1,4 @@
-"""What the computer's tests share: runs, what they told, and which processes they left."""
+"""What the computer's tests share: running code, its output, and the processes it left."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ LANGUAGES = [language(name) for name in NEEDS]
 HELLO = {"python": "print('hello')", "shell": "echo hello", "javascript": "console.log('hello')"}
 
 
-class Marked:
-    """A computer whose processes can be told from all others."""
+class TracedComputer:
+    """A computer whose processes can be found among all others."""
 
     def __init__(self, **options: Any) -> None:
         self.mark = uuid.uuid4().hex
@@ -62,18 +62,18 @@ class Marked:
 
 
 @contextlib.contextmanager
-def marked(**options: Any) -> Iterator[Marked]:
+def traced_computer(**options: Any) -> Iterator[TracedComputer]:
     """A computer that is closed, and must then have left no process."""
-    given = Marked(**options)
+    traced = TracedComputer(**options)
     try:
-        yield given
+        yield traced
     finally:
-        given.computer.close()
-    assert given.processes() == []
+        traced.computer.close()
+    assert traced.processes() == []
 
 
 class Ran:
-    """A run that is over, and what it told."""
+    """A run that has ended, and its events."""
 
     def __init__(self, execution: Execution, on_text: Callable[[Execution, str], object] | None = None) -> None:
         self.execution = execution
@@ -110,16 +110,16 @@ def run(computer: Computer, language: str, code: str, **options: Any) -> Ran:
 
 def stop_at(computer: Computer, language: str, code: str, word: str = "ready", **options: Any) -> tuple[Ran, float]:
     """A run that is interrupted once it printed a word, and the seconds from then to its end."""
-    asked: list[float] = []
+    interrupted_at: list[float] = []
 
     def interrupt(execution: Execution, text: str) -> None:
-        if word in text and not asked:
-            asked.append(time.monotonic())
+        if word in text and not interrupted_at:
+            interrupted_at.append(time.monotonic())
             execution.interrupt()
 
     ran = Ran(computer.run(language, code, **options), interrupt)
-    assert asked, f"it never printed {word!r}: {ran.text!r}"
-    return ran, ran.ended - asked[0]
+    assert interrupted_at, f"it never printed {word!r}: {ran.text!r}"
+    return ran, ran.ended - interrupted_at[0]
 
 
 def in_thread(function: Callable[[], object]) -> threading.Thread:

@@ -1,4 +1,4 @@
-"""The computer and its runs: as a stream's source, on all faces; languages; closing; what is misused."""
+"""The computer and its runs: as the source of sync and async streams; languages; closing; misuse."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import anyio
 import pytest
 
 import streamkit as sk
-from streamkit.computer import Computer, Limits, Outcome, Runner
+from streamkit.computer import Computer, Limits, Outcome, Runner, RunRequest, RunResult
 
-from .running import HELLO, LANGUAGES, Ran, in_thread, language, marked, run
+from .running import HELLO, LANGUAGES, Ran, in_thread, language, run, traced_computer
 from .test_python import IMAGE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,10 +73,10 @@ SHOWN: list[tuple[str, str, list[Any]]] = [
     ("name", "code", "shown"),
     [language(*case, id=f"{case[0]}-{place}") if case[0] != "cobol" else case for place, case in enumerate(SHOWN)],
 )
-def test_a_run_is_told_in_the_order_of_open_interpreter(name: str, code: str, shown: list[Any]) -> None:
-    """Every display bracketed; a run without output visible once; the line none at the end."""
-    with marked() as given:
-        taken = chunks(given.computer, name, code)
+def test_a_run_has_the_order_of_open_interpreter(name: str, code: str, shown: list[Any]) -> None:
+    """Every display has a start and an end; a run without output is visible once; the active line ends with None."""
+    with traced_computer() as traced:
+        taken = chunks(traced.computer, name, code)
     for chunk in taken:
         if chunk["type"] == "image" and "content" in chunk:
             assert chunk["content"].startswith("iVBORw0KGgo")
@@ -86,33 +86,33 @@ def test_a_run_is_told_in_the_order_of_open_interpreter(name: str, code: str, sh
 
 
 @pytest.mark.parametrize("backend", ["sync", "asyncio", "trio"])
-def test_a_run_is_a_streams_source_on_every_face(backend: str) -> None:
-    """With hooks; and the story is the same."""
+def test_a_run_is_the_source_of_sync_and_async_streams(backend: str) -> None:
+    """With the same hooks and the same messages."""
 
     class Terminal(sk.EventHandler):
         def __init__(self) -> None:
-            self.told: list[tuple[str, Any]] = []
+            self.calls: list[tuple[str, Any]] = []
 
         def on_console_output(self, delta: Any, snapshot: Any, /) -> None:
-            self.told.append((str(delta), delta.metadata["stream"]))
+            self.calls.append((str(delta), delta.metadata["stream"]))
 
         def on_active_line(self, line: int | None, snapshot: Any, /) -> None:
-            self.told.append(("line", line)) if line in (1, None) else None
+            self.calls.append(("line", line)) if line in (1, None) else None
 
     handler = Terminal()
     code = "import sys; print(1); print(2, file=sys.stderr)"
-    with marked() as given:
+    with traced_computer() as traced:
         if backend == "sync":
-            messages = sk.stream(given.computer.run("python", code), handler).get_final_messages()
+            messages = sk.stream(traced.computer.run("python", code), handler).get_final_messages()
         else:
 
             async def main() -> list[sk.Message]:
-                async with given.computer.run("python", code) as execution:
+                async with traced.computer.run("python", code) as execution:
                     return await sk.astream(execution, handler).get_final_messages()
 
             messages = anyio.run(main, backend=backend)
     assert [m.content for m in messages] == ["1\n2\n"]
-    assert handler.told == [("line", 1), ("1\n", "stdout"), ("2\n", "stderr"), ("line", None)]
+    assert handler.calls == [("line", 1), ("1\n", "stdout"), ("2\n", "stderr"), ("line", None)]
 
 
 HANG = "import itertools\nfor i in itertools.count(): print(i)"
@@ -121,8 +121,8 @@ HANG = "import itertools\nfor i in itertools.count(): print(i)"
 @pytest.mark.parametrize("backend", ["sync", "asyncio", "trio"])
 def test_leaving_a_stream_ends_the_run_before_the_next_line(backend: str) -> None:
     """`close` returns when the code has ended; nothing of it is in the next run."""
-    with marked() as given:
-        execution = given.computer.run("python", HANG)
+    with traced_computer() as traced:
+        execution = traced.computer.run("python", HANG)
         if backend == "sync":
             with sk.stream(execution) as stream:
                 for event in stream:
@@ -138,14 +138,14 @@ def test_leaving_a_stream_ends_the_run_before_the_next_line(backend: str) -> Non
 
             anyio.run(main, backend=backend)
         assert execution.status == "interrupted"
-        assert run(given.computer, "python", "print('next')").text == "next\n"
+        assert run(traced.computer, "python", "print('next')").text == "next\n"
 
 
 @pytest.mark.parametrize("backend", ["sync", "asyncio", "trio"])
 def test_cancelling_a_stream_from_elsewhere_ends_the_run(backend: str) -> None:
-    """While it waits for output that does not come."""
-    with marked() as given:
-        execution = given.computer.run("python", "print('ready')\nwhile True: pass")
+    """Even while the stream waits for output that does not come."""
+    with traced_computer() as traced:
+        execution = traced.computer.run("python", "print('ready')\nwhile True: pass")
 
         class Stop(sk.EventHandler):
             def on_console_output(self, delta: Any, snapshot: Any, /) -> None:
@@ -162,7 +162,7 @@ def test_cancelling_a_stream_from_elsewhere_ends_the_run(backend: str) -> None:
             anyio.run(main, backend=backend)
         assert execution.status == "interrupted"
         assert time.monotonic() - began < 5
-        assert run(given.computer, "python", "print('next')").text == "next\n"
+        assert run(traced.computer, "python", "print('next')").text == "next\n"
 
 
 def test_a_task_that_is_cancelled_ends_the_run() -> None:
@@ -174,38 +174,38 @@ def test_a_task_that_is_cancelled_ends_the_run() -> None:
                 async for _ in stream:
                     pass
 
-    with marked() as given:
-        execution = given.computer.run("python", HANG.replace("print(i)", "pass"))
+    with traced_computer() as traced:
+        execution = traced.computer.run("python", HANG.replace("print(i)", "pass"))
         anyio.run(main, execution)
         assert execution.status == "interrupted"
-        assert run(given.computer, "python", "print('next')").text == "next\n"
+        assert run(traced.computer, "python", "print('next')").text == "next\n"
 
 
 def test_a_run_begins_when_it_is_first_read() -> None:
-    """And one that is closed before never does."""
-    with marked() as given:
-        execution = given.computer.run("python", "open('made', 'w')")
+    """One that is closed before that never begins."""
+    with traced_computer() as traced:
+        execution = traced.computer.run("python", "open('made', 'w')")
         assert execution.status == "waiting"
         execution.close()
         assert [*execution] == []
         assert execution.status == "interrupted"
-        assert given.processes() == []
+        assert traced.processes() == []
 
 
 def test_a_run_that_is_interrupted_before_it_begins_does_not_run() -> None:
-    """And says so as any interrupted run."""
-    with marked() as given:
-        given.computer.start("python")
-        execution = given.computer.run("python", "print('never')")
+    """Its console says the same as that of any interrupted run."""
+    with traced_computer() as traced:
+        traced.computer.start("python")
+        execution = traced.computer.run("python", "print('never')")
         execution.interrupt()
         ran = Ran(execution)
         assert (ran.text, ran.status, ran.execution.state_lost) == ("KeyboardInterrupt", "interrupted", False)
 
 
-def test_leaving_a_loop_pauses_and_another_goes_on() -> None:
-    """What was read is not told again."""
-    with marked() as given:
-        execution = given.computer.run("python", "for i in range(3): print(i)")
+def test_leaving_a_loop_pauses_the_reading_and_another_loop_goes_on() -> None:
+    """Each event is returned once."""
+    with traced_computer() as traced:
+        execution = traced.computer.run("python", "for i in range(3): print(i)")
         for event in execution:
             if isinstance(event, sk.ConsoleCreated):
                 break
@@ -214,23 +214,23 @@ def test_leaving_a_loop_pauses_and_another_goes_on() -> None:
         assert execution.status == "completed"
 
 
-def test_two_languages_run_at_once_and_one_language_one_run() -> None:
-    """A second run of the same language is an error of who asks for it."""
-    with marked() as given:
-        execution = given.computer.run("python", "print(input())", input=lambda prompt: shell())
+def test_two_languages_run_at_once_but_one_language_runs_one_piece_of_code() -> None:
+    """A second run of the same language raises an error."""
+    with traced_computer() as traced:
+        execution = traced.computer.run("python", "print(input())", input=lambda prompt: shell())
 
         def shell() -> str:
             with pytest.raises(sk.UsageError, match="one piece of code at a time"):
-                given.computer.run("py", "1")
-            return run(given.computer, "shell", "echo from the shell").text.strip()
+                traced.computer.run("py", "1")
+            return run(traced.computer, "shell", "echo from the shell").text.strip()
 
         assert Ran(execution).text == "from the shell\nfrom the shell\n"
 
 
-def test_names_of_languages_are_known_however_they_are_written() -> None:
+def test_languages_have_aliases_in_any_case() -> None:
     """Aliases, and any case."""
-    with marked() as given:
-        computer = given.computer
+    with traced_computer() as traced:
+        computer = traced.computer
         assert computer.languages == ("python", "shell", "javascript")
         assert {computer.language_of(n) for n in ("Python", "py", " PYTHON ")} == {"python"}
         assert {computer.language_of(n) for n in ("bash", "sh", "Shell")} == {"shell"}
@@ -238,14 +238,14 @@ def test_names_of_languages_are_known_however_they_are_written() -> None:
         assert computer.language_of("cobol") is None
 
 
-def test_an_unknown_language_is_told_and_not_raised() -> None:
-    """A model can read what there is."""
-    with marked() as given:
-        ran = run(given.computer, "cobol", "DISPLAY 'x'")
+def test_an_unknown_language_fails_the_run_and_raises_nothing() -> None:
+    """The console says which languages there are, for a model reads it."""
+    with traced_computer() as traced:
+        ran = run(traced.computer, "cobol", "DISPLAY 'x'")
         assert ran.text == "`cobol` is not supported; this computer runs: python, shell, javascript"
-        assert (ran.status, ran.lines, given.processes()) == ("failed", [], [])
+        assert (ran.status, ran.lines, traced.processes()) == ("failed", [], [])
         with pytest.raises(sk.UsageError, match="not supported"):
-            given.computer.start("cobol")
+            traced.computer.start("cobol")
 
 
 class Echo(Runner):
@@ -253,24 +253,74 @@ class Echo(Runner):
 
     name = "echo"
 
-    def run(self, run: Any) -> Outcome:
-        run.feed.text("stdout", run.code)
-        run.outcome.ended = True
-        return run.outcome
+    def run(self, run: Any) -> RunResult:
+        run.output.put_text("stdout", run.code)
+        run.result.ended = True
+        return run.result
 
 
-def test_other_languages_register() -> None:
-    """With a name and its aliases; a language in use is not replaced."""
-    with marked() as given:
-        given.computer.register("Echo", Echo, aliases=["parrot"])
-        assert run(given.computer, "parrot", "said").text == "said"
-        assert "echo" in given.computer.languages
+def test_other_languages_can_be_registered() -> None:
+    """With a name and aliases; a language in use cannot be replaced."""
+    with traced_computer() as traced:
+        traced.computer.register("Echo", Echo, aliases=["parrot"])
+        assert run(traced.computer, "parrot", "said").text == "said"
+        assert "echo" in traced.computer.languages
         with pytest.raises(sk.UsageError):
-            given.computer.register("echo", Echo)
+            traced.computer.register("echo", Echo)
 
 
-def test_a_program_that_is_not_there_is_told() -> None:
-    """As node, where it is not installed."""
+UPPER = """
+import json, os, sys
+frames, commands = os.fdopen(int(sys.argv[1]), "w", 1), os.fdopen(int(sys.argv[2]))
+print(json.dumps({"type": "ready"}), file=frames)
+for line in commands:
+    command = json.loads(line)
+    print(json.dumps({"type": "begin", "run": command["run"]}), file=frames)
+    with open(command["out"], "w") as out:
+        out.write(command["code"].upper())
+    end = {"type": "end", "run": command["run"], "status": "ok", "exit_code": 0}
+    print(json.dumps(end), file=frames)
+"""
+
+
+class Upper(Runner):
+    """A language with a process of its own, which prints the code in upper case."""
+
+    name = "upper"
+
+    def command(self, directory: str, frames: int, commands: int) -> list[str]:
+        return [sys.executable, "-c", UPPER, str(frames), str(commands)]
+
+    def submit(self, run: RunRequest, out: str, err: str) -> None:
+        self.send({"run": run.id, "code": run.code, "out": out})
+
+
+def test_a_language_with_a_process_can_be_registered() -> None:
+    """With the three frames that `Runner` documents; its process lives from run to run."""
+    with traced_computer() as traced:
+        traced.computer.register("upper", Upper)
+        for code in ("one", "two"):
+            ran = run(traced.computer, "upper", code)
+            assert (ran.text, ran.status, ran.execution.exit_code) == (code.upper(), "completed", 0)
+        assert len(traced.processes()) == 1
+
+
+def test_runners_may_use_the_earlier_names() -> None:
+    """`Outcome`, `feed`, `outcome` and `text`."""
+
+    class Old(Runner):
+        def run(self, run: RunRequest) -> Outcome:
+            run.feed.text("stdout", run.code)
+            run.outcome.ended = True
+            return run.outcome
+
+    with traced_computer() as traced:
+        traced.computer.register("old", Old)
+        assert run(traced.computer, "old", "text").text == "text"
+
+
+def test_a_missing_program_fails_the_run() -> None:
+    """For example node, where it is not installed."""
 
     class Missing(Runner):
         name = "missing"
@@ -278,36 +328,36 @@ def test_a_program_that_is_not_there_is_told() -> None:
         def command(self, directory: str, frames: int, commands: int) -> list[str]:
             return ["streamkit-has-no-such-program"]
 
-    with marked() as given:
-        given.computer.register("missing", Missing)
-        ran = run(given.computer, "missing", "x")
+    with traced_computer() as traced:
+        traced.computer.register("missing", Missing)
+        ran = run(traced.computer, "missing", "x")
         assert (ran.status, "could not be started" in ran.text) == ("failed", True)
 
 
-def test_a_language_gets_ready_while_there_is_nothing_to_run_yet() -> None:
-    """`start` returns at once; the run finds the same process."""
-    with marked() as given:
+def test_a_language_can_be_started_before_its_first_run() -> None:
+    """`start` returns at once; the run uses the process that it started."""
+    with traced_computer() as traced:
         began = time.monotonic()
-        given.computer.start("python")
+        traced.computer.start("python")
         assert time.monotonic() - began < 0.1
-        given.computer.start("python")
-        assert run(given.computer, "python", "print(1)").text == "1\n"
-        assert len([line for line in given.processes() if "streamkit_kernel" in line]) == 1
+        traced.computer.start("python")
+        assert run(traced.computer, "python", "print(1)").text == "1\n"
+        assert len([line for line in traced.processes() if "streamkit_kernel" in line]) == 1
 
 
 @pytest.mark.parametrize(("name",), LANGUAGES)
-def test_closing_ends_what_runs_and_every_process(name: str) -> None:
-    """From another thread too; then nothing begins any more, and a second close does nothing."""
+def test_closing_ends_every_run_and_every_process(name: str) -> None:
+    """From another thread too. Then nothing can begin any more, and a second close does nothing."""
     hang = {"python": "print('ready')\nwhile True: pass", "shell": "echo ready; sleep 600", "javascript": "console.log('ready'); while (true) {}"}  # fmt: skip
-    with marked() as given:
-        execution = given.computer.run(name, hang[name])
+    with traced_computer() as traced:
+        execution = traced.computer.run(name, hang[name])
         threads: list[threading.Thread] = []
-        Ran(execution, lambda *_: threads or threads.append(in_thread(given.computer.close)))
+        Ran(execution, lambda *_: threads or threads.append(in_thread(traced.computer.close)))
         threads[0].join(10)
-        assert (execution.status, given.processes()) == ("interrupted", [])
-        given.computer.close()
+        assert (execution.status, traced.processes()) == ("interrupted", [])
+        traced.computer.close()
         with pytest.raises(sk.UsageError, match="closed"):
-            given.computer.run(name, HELLO[name])
+            traced.computer.run(name, HELLO[name])
 
 
 SCRIPT = """
@@ -323,10 +373,10 @@ if sys.argv[1] == "wait": sys.stdin.read()
 
 
 @pytest.mark.parametrize("how", ["exit", "killed"])
-def test_nothing_is_left_when_the_interpreter_ends(how: str) -> None:
-    """Without any close; where it is killed, what left its session may go on, and nothing else. No file either."""
-    with tempfile.TemporaryDirectory() as place, marked() as given:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "STREAMKIT_TEST": given.mark, "TMPDIR": place}
+def test_nothing_is_left_when_the_program_ends_without_closing(how: str) -> None:
+    """If it is killed, only a process that left its session may live on. No file is left either."""
+    with tempfile.TemporaryDirectory() as place, traced_computer() as traced:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "STREAMKIT_TEST": traced.mark, "TMPDIR": place}
         command = [sys.executable, "-c", SCRIPT, "wait" if how == "killed" else "go"]
         with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
@@ -336,12 +386,12 @@ def test_nothing_is_left_when_the_interpreter_ends(how: str) -> None:
             process.wait(20)
         deadline = time.monotonic() + 5
         allowed = {"sleep 600"} if how == "killed" else set()
-        while left := [line for line in given.processes() if line not in allowed]:
+        while left := [line for line in traced.processes() if line not in allowed]:
             assert time.monotonic() < deadline, left
-        given.kill()
+        traced.kill()
         assert os.listdir(place) == []
 
 
-def test_limits_are_none_where_none_is_given() -> None:
-    """The defaults of a run's limits end nothing."""
+def test_a_run_has_no_limits_by_default() -> None:
+    """`Limits()` stops nothing."""
     assert Limits() == Limits(None, None, None, None)

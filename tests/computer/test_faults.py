@@ -1,4 +1,4 @@
-"""Whatever code does, its end is told, the next run works, and nothing of the stopped one is left."""
+"""Whatever code does, its end is explained, the next run works, and nothing of the stopped run is left."""
 
 from __future__ import annotations
 
@@ -9,30 +9,33 @@ from typing import Any
 
 import pytest
 
+from streamkit.computer.limited_output import LimitedOutput
+from streamkit.computer.output_queue import DisplayOutput, OutputQueue
+
 from .faults import FAULTS, Fault
-from .running import HELLO, Ran, language, marked, run, stop_at
+from .running import HELLO, Ran, language, run, stop_at, traced_computer
 
 
 @pytest.mark.parametrize(
     ("name", "fault"), [language(fault.language, fault, id=f"{fault.language}: {fault.name}") for fault in FAULTS]
 )
-def test_a_fault_is_told_and_recovered_from(name: str, fault: Fault) -> None:
-    """In words; within the time; and the next run has none of it."""
+def test_every_fault_is_explained_and_recovered_from(name: str, fault: Fault) -> None:
+    """The console explains it, it ends in time, and the next run is not affected."""
     limits = {key: value for key, value in fault.options.items() if key.endswith("limit")}
     options = {key: value for key, value in fault.options.items() if not key.endswith("limit")}
-    with marked(**limits) as given:
+    with traced_computer(**limits) as traced:
         if fault.stopped:
-            ran, seconds = stop_at(given.computer, name, fault.code, **options)
+            ran, seconds = stop_at(traced.computer, name, fault.code, **options)
             assert seconds < fault.seconds
         else:
-            ran = run(given.computer, name, fault.code, **options)
+            ran = run(traced.computer, name, fault.code, **options)
         assert ran.status == fault.status
         assert fault.words in ran.text
         assert ran.execution.state_lost == fault.state_lost
         assert ("are lost" in ran.text) == fault.state_lost
         if fault.stopped or fault.state_lost:
-            assert [line for line in given.processes() if "600" in line.split()] == []
-        again = run(given.computer, name, HELLO[name])
+            assert [line for line in traced.processes() if "600" in line.split()] == []
+        again = run(traced.computer, name, HELLO[name])
         assert (again.text, again.status) == ("hello\n", "completed")
 
 
@@ -41,9 +44,9 @@ def test_a_fault_is_told_and_recovered_from(name: str, fault: Fault) -> None:
     [language(f.language, f, id=f"{f.language}: {f.name}") for f in FAULTS if f.stopped],
 )
 def test_an_interrupted_run_ends_with_keyboard_interrupt_and_no_line(name: str, fault: Fault) -> None:
-    """The last of its console text is that word; the active line is none."""
-    with marked() as given:
-        ran, _ = stop_at(given.computer, name, fault.code)
+    """That word is the last of its console text; the active line is None."""
+    with traced_computer() as traced:
+        ran, _ = stop_at(traced.computer, name, fault.code)
         assert ran.text.endswith("\nKeyboardInterrupt")
         assert ran.text.count("KeyboardInterrupt") == 1
         assert ran.lines[-1] is None
@@ -74,13 +77,13 @@ RUNS = {"python": 80, "shell": 60, "javascript": 60}
 
 @pytest.mark.parametrize(("name", "runs"), [language(name, runs) for name, runs in RUNS.items()])
 def test_nothing_of_an_interrupted_run_appears_in_a_later_one(name: str, runs: int) -> None:
-    """Interrupted at random moments, 200 in all: each run has its own output alone, and no process is left."""
+    """Interrupted at random moments, 200 in all: each run has only its own output, and no process is left."""
     moments = random.Random(7)
-    with marked() as given:
-        run(given.computer, name, HELLO[name])
+    with traced_computer() as traced:
+        run(traced.computer, name, HELLO[name])
         for number in range(runs):
             word = f"word-{number}-"
-            execution = given.computer.run(name, TALKATIVE[name].format(word=word))
+            execution = traced.computer.run(name, TALKATIVE[name].format(word=word))
             timer = threading.Timer(moments.random() * 0.06, execution.interrupt)
             timer.start()
             ran = Ran(execution)
@@ -89,32 +92,32 @@ def test_nothing_of_an_interrupted_run_appears_in_a_later_one(name: str, runs: i
             assert set(re.findall(r"word-\d+-", ran.text)) <= {word}
             assert ran.text.endswith("KeyboardInterrupt")
             assert not ran.execution.state_lost, ran.text
-        assert [line for line in given.processes() if "while sleep" in line] == []
+        assert [line for line in traced.processes() if "while sleep" in line] == []
 
 
 def test_a_thread_that_outlives_its_run_prints_into_no_other() -> None:
-    """It may even outlive a run that ended by itself."""
+    """Here it outlives a run that completed."""
     code = (
         "import threading\n"
-        "go, said = threading.Event(), threading.Event()\n"
-        "def late():\n    go.wait()\n    print('late')\n    said.set()\n"
+        "go, printed = threading.Event(), threading.Event()\n"
+        "def late():\n    go.wait()\n    print('late')\n    printed.set()\n"
         "threading.Thread(target=late).start()"
     )
-    with marked() as given:
-        run(given.computer, "python", code)
-        ran = run(given.computer, "python", "go.set()\nsaid.wait()\nprint('mine')")
+    with traced_computer() as traced:
+        run(traced.computer, "python", code)
+        ran = run(traced.computer, "python", "go.set()\nprinted.wait()\nprint('mine')")
         assert ran.text == "mine\n"
 
 
-def test_what_a_pool_does_is_printed_by_the_run_that_asked_for_it() -> None:
-    """However old the pool's thread is."""
-    with marked() as given:
+def test_output_of_a_thread_pool_belongs_to_the_run_that_submitted_the_work() -> None:
+    """Even if an earlier run started the pool's thread."""
+    with traced_computer() as traced:
         run(
-            given.computer,
+            traced.computer,
             "python",
             "from concurrent.futures import ThreadPoolExecutor\np = ThreadPoolExecutor(1)\np.submit(int).result()",
         )
-        ran = run(given.computer, "python", "p.submit(print, 'new').result()")
+        ran = run(traced.computer, "python", "p.submit(print, 'new').result()")
         assert ran.text == "new\n"
 
 
@@ -125,14 +128,14 @@ def test_what_a_pool_does_is_printed_by_the_run_that_asked_for_it() -> None:
         language("shell", "sleep 600 & echo $!"),
     ],
 )
-def test_what_a_run_left_running_lives_on_until_the_computer_is_closed(name: str, code: str) -> None:
-    """As a server that later code is to talk to; a later run that is stopped does not end it either."""
+def test_processes_that_a_run_left_behind_live_until_the_computer_is_closed(name: str, code: str) -> None:
+    """For example a server that later code talks to. Stopping a later run does not end them either."""
     hang = {"python": "print('ready')\nwhile True: pass", "shell": "echo ready; sleep 700"}
-    with marked() as given:
-        assert run(given.computer, name, code).status == "completed"
-        ran, _ = stop_at(given.computer, name, hang[name])
+    with traced_computer() as traced:
+        assert run(traced.computer, name, code).status == "completed"
+        ran, _ = stop_at(traced.computer, name, hang[name])
         assert ran.status == "interrupted"
-        assert [line for line in given.processes() if line.endswith("sleep 600")] == ["sleep 600"]
+        assert [line for line in traced.processes() if line.endswith("sleep 600")] == ["sleep 600"]
 
 
 @pytest.mark.parametrize(
@@ -143,11 +146,11 @@ def test_what_a_run_left_running_lives_on_until_the_computer_is_closed(name: str
         language("javascript", "for (let i = 0; i < 1_000_000; i++) console.log('x'.repeat(99))"),
     ],
 )
-def test_a_hundred_megabytes_arrive_whole(name: str, code: str) -> None:
-    """In pieces that are large."""
+def test_a_hundred_megabytes_arrive_completely(name: str, code: str) -> None:
+    """In large pieces."""
     size = pieces = 0
-    with marked(output_limit=None) as given:
-        execution: Any = given.computer.run(name, code)
+    with traced_computer(output_limit=None) as traced:
+        execution: Any = traced.computer.run(name, code)
         for event in execution:
             if event.type == "console_delta":
                 size += len(event.value)
@@ -156,26 +159,39 @@ def test_a_hundred_megabytes_arrive_whole(name: str, code: str) -> None:
         assert pieces < 60_000
 
 
-def test_the_code_waits_where_nobody_reads() -> None:
-    """What is held for a reader that pauses is bounded."""
-    with marked(output_limit=None) as given:
-        execution = given.computer.run("python", "while True: print('x' * 999)")
+def test_nothing_is_written_after_a_display_that_passed_the_limit() -> None:
+    """The display itself is written, for a part of it would be useless."""
+    queue = OutputQueue(lambda: None)
+    reached: list[bool] = []
+    output = LimitedOutput(queue, 10, lambda: reached.append(True))
+    output.display({"text/plain": "x" * 100})
+    output.write("stdout", "y" * 1000)
+    queue.close()
+    (item,) = queue.take() or []
+    assert isinstance(item, DisplayOutput)
+    assert reached
+
+
+def test_the_code_waits_while_nobody_reads() -> None:
+    """So the memory for a reader that pauses is bounded."""
+    with traced_computer(output_limit=None) as traced:
+        execution = traced.computer.run("python", "while True: print('x' * 999)")
         next(iter(execution))
-        feed = execution._request.feed
+        feed = execution._request.output
         while not feed.full:
             pass
         execution.interrupt()
-        execution._over.wait(5)
+        execution._ended.wait(5)
         assert execution.status == "interrupted"
         held = sum(len(getattr(event, "value", "") or "") for event in execution)
         assert held < 8_000_000
 
 
 def test_an_interrupt_that_comes_as_a_call_begins_to_wait_is_not_lost() -> None:
-    """The signal alone would not end that call: no state is lost for it, however often it happens."""
+    """The signal alone would not end that call, and the state would be lost."""
     fault = next(one for one in FAULTS if (one.name, one.language) == ("hang", "python"))
-    with marked() as given:
+    with traced_computer() as traced:
         for _ in range(60):
-            ran, seconds = stop_at(given.computer, "python", fault.code)
+            ran, seconds = stop_at(traced.computer, "python", fault.code)
             assert (ran.status, ran.execution.state_lost) == ("interrupted", False)
             assert seconds < fault.seconds

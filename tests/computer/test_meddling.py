@@ -1,4 +1,4 @@
-"""What breaks the runner itself, by code or from outside: it is told, and the next run works."""
+"""What breaks the runner itself, by code or from outside: it is reported, and the next run works."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 import streamkit as sk
 from streamkit.computer import Computer
 
-from .running import HELLO, LANGUAGES, Ran, language, marked, run
+from .running import HELLO, LANGUAGES, Ran, language, run, traced_computer
 
 MUTE = [
     language("python", "import sys\nsys.stdout = sys.stderr = None", id="python: no console"),
@@ -44,12 +44,12 @@ MUTE = [
 
 
 @pytest.mark.parametrize(("name", "code"), MUTE)
-def test_code_that_breaks_what_it_runs_in_does_not_mute_the_next_run(name: str, code: str) -> None:
-    """It prints; where that took a new process, it is said."""
-    with marked(timeout=10) as given:
-        first = run(given.computer, name, code)
+def test_code_that_breaks_its_process_does_not_silence_the_next_run(name: str, code: str) -> None:
+    """The next run prints; if it needed a new process, its console says so."""
+    with traced_computer(timeout=10) as traced:
+        first = run(traced.computer, name, code)
         assert first.status != "timed_out"
-        again = run(given.computer, name, HELLO[name])
+        again = run(traced.computer, name, HELLO[name])
         assert (again.text.endswith("hello\n"), again.status) == (True, "completed"), again.text
         assert again.execution.state_lost == ("are lost" in again.text)
 
@@ -62,51 +62,51 @@ def test_code_that_breaks_what_it_runs_in_does_not_mute_the_next_run(name: str, 
         ("print('a')\nexit(3)\nprint('never')", "print('mine')", "a\nSystemExit: 3\n"),
     ],
 )  # fmt: skip
-def test_what_scripts_do_with_their_console_stays_in_their_run(first: str, second: str, text: str) -> None:
+def test_what_a_script_does_with_its_console_does_not_affect_the_next_run(first: str, second: str, text: str) -> None:
     """Wrapped, reconfigured, or left by `exit`."""
-    with marked() as given:
-        assert run(given.computer, "python", first).text == text
-        assert run(given.computer, "python", second).text == "mine\n"
+    with traced_computer() as traced:
+        assert run(traced.computer, "python", first).text == text
+        assert run(traced.computer, "python", second).text == "mine\n"
 
 
-def test_a_thread_without_a_class_prints_into_its_own_run() -> None:
-    """As `_thread` makes it."""
+def test_a_thread_of_the_low_level_module_prints_into_its_own_run() -> None:
+    """A thread that `_thread` started."""
     code = (
-        "import _thread, threading\ngo, said = threading.Event(), threading.Event()\n"
-        "def late():\n    go.wait()\n    print('late')\n    said.set()\n"
+        "import _thread, threading\ngo, printed = threading.Event(), threading.Event()\n"
+        "def late():\n    go.wait()\n    print('late')\n    printed.set()\n"
         "_thread.start_new_thread(late, ());"
     )
-    with marked() as given:
-        run(given.computer, "python", code)
-        assert run(given.computer, "python", "go.set()\nsaid.wait()\nprint('mine')").text == "mine\n"
+    with traced_computer() as traced:
+        run(traced.computer, "python", code)
+        assert run(traced.computer, "python", "go.set()\nprinted.wait()\nprint('mine')").text == "mine\n"
 
 
-def test_help_is_told() -> None:
-    """Which other front ends show beside the code."""
-    with marked() as given:
-        assert "Docstring:" in run(given.computer, "python", "print?").text
+def test_the_help_of_ipython_is_printed() -> None:
+    """Other front ends show it beside the code."""
+    with traced_computer() as traced:
+        assert "Docstring:" in run(traced.computer, "python", "print?").text
 
 
 def test_a_users_file_does_not_shadow_what_the_kernel_needs(tmp_path: Path) -> None:
     """The code itself can import it."""
     for name in ("queue", "logging", "random", "channel"):
         (tmp_path / f"{name}.py").write_text("mine = True")
-    with marked(cwd=tmp_path) as given:
-        assert run(given.computer, "python", "import channel\nprint(channel.mine)").text == "True\n"
+    with traced_computer(cwd=tmp_path) as traced:
+        assert run(traced.computer, "python", "import channel\nprint(channel.mine)").text == "True\n"
 
 
 def test_a_program_finds_no_arguments_but_its_own() -> None:
     """As `argparse` reads them."""
-    with marked() as given:
+    with traced_computer() as traced:
         code = "import argparse\nprint(argparse.ArgumentParser().parse_args())"
-        assert run(given.computer, "python", code).text == "Namespace()\n"
+        assert run(traced.computer, "python", code).text == "Namespace()\n"
 
 
-def test_a_display_of_many_megabytes_takes_no_long_time() -> None:
-    """It is put together once."""
+def test_a_display_of_many_megabytes_is_fast() -> None:
+    """Its parts are joined once."""
     code = "from IPython.display import display\ndisplay({'text/html': 'x' * 50_000_000}, raw=True)"
-    with marked(timeout=10, output_limit=None) as given:
-        messages = sk.stream(given.computer.run("python", code)).get_final_messages()
+    with traced_computer(timeout=10, output_limit=None) as traced:
+        messages = sk.stream(traced.computer.run("python", code)).get_final_messages()
         assert [len(message.content or "") for message in messages if message.format == "html"] == [50_000_000]
 
 
@@ -118,18 +118,18 @@ def test_a_display_of_many_megabytes_takes_no_long_time() -> None:
         language("javascript", "import fs from 'fs'", "loaded with `require`", id="import"),
     ],
 )
-def test_what_fails_in_javascript_beside_its_value_is_told(name: str, code: str, words: str) -> None:
-    """A rejection that nobody handles; modules, with what to write in their place."""
-    with marked() as given:
-        ran = run(given.computer, name, code)
+def test_errors_of_javascript_outside_the_script_itself_fail_the_run(name: str, code: str, words: str) -> None:
+    """An unhandled rejection; loading a module, with a hint what to write instead."""
+    with traced_computer() as traced:
+        ran = run(traced.computer, name, code)
         assert (ran.status, words in ran.text) == ("failed", True), ran.text
 
 
 @pytest.mark.parametrize(("name",), [language("shell")])
 def test_a_script_with_the_line_ends_of_windows_runs(name: str) -> None:
-    """As a terminal takes it."""
-    with marked() as given:
-        assert run(given.computer, name, "if true; then\r\n  echo yes\r\nfi\r\n").text == "yes\n"
+    """As it would if it were pasted into a terminal."""
+    with traced_computer() as traced:
+        assert run(traced.computer, name, "if true; then\r\n  echo yes\r\nfi\r\n").text == "yes\n"
 
 
 # -- from outside
@@ -142,75 +142,75 @@ def process_of(computer: Computer, name: str) -> int:
 
 
 @pytest.mark.parametrize(("name",), LANGUAGES)
-def test_a_process_that_ended_between_two_runs_is_told(name: str) -> None:
-    """The code may count on what is gone."""
-    with marked() as given:
-        run(given.computer, name, HELLO[name])
-        os.kill(process_of(given.computer, name), signal.SIGKILL)
-        ran = run(given.computer, name, HELLO[name])
-        told = f"[after the last run the {name} process was killed by signal 9; its variables and its state are lost]"
-        assert (ran.text, ran.status, ran.execution.state_lost) == (f"{told}\nhello\n", "completed", True)
-        assert run(given.computer, name, HELLO[name]).text == "hello\n"
+def test_the_end_of_a_process_between_two_runs_is_reported(name: str) -> None:
+    """For the code may rely on the lost state."""
+    with traced_computer() as traced:
+        run(traced.computer, name, HELLO[name])
+        os.kill(process_of(traced.computer, name), signal.SIGKILL)
+        ran = run(traced.computer, name, HELLO[name])
+        note = f"[after the last run the {name} process was killed by signal 9; its variables and state are lost]"
+        assert (ran.text, ran.status, ran.execution.state_lost) == (f"{note}\nhello\n", "completed", True)
+        assert run(traced.computer, name, HELLO[name]).text == "hello\n"
 
 
 @pytest.mark.parametrize(("name",), LANGUAGES)
-def test_a_stopped_process_holds_nobody_however_long_the_code_is(name: str) -> None:
-    """Its pipes take no more than they have room for."""
-    with marked() as given:
-        run(given.computer, name, HELLO[name])
-        os.kill(process_of(given.computer, name), signal.SIGSTOP)
-        ran = run(given.computer, name, ("//" if name == "javascript" else "#") + "x" * 1_000_000, timeout=0.3)
+def test_a_stopped_process_does_not_block_its_runner(name: str) -> None:
+    """Even if the code is longer than its pipes can hold."""
+    with traced_computer() as traced:
+        run(traced.computer, name, HELLO[name])
+        os.kill(process_of(traced.computer, name), signal.SIGSTOP)
+        ran = run(traced.computer, name, ("//" if name == "javascript" else "#") + "x" * 1_000_000, timeout=0.3)
         assert (ran.status, ran.execution.state_lost) == ("timed_out", True)
-        assert run(given.computer, name, HELLO[name]).text == "hello\n"
+        assert run(traced.computer, name, HELLO[name]).text == "hello\n"
 
 
 @pytest.mark.parametrize(("name",), LANGUAGES)
 def test_a_directory_that_is_removed_under_a_process_costs_it_its_state(name: str) -> None:
-    """Which is told, in place of an error of the system's."""
-    with marked() as given:
-        run(given.computer, name, HELLO[name])
-        shutil.rmtree(given.computer._runners[name].directory)  # pyright: ignore[reportPrivateUsage]
-        ran = run(given.computer, name, HELLO[name])
+    """The console says so; no error of the system is raised."""
+    with traced_computer() as traced:
+        run(traced.computer, name, HELLO[name])
+        shutil.rmtree(traced.computer._runners[name].directory)  # pyright: ignore[reportPrivateUsage]
+        ran = run(traced.computer, name, HELLO[name])
         assert (ran.status, ran.execution.state_lost, "could not be handed" in ran.text) == ("failed", True, True)
-        assert run(given.computer, name, HELLO[name]).text == "hello\n"
+        assert run(traced.computer, name, HELLO[name]).text == "hello\n"
 
 
 @pytest.mark.parametrize(("name",), LANGUAGES)
-def test_no_place_for_temporary_files_is_told(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the next run works, where there is one."""
-    with marked() as given:
+def test_a_missing_directory_for_temporary_files_fails_the_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next run works once there is one."""
+    with traced_computer() as traced:
         with monkeypatch.context() as patched:
             patched.setattr(tempfile, "tempdir", "/streamkit-has-no-such-directory")
-            ran = run(given.computer, name, HELLO[name])
+            ran = run(traced.computer, name, HELLO[name])
             assert (ran.status, "could not be started" in ran.text) == ("failed", True)
-        assert run(given.computer, name, HELLO[name]).text == "hello\n"
+        assert run(traced.computer, name, HELLO[name]).text == "hello\n"
 
 
 @pytest.mark.parametrize(("name",), [language("shell")])
-def test_a_script_that_finds_no_room_keeps_the_state(name: str) -> None:
-    """The process is as it was."""
+def test_a_script_that_cannot_be_written_keeps_the_state(name: str) -> None:
+    """The process is not affected."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with marked() as given:
-        assert run(given.computer, name, "x=5").text == ""
+    with traced_computer() as traced:
+        assert run(traced.computer, name, "x=5").text == ""
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
         try:
-            ran = run(given.computer, name, "#" + "x" * 200_000)
+            ran = run(traced.computer, name, "#" + "x" * 200_000)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         assert (ran.status, ran.execution.state_lost, "File too large" in ran.text) == ("failed", False, True)
-        assert run(given.computer, name, "echo $x").text == "5\n"
+        assert run(traced.computer, name, "echo $x").text == "5\n"
 
 
 @pytest.mark.parametrize(("name",), [language("shell"), language("javascript")])
-def test_a_program_that_is_not_on_the_path_is_told(name: str) -> None:
+def test_a_program_that_is_not_on_the_path_fails_the_run(name: str) -> None:
     """By its name."""
     with Computer(env={"PATH": "/streamkit-has-no-such-directory"}) as computer:
         ran = run(computer, name, HELLO[name])
         assert (ran.status, "No such file or directory" in ran.text) == ("failed", True)
 
 
-def test_a_missing_package_says_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the console, for a model has to read it as well."""
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the console, for a model reads it."""
     monkeypatch.setattr(sys, "path", [])
     for name in [name for name in sys.modules if name.partition(".")[0] in ("jupyter_client", "ipykernel")]:
         monkeypatch.delitem(sys.modules, name)
@@ -237,9 +237,9 @@ def test_nothing_is_left_open_after_runs_that_fail_to_start(name: str, monkeypat
 
 
 def test_the_thread_that_reads_late_output_ends_with_it() -> None:
-    """Nothing of a computer is left when it is closed."""
-    with marked() as given:
-        run(given.computer, "shell", "sleep 600 &")
+    """Nothing of a computer is left once it is closed."""
+    with traced_computer() as traced:
+        run(traced.computer, "shell", "sleep 600 &")
         assert any(thread.name == "streamkit-discard" for thread in threading.enumerate())
     deadline = time.monotonic() + 5
     while any(thread.name == "streamkit-discard" for thread in threading.enumerate()):
@@ -250,30 +250,30 @@ def test_the_thread_that_reads_late_output_ends_with_it() -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_cancelled_reading_can_be_gone_on_with(backend: str) -> None:
-    """Whatever the thread that it left behind was told comes first."""
-    told: list[str] = []
+def test_reading_can_go_on_after_a_cancellation(backend: str) -> None:
+    """What the thread of the cancelled task had received comes first."""
+    received: list[str] = []
 
     async def read(execution: Any) -> None:
         async for event in execution:
             if isinstance(event, sk.ConsoleDelta):
-                told.append(event.value)
+                received.append(event.value)
 
     async def main(execution: Any) -> None:
         for seconds in (0.15, 0.1, 10):
             with anyio.move_on_after(seconds):
                 await read(execution)
 
-    with marked() as given:
-        execution = given.computer.run("python", "import time\nfor i in range(4):\n    time.sleep(0.1)\n    print(i)")
+    with traced_computer() as traced:
+        execution = traced.computer.run("python", "import time\nfor i in range(4):\n    time.sleep(0.1)\n    print(i)")
         anyio.run(main, execution, backend=backend)
-        assert ("".join(told), execution.status) == ("0\n1\n2\n3\n", "completed")
+        assert ("".join(received), execution.status) == ("0\n1\n2\n3\n", "completed")
 
 
-def test_who_reads_a_run_that_another_thread_closes_sees_how_it_ended() -> None:
-    """The loop ends after the run."""
-    with marked() as given:
-        execution = given.computer.run("python", "print('ready')\nwhile True: pass")
+def test_the_reader_of_a_run_that_another_thread_closes_sees_its_status() -> None:
+    """Its loop ends after the run."""
+    with traced_computer() as traced:
+        execution = traced.computer.run("python", "print('ready')\nwhile True: pass")
         threads: list[threading.Thread] = []
         for event in execution:
             if isinstance(event, sk.ConsoleDelta) and not threads:
@@ -283,14 +283,14 @@ def test_who_reads_a_run_that_another_thread_closes_sees_how_it_ended() -> None:
         threads[0].join()
 
 
-def test_an_exit_in_who_answers_does_not_leave_the_code_waiting() -> None:
-    """It is refused, and what was raised is raised to who reads."""
+def test_an_exit_in_the_input_callback_does_not_leave_the_code_waiting() -> None:
+    """The code gets EOFError, and the reader the exit."""
 
     def leave(prompt: str) -> str:
         raise SystemExit(3)
 
-    with marked(timeout=10, input=leave) as given:
-        execution = given.computer.run("python", "input()")
+    with traced_computer(timeout=10, input=leave) as traced:
+        execution = traced.computer.run("python", "input()")
         with pytest.raises(SystemExit):
             Ran(execution)
         assert execution.status == "failed"

@@ -10,21 +10,21 @@ import pytest
 import streamkit as sk
 from streamkit.computer import Computer
 
-from .running import Marked, Ran, marked, run
+from .running import Ran, TracedComputer, run, traced_computer
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 IMAGE = f"import base64\nfrom IPython.display import Image, display\npng = Image(base64.b64decode('{PNG}'))\n"
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Marked]:
+def shared() -> Iterator[TracedComputer]:
     """One computer for runs that leave nothing behind that another would notice."""
-    with marked() as given:
-        yield given
+    with traced_computer() as traced:
+        yield traced
 
 
 @pytest.fixture
-def computer(shared: Marked) -> Computer:
+def computer(shared: TracedComputer) -> Computer:
     return shared.computer
 
 
@@ -35,8 +35,8 @@ def test_state_lives_from_run_to_run(computer: Computer) -> None:
     assert run(computer, "python", "_").text == "42\n"
 
 
-def test_stdout_and_stderr_are_told_apart_and_in_order(computer: Computer) -> None:
-    """However often the code goes from one to the other."""
+def test_stdout_and_stderr_are_separate_and_in_order(computer: Computer) -> None:
+    """However often the code changes from one to the other."""
     code = "import sys\nfor i in range(30):\n    print(f'out {i}')\n    print(f'err {i}', file=sys.stderr)"
     ran = run(computer, "python", code)
     assert ran.text == "".join(f"out {i}\nerr {i}\n" for i in range(30))
@@ -67,13 +67,13 @@ def test_stdout_and_stderr_are_told_apart_and_in_order(computer: Computer) -> No
         ("quit()", ""),
     ],
 )  # fmt: skip
-def test_what_code_prints_is_told_as_it_is(computer: Computer, code: str, text: str) -> None:
-    """Whoever writes it: Python, its threads, its children, C; nothing is added and nothing left out."""
+def test_output_arrives_unchanged(computer: Computer, code: str, text: str) -> None:
+    """Whoever writes it: Python, its threads, its children, C."""
     ran = run(computer, "python", code.replace("os.system('echo b')", "print(os.system('echo b'))"))
     assert (ran.text, ran.status) == (text, "completed")
 
 
-def test_output_is_told_before_the_code_goes_on(computer: Computer) -> None:
+def test_output_arrives_while_the_code_waits(computer: Computer) -> None:
     """The code waits for an answer that depends on what it printed."""
     execution = computer.run("python", "print('question')\nprint('got', input())", input=lambda prompt: "answer")
     assert Ran(execution).text == "question\nanswer\ngot answer\n"
@@ -89,8 +89,8 @@ def test_output_is_told_before_the_code_goes_on(computer: Computer) -> None:
         ("import asyncio\nawait asyncio.sleep(0)\n1/0", 3),
     ],
 )
-def test_a_traceback_has_the_line_numbers_of_the_code_as_given(computer: Computer, code: str, line: int) -> None:
-    """As plain text, in the console, and in the error."""
+def test_a_traceback_has_the_line_numbers_of_the_code(computer: Computer, code: str, line: int) -> None:
+    """As plain text, in the console and in the error."""
     ran = run(computer, "python", code)
     assert ran.status == "failed"
     assert f"line {line}\n" in ran.text
@@ -113,7 +113,7 @@ def test_a_traceback_has_the_line_numbers_of_the_code_as_given(computer: Compute
         ("class E(Exception):\n    def __str__(self): 1/0\nraise E()", "ZeroDivisionError"),
     ],
 )
-def test_what_fails_is_told(computer: Computer, code: str, words: str) -> None:
+def test_errors_are_printed(computer: Computer, code: str, words: str) -> None:
     """And the next run works."""
     ran = run(computer, "python", code)
     assert (ran.status, words in ran.text) == ("failed", True), ran.text
@@ -132,22 +132,22 @@ def test_what_fails_is_told(computer: Computer, code: str, words: str) -> None:
 def test_an_exit_ends_the_run_and_not_the_state(
     computer: Computer, code: str, status: str, exit_code: int, text: str
 ) -> None:
-    """Scripts end with one often."""
+    """Scripts often end with one."""
     run(computer, "python", "kept = 'kept'")
     ran = run(computer, "python", code)
     assert (ran.status, ran.execution.exit_code, ran.text) == (status, exit_code, text)
     assert run(computer, "python", "print(kept)").text == "kept\n"
 
 
-def test_the_active_line_is_told_and_ends_with_none(computer: Computer) -> None:
-    """From 1, as the code was given; the line of the run's own code, not of what it calls."""
+def test_the_active_line_is_reported_and_ends_with_none(computer: Computer) -> None:
+    """Counted from 1; always a line of the run's own code, not of what it calls."""
     ran = run(computer, "python", "\nimport time\ntime.sleep(0.1)\nfor i in range(2):\n    time.sleep(0.1)\n")
     assert ran.lines[0] == 2
     assert ran.lines[-1] is None
     assert [line for line in ran.lines if line in (3, 5)][:2] == [3, 5]
 
 
-def test_a_run_without_output_is_seen_once(computer: Computer) -> None:
+def test_a_run_without_output_is_visible_once(computer: Computer) -> None:
     """As one empty console message."""
     with sk.stream(computer.run("python", "y = 3", id="quiet", call_id="call-1")) as stream:
         (message,) = stream.get_final_messages()
@@ -155,7 +155,7 @@ def test_a_run_without_output_is_seen_once(computer: Computer) -> None:
 
 
 def test_displays_are_messages_of_their_own_in_the_order_of_the_output(computer: Computer) -> None:
-    """Images, HTML, JavaScript; JSON, Markdown and plain text are read in the console."""
+    """Images, HTML and JavaScript; while JSON, Markdown and plain text become console text."""
     code = (
         IMAGE + "from IPython.display import HTML, JSON, Javascript, Markdown\n"
         "print('a')\ndisplay(png)\ndisplay(png)\nprint('b')\ndisplay(HTML('<b>bold</b>'))\ndisplay(Javascript('1+1'))\n"
@@ -174,8 +174,8 @@ def test_displays_are_messages_of_their_own_in_the_order_of_the_output(computer:
     assert len({m.id for m in messages}) == len(messages)
 
 
-def test_what_is_shown_richly_keeps_its_plain_text_for_readers_of_text(computer: Computer) -> None:
-    """In the metadata, where it says something."""
+def test_a_rich_display_has_its_plain_text_in_the_metadata(computer: Computer) -> None:
+    """Unless that is the default text of an object."""
     code = "class Table:\n    def __repr__(self): return '1 2'\n    def _repr_html_(self): return '<td>1<td>2'\nTable()"
     (message,) = sk.stream(computer.run("python", code)).get_final_messages()
     assert (message.content, message.metadata) == ("<td>1<td>2", {"text": "1 2"})
@@ -202,56 +202,56 @@ def test_input_is_answered(computer: Computer, answer: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, lambda prompt: None])
-def test_input_is_refused_where_nobody_answers(computer: Computer, answer: Any) -> None:
-    """Which the code can handle."""
+def test_input_without_an_answer_is_refused(computer: Computer, answer: Any) -> None:
+    """The code can handle that error."""
     code = "try:\n    input('name? ')\nexcept EOFError as error:\n    print(error)"
-    assert run(computer, "python", code, input=answer).text == "name? there is nobody to answer input()\n"
+    assert run(computer, "python", code, input=answer).text == "name? input() was not answered\n"
 
 
-def test_a_fault_of_who_answers_is_raised_to_who_reads(computer: Computer) -> None:
-    """The code is refused, and told so; the fault is not swallowed."""
+def test_an_error_of_the_input_callback_is_raised_to_the_reader(computer: Computer) -> None:
+    """The code gets EOFError; the callback's error is not swallowed."""
     execution = computer.run("python", "input()", input=lambda prompt: 1 / 0)  # type: ignore[arg-type, return-value]
-    told: list[sk.Event] = []
+    events: list[sk.Event] = []
     with pytest.raises(ZeroDivisionError):
-        told.extend(execution)
+        events.extend(execution)
     assert execution.status == "failed"
     with pytest.raises(sk.SourceError, match="ZeroDivisionError"):
         sk.stream(computer.run("python", "input()", input=lambda prompt: 1 / 0)).until_done()  # type: ignore
 
 
 def test_a_run_that_waits_for_an_answer_can_be_stopped() -> None:
-    """Nobody has to give it."""
+    """The answer need not come."""
     import threading
 
-    asked, release = threading.Event(), threading.Event()
+    waiting, release = threading.Event(), threading.Event()
 
     def answer(prompt: str) -> str:
-        asked.set()
+        waiting.set()
         release.wait(30)
         return "too late"
 
-    with marked(input=answer) as given:
-        execution = given.computer.run("python", "input()")
-        threading.Thread(target=lambda: asked.wait(30) and execution.interrupt(), daemon=True).start()
+    with traced_computer(input=answer) as traced:
+        execution = traced.computer.run("python", "input()")
+        threading.Thread(target=lambda: waiting.wait(30) and execution.interrupt(), daemon=True).start()
         assert Ran(execution).status == "interrupted"
         release.set()
-        assert run(given.computer, "python", "print('next')").text == "next\n"
+        assert run(traced.computer, "python", "print('next')").text == "next\n"
 
 
 def test_a_megabyte_of_code_runs(computer: Computer) -> None:
-    """A limit is nowhere."""
+    """There is no limit to its length."""
     assert run(computer, "python", f"x = '{'y' * 1_000_000}'\nprint(len(x))").text == "1000000\n"
 
 
 def test_the_directory_and_the_environment_are_the_computers(tmp_path: Any) -> None:
-    """Given ones in place of the process's own."""
+    """They replace those of this process."""
     (tmp_path / "beside.py").write_text("value = 7")
-    with marked(cwd=tmp_path, env={"GIVEN": "yes"}) as given:
+    with traced_computer(cwd=tmp_path, env={"GIVEN": "yes"}) as traced:
         code = "import os, beside\nprint(os.getcwd(), os.environ['GIVEN'], beside.value)"
-        assert run(given.computer, "python", code).text == f"{tmp_path} yes 7\n"
+        assert run(traced.computer, "python", code).text == f"{tmp_path} yes 7\n"
 
 
-def test_the_runs_own_modules_are_the_users(computer: Computer) -> None:
+def test_the_kernel_shadows_no_module_of_the_user(computer: Computer) -> None:
     """What runs in the kernel does not shadow a module of the user's."""
     ran = run(computer, "python", "import sys\nprint(sys.path[0] == '', 'kernel' in sys.modules, __name__)")
     assert ran.text == "True False __main__\n"
@@ -265,16 +265,18 @@ def test_the_runs_own_modules_are_the_users(computer: Computer) -> None:
         ("import os\nos.close(1); print('open')", "open\n"),
     ],
 )
-def test_code_that_meddles_with_its_kernel_leaves_the_next_run_whole(computer: Computer, code: str, text: str) -> None:
-    """A fork that comes to the end of the code ends; streams that are closed are open again."""
+def test_code_that_closes_streams_or_forks_does_not_affect_the_next_run(
+    computer: Computer, code: str, text: str
+) -> None:
+    """A fork that reaches the end of the code ends; closed streams are opened again."""
     assert run(computer, "python", code).text == text
     assert run(computer, "python", "print('next')").text == "next\n"
 
 
-def test_an_interrupt_reaches_code_that_took_the_signal_in_an_earlier_run() -> None:
-    """What a run sets for the signal ends with it."""
-    with marked() as given:
-        run(given.computer, "python", "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN);")
-        execution = given.computer.run("python", "print('ready')\nwhile True: pass")
+def test_a_signal_handler_of_an_earlier_run_does_not_stop_an_interrupt() -> None:
+    """A run's handler ends with the run."""
+    with traced_computer() as traced:
+        run(traced.computer, "python", "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN);")
+        execution = traced.computer.run("python", "print('ready')\nwhile True: pass")
         ran = Ran(execution, lambda execution, text: execution.interrupt())
         assert (ran.status, ran.execution.state_lost) == ("interrupted", False)

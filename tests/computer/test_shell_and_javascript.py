@@ -1,4 +1,4 @@
-"""The shell and JavaScript: what lives on, what is told, how they end."""
+"""The shell and JavaScript: state, output, errors, how they end."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import pytest
 
 from streamkit.computer import Computer
 
-from .running import Marked, language, marked, run
+from .running import TracedComputer, language, run, traced_computer
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Marked]:
-    with marked() as given:
-        yield given
+def shared() -> Iterator[TracedComputer]:
+    with traced_computer() as traced:
+        yield traced
 
 
 @pytest.fixture
-def computer(shared: Marked) -> Computer:
+def computer(shared: TracedComputer) -> Computer:
     return shared.computer
 
 
@@ -68,8 +68,8 @@ JAVASCRIPT = [
 @pytest.mark.parametrize(
     ("name", "code", "text", "exit_code"), [language("shell", *case, id=case[0][:30]) for case in SHELL]
 )
-def test_the_shell_tells_what_it_prints(computer: Computer, name: str, code: str, text: str, exit_code: int) -> None:
-    """And the status of its last command."""
+def test_the_shell_prints_what_bash_would(computer: Computer, name: str, code: str, text: str, exit_code: int) -> None:
+    """With the exit status of the last command."""
     ran = run(computer, name, code)
     assert (ran.text, ran.execution.exit_code) == (text, exit_code)
     assert ran.status == ("failed" if exit_code else "completed")
@@ -78,8 +78,8 @@ def test_the_shell_tells_what_it_prints(computer: Computer, name: str, code: str
 @pytest.mark.parametrize(
     ("name", "code", "text"), [language("javascript", *case, id=case[0][:30]) for case in JAVASCRIPT]
 )
-def test_javascript_tells_what_it_prints_and_its_value(computer: Computer, name: str, code: str, text: str) -> None:
-    """As its own read-eval-print loop does; promises are awaited."""
+def test_javascript_prints_its_output_and_its_value(computer: Computer, name: str, code: str, text: str) -> None:
+    """As node's own read-eval-print loop does; promises are awaited."""
     ran = run(computer, name, code)
     assert (ran.text, ran.status) == (text, "completed")
 
@@ -113,7 +113,7 @@ def test_state_lives_from_run_to_run(computer: Computer, name: str, first: str, 
         language("javascript", "'\ud800'", "surrogate", id="js: surrogate"),
     ],
 )  # fmt: skip
-def test_what_fails_is_told(computer: Computer, name: str, code: str, words: str) -> None:
+def test_errors_are_printed(computer: Computer, name: str, code: str, words: str) -> None:
     """And the next run works."""
     ran = run(computer, name, code)
     assert (ran.status, words in ran.text) == ("failed", True), ran.text
@@ -121,8 +121,8 @@ def test_what_fails_is_told(computer: Computer, name: str, code: str, words: str
 
 
 @pytest.mark.parametrize(("name",), [language("javascript")])
-def test_an_error_of_javascript_has_its_line(computer: Computer, name: str) -> None:
-    """As the code was given; frames of the machinery are left out."""
+def test_an_error_of_javascript_has_the_line_numbers_of_the_code(computer: Computer, name: str) -> None:
+    """Frames of node and of the runner are left out."""
     ran = run(computer, name, "function f() {\n  throw new RangeError('boom');\n}\n\nf();")
     assert ran.execution.error is not None
     assert ran.execution.error[:2] == ("RangeError", "boom")
@@ -138,10 +138,10 @@ def test_an_error_of_javascript_has_its_line(computer: Computer, name: str) -> N
         language("javascript", "process.exit(1); console.log('never')", id="javascript: exit"),
     ],
 )
-def test_code_that_ends_its_process_is_told_with_what_is_lost(name: str, code: str) -> None:
-    """It is no death: it failed as it wished to."""
-    with marked() as given:
-        ran = run(given.computer, name, code)
+def test_code_that_ends_its_process_fails_and_loses_the_state(name: str, code: str) -> None:
+    """Its status is `failed`, not `died`, for it ended on purpose."""
+    with traced_computer() as traced:
+        ran = run(traced.computer, name, code)
         assert (ran.status, ran.execution.exit_code, ran.execution.state_lost) == ("failed", 1, True)
         assert "never" not in ran.text
         assert "exit status 1" in ran.text
@@ -157,9 +157,9 @@ def test_code_that_ends_its_process_is_told_with_what_is_lost(name: str, code: s
 )
 def test_code_that_meddles_with_its_runner_still_ends(name: str, code: str, exit_code: int | None) -> None:
     """And so does the next run."""
-    with marked(timeout=10) as given:
-        ran = run(given.computer, name, code)
+    with traced_computer(timeout=10) as traced:
+        ran = run(traced.computer, name, code)
         assert "never" not in ran.text
         assert (ran.status, ran.execution.exit_code) == ("failed" if exit_code else "completed", exit_code)
-        again = run(given.computer, name, "echo on" if name == "shell" else "console.log('on')")
+        again = run(traced.computer, name, "echo on" if name == "shell" else "console.log('on')")
         assert (again.text, again.status) == ("on\n", "completed")

@@ -65,7 +65,7 @@ def server_tool(index: Any, name: str, id: str = "s", **block: Any) -> dict[str,
     return start(index, "server_tool_use", **{"id": id, "name": name, "input": {}, **block})
 
 
-def delta(index: Any, type: str, **more: Any) -> dict[str, Any]:
+def delta(index: Any, type: Any, **more: Any) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": index, "delta": {"type": type, **more}}
 
 
@@ -165,7 +165,7 @@ def test_a_recorded_stream_is_read_as_it_was_meant(path: Path) -> None:
 
 @pytest.mark.parametrize("path", RECORDED)
 @pytest.mark.parametrize("size", [97, 10**9])
-def test_the_fast_path_tells_what_the_tolerant_one_tells(path: Path, size: int) -> None:
+def test_both_paths_emit_the_same_events(path: Path, size: int) -> None:
     body = path.read_bytes()
     chunks = [body[at : at + size] for at in range(0, len(body), size)]
     fast, careful = tell_bytes(Decoder, chunks), tell_bytes(Careful, chunks)
@@ -321,7 +321,7 @@ def test_code_that_the_provider_runs_is_code_and_console(
     assert story.codes == []
 
 
-def test_code_that_fails_to_run_says_so() -> None:
+def test_code_that_fails_to_run_has_its_error_as_output() -> None:
     """On the console, as an error."""
     failed = {"type": "bash_code_execution_tool_result_error", "error_code": "unavailable"}
     result = start(1, "bash_code_execution_tool_result", tool_use_id="s", content=failed)
@@ -337,7 +337,7 @@ def test_code_with_more_in_its_input_keeps_it() -> None:
     assert (code.content, code.metadata) == ("", {"input": {"restart": True}})
 
 
-def test_code_that_came_with_the_start_is_told() -> None:
+def test_code_that_came_with_the_start_is_emitted() -> None:
     story = answer(server_tool(0, "code_execution", input={"code": "1"}), stop(0))
     assert story.contents("code", "python") == ["1"]
 
@@ -419,7 +419,7 @@ def test_citations_are_annotations(citation: Any, expected: tuple[Any, ...], at_
 # -- interleaved and odd blocks
 
 
-def test_interleaved_blocks_are_kept_apart() -> None:
+def test_interleaved_blocks_stay_separate() -> None:
     """By their index, in whatever order they begin; the SDK's helper goes by the place in its list."""
     story = answer(
         *(tool(2, "a"), tool(1, "b"), start(0)),
@@ -438,7 +438,7 @@ def test_interleaved_blocks_are_kept_apart() -> None:
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_blocks_are_kept_apart_however_they_interleave(data: st.DataObject) -> None:
+def test_blocks_stay_separate_however_they_interleave(data: st.DataObject) -> None:
     """Law 5."""
     makes = {"text": said, "thinking": thought, "tool_use": piece}
     blocks: list[list[Any]] = []
@@ -502,6 +502,18 @@ ODD: dict[str, tuple[list[Any], list[tuple[str, str]], list[str]]] = {
     "the first text with the start": ([begin(), start(0, text="a"), said(0, "b")], [("message", "ab")], []),
     "usage that is text": ([begin(usage="x"), start(0), said(0, "a")], [("message", "a")], ["bad-usage"]),
     "no type": ([begin(), {"index": 0}, start(0), said(0, "a")], [("message", "a")], ["no-type"]),
+    "a delta without a type": (
+        [begin(), start(0), delta(0, None, text="a"), stop(0)],
+        [("message", "a")],
+        ["no-delta-type"],
+    ),
+    "content that is text": ([begin(content="a")], [("message", "a")], ["bad-content"]),
+    "content that is a number": ([begin(content=5), said(0, "a")], [("message", "a")], ["bad-content", "stray-delta"]),
+    "a part of the content that is text": (
+        [begin(content=[{"type": "text", "text": "a"}, "b", {"type": "text", "text": "c"}])],
+        [("message", "a"), ("message", "b"), ("message", "c")],
+        ["bad-content"],
+    ),
     "a call without an id": ([begin(), tool(0, ""), piece(0, "{}"), stop(0)], [("tool_call", "{}")], ["no-call-id"]),
     "nothing but types": (
         [{"type": x} for x in ("message_start", "content_block_start", "content_block_delta", "content_block_stop")],
@@ -535,7 +547,7 @@ def test_odd_streams_are_repaired(items: list[Any], expected: list[Any], codes: 
         {"type": "content_block_delta", "index": 0},
     ],
 )
-def test_what_no_event_is_for_is_told_whole(item: dict[str, Any]) -> None:
+def test_an_item_without_an_event_becomes_a_raw_event(item: dict[str, Any]) -> None:
     story = tell(begin(), start(0), said(0, "a"), item, said(0, "b"), stop(0), reason(), END)
     (raw,) = [x for x in story.events if isinstance(x, e.RawEvent)]
     assert (raw.name, raw.data) == (item["type"], item)
@@ -543,7 +555,7 @@ def test_what_no_event_is_for_is_told_whole(item: dict[str, Any]) -> None:
     assert story.codes == []
 
 
-def test_all_of_a_block_of_unknown_type_is_told_whole() -> None:
+def test_every_item_of_a_block_of_unknown_type_becomes_a_raw_event() -> None:
     """Its start, its deltas and its stop; the next block at its index is read again."""
     odd = [start(0, "novelty", data=1), said(0, "a"), stop(0)]
     story = answer(*odd, start(0), said(0, "b"), stop(0))
@@ -568,7 +580,7 @@ def test_all_of_a_block_of_unknown_type_is_told_whole() -> None:
     ],
 )
 @pytest.mark.parametrize("stopped", [True, False])
-def test_the_stop_reason_tells_how_it_ended(stop_reason: str, status: str, last: str, stopped: bool) -> None:
+def test_the_stop_reason_sets_the_statuses(stop_reason: str, status: str, last: str, stopped: bool) -> None:
     """Also the text that stopped last, which waits for it."""
     blocks = [start(0), said(0, "a"), stop(0), start(1), said(1, "b"), *([stop(1)] if stopped else [])]
     story = answer(*blocks, stop_reason=stop_reason)
@@ -656,7 +668,7 @@ def test_half_a_call_waits_until_the_message_ends(
     assert ("bad-arguments" in story.codes) == any(x.content == '{"city":"Os' and x.call_id in waiting for x in calls)
 
 
-def test_a_whole_call_is_done_when_it_stops() -> None:
+def test_a_complete_call_is_done_when_it_stops() -> None:
     """It waits for nothing: its tool may run beside the next one's input."""
     for items in ([*WHOLE_B], [*HALF, *WHOLE_B, piece(0, 'lo"}')], [tool(1, "b"), piece(1, "{}"), stop(1)]):
         decoder = Decoder()
@@ -665,7 +677,7 @@ def test_a_whole_call_is_done_when_it_stops() -> None:
         assert (done.message.id, done.message.status) == ("b", "completed")
 
 
-def test_a_call_in_a_whole_message_is_done_unless_it_is_the_last_of_one_that_was_cut() -> None:
+def test_a_call_in_an_unstreamed_message_is_done_unless_it_is_the_last_of_one_that_was_cut() -> None:
     """There `{}` is all of its input."""
     content = [{"type": "tool_use", "id": id, "name": "f", "input": {}} for id in "ab"]
     story = tell({"type": "message", "id": "msg", "content": content, "stop_reason": "max_tokens"})
@@ -764,7 +776,7 @@ def test_usage_is_cumulative() -> None:
     }
 
 
-def test_what_else_the_answer_says_of_itself_is_the_runs_metadata() -> None:
+def test_the_other_keys_of_an_answer_are_the_runs_metadata() -> None:
     more = {"container": {"id": "c"}, "diagnostics": {"x": 1}}
     edits = {"context_management": {"applied_edits": []}}
     story = tell(begin(**more), reason("stop_sequence", stop_sequence="###", beside=edits), END)
@@ -820,7 +832,7 @@ WHOLE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("items", [[WHOLE], [{"type": "message_start", "message": WHOLE}, END]])
-def test_a_whole_message_is_told_block_by_block(items: list[Any]) -> None:
+def test_an_unstreamed_message_is_emitted_block_by_block(items: list[Any]) -> None:
     """Also one that begins with all its content."""
     SdkMessage.model_validate(WHOLE, strict=True)
     story = tell_items(Decoder, items)
@@ -839,7 +851,7 @@ def test_a_whole_message_is_told_block_by_block(items: list[Any]) -> None:
     assert [_plain(block) for block in sent[0]["content"]] == _plain(WHOLE["content"])
 
 
-def test_a_block_of_unknown_type_in_a_whole_message_is_told_whole() -> None:
+def test_a_block_of_unknown_type_in_an_unstreamed_message_becomes_a_raw_event() -> None:
     odd = {"type": "novelty", "x": 1}
     story = tell_items(Decoder, [{**WHOLE, "content": [odd, {"type": "text", "text": "a"}]}])
     assert [(x.name, x.data) for x in story.events if isinstance(x, e.RawEvent)] == [("novelty", odd)]
@@ -992,7 +1004,7 @@ def test_the_number_of_a_fast_items_event_is_found() -> None:
     assert decoder.number_of(first[0][2]) is None
 
 
-def test_blocks_whose_made_ids_would_be_the_same_are_kept_apart() -> None:
+def test_blocks_with_equal_derived_ids_get_different_ones() -> None:
     """The second message at index 0, and the block at index 2, are both `msg.2` of a message `msg`."""
     story = tell(begin(), start(0), stop(0), start(0), said(0, "a"), start(2), said(2, "b"), said(0, "c"), END)
     assert story.contents("message") == ["", "ac", "b"]
@@ -1223,7 +1235,7 @@ def test_the_start_waits_for_usage_that_comes_first_and_for_no_other() -> None:
 
 
 @pytest.mark.parametrize("path", recordings("openai-chat") + recordings("openai-responses"))
-def test_what_another_protocol_told_keeps_its_texts_and_calls(path: Path) -> None:
+def test_a_stream_of_another_protocol_keeps_its_texts_and_calls(path: Path) -> None:
     kind = protocols.find(path.parent.name.replace("-", "_")).Decoder
     story = tell_bytes(kind, [path.read_bytes()])
 

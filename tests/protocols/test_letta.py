@@ -219,7 +219,7 @@ def test_a_step_stream_of_2024_is_one_step_of_one_run(path: Path) -> None:
 
 @pytest.mark.parametrize("path", STREAMS)
 @pytest.mark.parametrize("size", [97, 10**9])
-def test_the_fast_path_tells_what_the_tolerant_one_tells(path: Path, size: int) -> None:
+def test_both_paths_emit_the_same_events(path: Path, size: int) -> None:
     whole = path.read_bytes()
     chunks = [whole[start : start + size] for start in range(0, len(whole), size)]
     fast, careful = tell_bytes(Decoder, chunks), tell_bytes(Careful, chunks)
@@ -345,7 +345,7 @@ def test_parts_of_one_message_may_interleave() -> None:
 @pytest.mark.parametrize("runs", [("r1", "r2"), (None, None), (None, "r2"), ("r1", None)])
 @pytest.mark.parametrize("first", ["end_turn", "max_steps", "requires_approval"])
 @pytest.mark.parametrize("last", ["end_turn", "error"])
-def test_a_run_that_follows_another_ends_as_it_says_itself(runs: tuple[Any, Any], first: str, last: str) -> None:
+def test_a_run_that_follows_another_has_its_own_ending(runs: tuple[Any, Any], first: str, last: str) -> None:
     """Whether items say which run they are of or not; cut off before its end, it is cut off."""
     items = [said("a", run_id=runs[0]), stop(first), said("b", "m2", "p1", run_id=runs[1], step_id="s2")]
     story = tell(*items, stop(last))
@@ -399,7 +399,7 @@ def test_space_after_arguments_is_nothing_and_more_is_a_fault() -> None:
     assert story.codes == ["late-arguments"]
 
 
-def test_arguments_that_go_on_after_their_end_in_one_piece_are_kept_whole() -> None:
+def test_arguments_that_go_on_after_their_end_in_one_piece_are_complete() -> None:
     """They are no JSON, and it is for the reader to see that."""
     story = tell(call("t1", "f", "{}{"), call("t1", None, "}x"), stop())
     assert told_calls(story) == [("t1", "f", "{}{}x")]
@@ -447,11 +447,16 @@ CALLS: dict[str, tuple[list[Any], list[tuple[str | None, str | None, str]], list
         [("t1", "f", "{}")],
         ["bad-tool-call"],
     ),
+    "`tool_calls` is text": (
+        [item("tool_call_message", tool_call={"name": "f", "arguments": "{}", "tool_call_id": "t1"}, tool_calls="f")],
+        [("t1", "f", "{}")],
+        ["bad-tool-call"],
+    ),
 }
 
 
 @pytest.mark.parametrize("items, expected, codes", CALLS.values(), ids=CALLS.keys())
-def test_calls_are_told_apart_and_whole(items: list[Any], expected: list[Any], codes: list[str]) -> None:
+def test_calls_are_separate_and_complete(items: list[Any], expected: list[Any], codes: list[str]) -> None:
     story = tell(*items, stop())
     assert told_calls(story) == expected
     assert story.codes == codes
@@ -485,6 +490,22 @@ def test_a_return_may_hold_several_and_what_they_printed() -> None:
     assert [x.metadata for x in story.engine.messages if x.type == "tool_output"] == [{"error": True}, {}]
 
 
+RETURNS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "an entry is text": ({"tool_returns": ["x", {"tool_call_id": "t1", "tool_return": "ok"}]}, ["bad-tool-returns"]),
+    "all entries are text": ({"tool_returns": ["x"], "tool_return": "ok"}, ["bad-tool-returns"]),
+    "one that is not in a list": ({"tool_returns": {"tool_call_id": "t1", "tool_return": "ok"}}, []),
+    "a status that is a number": ({"tool_return": "ok", "status": 5, "tool_returns": None}, []),
+    "printed lines that are none": ({"tool_return": "ok", "stdout": 5, "stderr": [None]}, []),
+}
+
+
+@pytest.mark.parametrize("fields, codes", RETURNS.values(), ids=RETURNS)
+def test_a_return_with_a_bad_value_is_read_without_it(fields: dict[str, Any], codes: list[str]) -> None:
+    story = tell(call("t1", "f", "{}"), item("tool_return_message", "m2", "o9", tool_call_id="t1", **fields), stop())
+    assert story.contents("tool_output") == ["ok"]
+    assert story.codes == codes
+
+
 def test_images_in_a_return_are_images() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "AA=="}}
     story = tell(call("t1", "f", "{}"), returned(output=[{"type": "text", "text": "see"}, image]), stop())
@@ -506,7 +527,7 @@ ASKED = [
 ]
 
 
-def test_approvals_are_asked_once_when_all_calls_are_complete() -> None:
+def test_confirmations_are_emitted_once_when_all_calls_are_complete() -> None:
     """In a row, after the last fragment; the run waits for action."""
     story = tell(*ASKED, stop("requires_approval"), USED)
     asked = [x for x in story.events if isinstance(x, e.ConfirmationCreated)]
@@ -532,7 +553,7 @@ def test_a_stream_that_was_taken_up_again_may_say_end_turn() -> None:
 
 
 @pytest.mark.parametrize("end", [stop("cancelled"), stop("error"), {"error": "no"}, None])
-def test_nothing_is_asked_where_the_run_does_not_wait(end: Any) -> None:
+def test_no_confirmation_is_emitted_where_the_run_does_not_wait(end: Any) -> None:
     """It was cancelled, failed, or the stream was cut off."""
     story = tell(*ASKED, *([end] if end else []), done=False)
     assert "confirmation_created" not in story.types
@@ -629,7 +650,7 @@ async def test_each_round_of_questions_is_answered_alone(face: Face) -> None:
     "output, status, outcome",
     [("ok", "success", "approved"), ("Error: request to call tool denied. User reason: no", "error", "declined")],
 )
-def test_what_was_decided_elsewhere_is_told(output: str, status: str, outcome: str) -> None:
+def test_a_decision_that_was_made_elsewhere_is_emitted(output: str, status: str, outcome: str) -> None:
     """By the return of what was asked for, where both are in one stream."""
     story = tell(*ASKED[:3], ASKED[4], stop("requires_approval"), returned("t1", output, status), stop(), done=False)
     (done,) = [x for x in story.events if isinstance(x, e.ConfirmationDone)]
@@ -651,6 +672,21 @@ def test_an_approval_response_settles_its_question(answer: dict[str, Any]) -> No
     assert (done.confirmation.status, done.confirmation.reason) == ("declined", "why")
     assert "raw_event" not in story.types
     assert [x.data for x in tell(echo, stop()).events if isinstance(x, e.RawEvent)] == [echo]
+
+
+BAD_RESPONSES: dict[str, tuple[dict[str, Any], str]] = {
+    "an answer that is text": ({"approvals": [{"tool_call_id": "t1", "approve": "yes"}]}, "bad-approval"),
+    "an answer that is no object": ({"approvals": [True], "tool_call_id": "t1", "approve": True}, "bad-approvals"),
+}
+
+
+@pytest.mark.parametrize("answer, code", BAD_RESPONSES.values(), ids=BAD_RESPONSES)
+def test_an_approval_response_with_a_bad_value_is_warned_of(answer: dict[str, Any], code: str) -> None:
+    story = tell(*ASKED, item("approval_response_message", "m5", "o5", **answer), stop())
+    assert code in story.codes
+    (warning,) = [x for x in story.events if isinstance(x, e.StreamWarning) and x.code == code]
+    assert warning.index == len(ASKED)
+    assert [x.status for x in story.engine.confirmations][:1] == ["approved" if code == "bad-approvals" else "declined"]
 
 
 def test_an_approval_response_may_hold_what_the_clients_tool_gave() -> None:
@@ -881,7 +917,7 @@ def test_a_summary_of_the_context_is_no_answer() -> None:
         ({}, "message"),
     ],
 )
-def test_what_no_event_is_for_is_told_whole(given: dict[str, Any], name: str) -> None:
+def test_an_item_without_an_event_becomes_a_raw_event(given: dict[str, Any], name: str) -> None:
     story = tell(said("a"), given, said("b"), stop())
     (raw,) = [x for x in story.events if isinstance(x, e.RawEvent)]
     assert (raw.name, raw.data) == (name, given)
@@ -1298,7 +1334,7 @@ def test_a_message_keeps_its_group_behind_the_encoder() -> None:
     assert [x.content for x in again.engine.messages] == ["ac", "bd", "{}"]
 
 
-def test_an_approval_is_asked_again_behind_the_encoder() -> None:
+def test_a_confirmation_survives_the_encoder() -> None:
     """With the same calls, once each."""
     story = tell(*ASKED, stop("requires_approval"))
     again = encoded_again(story)
@@ -1344,7 +1380,7 @@ SUBJECTS: list[tuple[m.Message, tuple[str, str, str]]] = [
 
 @pytest.mark.parametrize("subject, expected", SUBJECTS)
 @pytest.mark.parametrize("approved", [True, False])
-def test_a_question_about_what_was_not_told_is_a_call_of_its_own(
+def test_a_confirmation_about_an_unsent_call_is_sent_as_a_call(
     subject: m.Message, expected: tuple[str, str, str], approved: bool
 ) -> None:
     """And its outcome is an answer."""

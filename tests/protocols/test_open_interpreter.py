@@ -32,6 +32,7 @@ from streamkit.events import (
 )
 from streamkit.protocols.open_interpreter import Decoder, Encoder, WebsocketDecoder, explode, to_input, truncate
 from streamkit.protocols.open_interpreter.legacy import Decoder as LegacyDecoder
+from streamkit.protocols.open_interpreter.questions import is_question_line
 
 from ..telling import Story, recordings, tell_bytes, tell_items
 
@@ -78,7 +79,7 @@ COMPLETE = {"role": "server", "type": "status", "content": "complete"}
 
 
 def static(message: m.Message | Mapping[str, Any]) -> dict[str, Any]:
-    """What is compared of a message."""
+    """The part of a message that is compared."""
     plain = message.to_dict() if isinstance(message, m.Message) else message
     return {
         key: plain[key] for key in ("role", "type", "format", "recipient", "name", "call_id", "content") if key in plain
@@ -93,7 +94,7 @@ def contents(*items: Any) -> list[str]:
     return [message.content for message in tell_items(Decoder, items).engine.messages]
 
 
-def asked_in(story: Story) -> list[Confirmation]:
+def confirmations(story: Story) -> list[Confirmation]:
     return [event.confirmation for event in story.events if isinstance(event, ConfirmationCreated)]
 
 
@@ -130,21 +131,21 @@ DIFFERENT: dict[str, dict[int, Any]] = {
         ],
     },
     "rec_two_images_magic": {1: "split"},  # two images became one corrupt text
-    "rec_truncated": {1: "whole"},  # it rewrites long output; truncation is a view here
-    "oi043-long-output-truncated": {2: "whole"},
+    "rec_truncated": {1: "complete"},  # it rewrites long output; here the message has all of it
+    "oi043-long-output-truncated": {2: "complete"},
     "oi043-python-image-base64": {2: "image"},  # it stores a description of the image that it sent
 }
 
 
 def expected_of(path: Path, items: list[Any]) -> list[dict[str, Any]]:
-    """The messages that the stream itself tells, by what Open Interpreter stored after it."""
+    """The messages of the stream itself, by what Open Interpreter stored after it."""
     if path.name.startswith("rec_"):
-        kept: list[dict[str, Any]] = json.loads(path.with_suffix(".messages.json").read_text())
+        history: list[dict[str, Any]] = json.loads(path.with_suffix(".messages.json").read_text())
     else:
-        kept = json.loads(path.with_suffix(".expected.json").read_text())["messages"]
-    last_user = max(index for index, stored in enumerate(kept) if stored["role"] == "user")
+        history = json.loads(path.with_suffix(".expected.json").read_text())["messages"]
+    last_user = max(index for index, stored in enumerate(history) if stored["role"] == "user")
     expected: list[Any] = []
-    for index, stored in enumerate(kept[last_user + 1 :]):
+    for index, stored in enumerate(history[last_user + 1 :]):
         pieces = [
             i["content"]
             for i in items
@@ -156,7 +157,7 @@ def expected_of(path: Path, items: list[Any]) -> list[dict[str, Any]]:
             case "split":
                 assert stored["content"] == "".join(pieces)
                 expected += [{**stored, "content": piece} for piece in pieces]
-            case "whole":
+            case "complete":
                 assert stored["content"].startswith("Output truncated")
                 expected.append({**stored, "content": "".join(pieces)})
             case "image":
@@ -178,8 +179,8 @@ def test_a_recorded_stream_gives_the_messages_that_open_interpreter_stored(path:
 
 
 @pytest.mark.parametrize("path", recordings("open-interpreter"))
-def test_the_fast_paths_tell_the_same_lines(path: Path) -> None:
-    """Bytes and items, with and without the short cuts."""
+def test_the_fast_paths_give_the_same_events(path: Path) -> None:
+    """From bytes and from items, with and without the fast paths."""
     data = path.read_bytes()
     items = [json.loads(line) for line in data.splitlines()]
     lines = tell_bytes(Tolerant, [data]).lines
@@ -334,7 +335,7 @@ MESSAGES: dict[str, tuple[list[Any], list[dict[str, Any]]]] = {
 
 @pytest.mark.parametrize(("items", "expected"), MESSAGES.values(), ids=MESSAGES)
 def test_well_formed_chunks_give_these_messages(items: list[Any], expected: list[dict[str, Any]]) -> None:
-    """Sections 1 to 4: without a warning, on the fast path and off it."""
+    """Without a warning, on the fast path and off it."""
     story = tell_items(Decoder, items, strict=True)
     assert stored(story) == expected
     assert story.decoder.complete
@@ -358,13 +359,13 @@ CLASSES = [
 
 @pytest.mark.parametrize(("item", "kind"), CLASSES, ids=[f"{i['role']}-{i['type']}" for i, _ in CLASSES])
 def test_each_type_has_its_class(item: dict[str, Any], kind: type[m.Message]) -> None:
-    """The classes of DESIGN's table."""
-    [told] = tell_items(Decoder, [{**item, "start": True, "end": True}]).engine.messages
-    assert type(told) is kind
+    """By its type, its format and, for code, its role."""
+    [result] = tell_items(Decoder, [{**item, "start": True, "end": True}]).engine.messages
+    assert type(result) is kind
 
 
-def test_a_console_without_output_tells_its_lines_alone() -> None:
-    """Section 7: on_active_line with no snapshot, and no message."""
+def test_a_console_without_output_has_only_active_lines() -> None:
+    """They have no snapshot, and there is no message."""
     story = tell_items(
         Decoder, [image(PNG, start=True, end=True), CONSOLE_START, console(3, "active_line"), CONSOLE_END]
     )
@@ -372,14 +373,14 @@ def test_a_console_without_output_tells_its_lines_alone() -> None:
     assert [(event.line, event.snapshot) for event in lines] == [(3, None), (None, None)]
 
 
-def test_the_active_line_is_kept_in_the_snapshot_and_none_after_the_end() -> None:
-    """Section 4.5."""
+def test_the_snapshot_has_the_active_line_until_the_end() -> None:
+    """Then it is None, and an event reports that."""
     story = tell_items(Decoder, [CONSOLE_START, console("a"), console(2, "active_line"), CONSOLE_END])
-    [told] = story.engine.messages
-    assert isinstance(told, m.ConsoleMessage)
-    assert told.active_line is None
+    [result] = story.engine.messages
+    assert isinstance(result, m.ConsoleMessage)
+    assert result.active_line is None
     assert lines_run(story) == [2, None]
-    assert all(event.snapshot is told for event in story.events if isinstance(event, ActiveLine))
+    assert all(event.snapshot is result for event in story.events if isinstance(event, ActiveLine))
 
 
 def test_nothing_printed_is_one_message_an_execution() -> None:
@@ -389,68 +390,68 @@ def test_nothing_printed_is_one_message_an_execution() -> None:
     assert contents(*items) == ["", "x", ""]
 
 
-def test_audio_bytes_are_joined_as_bytes_and_a_path_is_kept() -> None:
+def test_audio_bytes_are_joined_as_bytes_and_a_path_stays_text() -> None:
     """Pieces of any length; a path in pieces is put together as text."""
     pieces = [chunk("user", "audio", "wav", content=data) for data in (b"a", b"bc", b"defg")]
     start = chunk("user", "audio", "wav", start=True)
     end = chunk("user", "audio", "wav", end=True)
-    [told] = tell_items(Decoder, [start, *pieces, end], strict=True).engine.messages
-    assert isinstance(told, m.AudioMessage)
-    assert told.data == b"abcdefg"
+    [result] = tell_items(Decoder, [start, *pieces, end], strict=True).engine.messages
+    assert isinstance(result, m.AudioMessage)
+    assert result.data == b"abcdefg"
     path = [chunk("user", "audio", "wav", content=text) for text in ("/tmp", "/ü", ".wav", "AAAA")]
     assert contents(start, *path, end) == ["/tmp/ü.wavAAAA"]
 
 
-def test_other_keys_are_kept() -> None:
-    """On whichever chunk they come; streamkit's own become fields."""
+def test_further_keys_become_metadata() -> None:
+    """On whichever chunk they come. Those of streamkit become fields."""
     items = [
         message(start=True, model="x", created_at=5, name="n", call_id="c"),
         message("a", extra={"deep": [1]}),
         message(end=True, late=True, status="incomplete"),
     ]
-    [told] = tell_items(Decoder, items, strict=True).engine.messages
-    assert told.metadata == {"model": "x", "extra": {"deep": [1]}, "late": True}
-    assert (told.created_at, told.name, told.call_id, told.status) == (5, "n", "c", "incomplete")
+    [result] = tell_items(Decoder, items, strict=True).engine.messages
+    assert result.metadata == {"model": "x", "extra": {"deep": [1]}, "late": True}
+    assert (result.created_at, result.name, result.call_id, result.status) == (5, "n", "c", "incomplete")
 
 
-def test_no_chunk_is_changed_or_kept() -> None:
+def test_no_chunk_is_changed_or_referenced_later() -> None:
     """A producer may use one dict for all its chunks."""
     items: list[Any] = [*(item for case in MESSAGES.values() for item in case[0])]
     before = copy.deepcopy(items)
     tell_items(Decoder, items)
     assert items == before
-    one: dict[str, Any] = message(start=True, extra=[1])
+    reused: dict[str, Any] = message(start=True, extra=[1])
     engine = Engine()
     decoder = Decoder(engine.new_id)
-    events = decoder.feed_items([one])
-    one |= {"start": None, "content": "a"}
-    events += decoder.feed_items([one])
-    one["extra"].append(2)
-    one |= {"content": None, "end": True}
-    events += decoder.feed_items([one])
-    told = list(engine.complete(events))
-    assert [event.message.content for event in told if isinstance(event, Created)] == ["a"]
-    assert [event.value for event in told if isinstance(event, Delta)] == ["a"]
+    events = decoder.feed_items([reused])
+    reused |= {"start": None, "content": "a"}
+    events += decoder.feed_items([reused])
+    reused["extra"].append(2)
+    reused |= {"content": None, "end": True}
+    events += decoder.feed_items([reused])
+    completed = list(engine.complete(events))
+    assert [event.message.content for event in completed if isinstance(event, Created)] == ["a"]
+    assert [event.value for event in completed if isinstance(event, Delta)] == ["a"]
 
 
 def test_ids_of_the_wire_are_the_messages_ids_once() -> None:
     """A second message under the same id gets one of its own."""
     items = [message("1", id="a", start=True, end=True), message("2", id="a", start=True, end=True)]
     story = tell_items(Decoder, items, strict=True)
-    assert [told.id for told in story.engine.messages] == ["a", "message-1"]
+    assert [result.id for result in story.engine.messages] == ["a", "message-1"]
 
 
 def test_an_id_that_looks_like_ours_does_not_collide() -> None:
-    """Whether the engine has heard of it already, or not."""
+    """Whether the engine has seen it already or not."""
     items = [message("1", id="message-1", start=True, end=True), message("2", start=True, end=True)]
     data = b"".join(json.dumps(item).encode() + b"\n" for item in items)
     story = tell_items(Decoder, items, strict=True)
-    assert [told.content for told in story.engine.messages] == ["1", "2"]
+    assert [result.content for result in story.engine.messages] == ["1", "2"]
     assert tell_bytes(Decoder, [data]).lines == story.lines
 
 
 def test_websocket_ids_are_deliveries() -> None:
-    """Section 8: each frame has another."""
+    """Each frame has another id."""
     items = [{**item, "id": str(n)} for n, item in enumerate([START, message("a"), message("b"), END, COMPLETE])]
     story = tell_items(WebsocketDecoder, items, strict=True)
     assert stored(story) == [message("ab")]
@@ -459,7 +460,9 @@ def test_websocket_ids_are_deliveries() -> None:
 # -- confirmations
 
 CODE = {"type": "code", "format": "python", "content": "x"}
-ASKED: dict[str, tuple[Any, str | None, str | None, bool]] = {  # content, source, language, the code message itself
+CONFIRMATIONS: dict[
+    str, tuple[Any, str | None, str | None, bool]
+] = {  # content, source, language, the code message itself
     "canonical": (CODE, "x", "python", True),
     "language and code": ({"language": "python", "code": "x"}, "x", "python", True),
     "both, equal": ({**CODE, "language": "python", "code": "x"}, "x", "python", True),
@@ -476,34 +479,34 @@ ASKED: dict[str, tuple[Any, str | None, str | None, bool]] = {  # content, sourc
     "of another type": ({**CODE, "type": "payment"}, "x", "python", False),
     "of a type that is no text": ({**CODE, "type": {}}, "x", "python", False),
 }
-MALFORMED = set(ASKED) - {"canonical", "language and code", "both, equal", "another source", "another language"}
+MALFORMED = set(CONFIRMATIONS) - {"canonical", "language and code", "both, equal", "another source", "another language"}
 
 
-@pytest.mark.parametrize("case", ASKED)
-def test_a_confirmation_asks_about_the_code_before_it_or_about_its_own(case: str) -> None:
-    """Section 5: what is malformed can never be approved."""
-    content, source, language, same = ASKED[case]
+@pytest.mark.parametrize("case", CONFIRMATIONS)
+def test_a_confirmation_is_about_the_code_before_it_or_about_its_own(case: str) -> None:
+    """A malformed one can never be approved."""
+    content, source, language, same = CONFIRMATIONS[case]
     story = tell_items(Decoder, [code("x", start=True, end=True), confirmation(content)])
-    [asked] = asked_in(story)
-    assert (asked.id, asked.subject.content, asked.subject.format) == ("confirmation-1", source, language)
-    assert (asked.subject is story.engine.messages[0]) == same
-    assert asked.malformed == (case in MALFORMED)
+    [question] = confirmations(story)
+    assert (question.id, question.subject.content, question.subject.format) == ("confirmation-1", source, language)
+    assert (question.subject is story.engine.messages[0]) == same
+    assert question.malformed == (case in MALFORMED)
     assert story.codes == ["malformed-confirmation"] * (case in MALFORMED)
-    assert asked.status == "declined"
+    assert question.status == "declined"
     assert len(story.engine.messages) == 1
 
 
 def test_code_that_runs_after_a_confirmation_was_approved() -> None:
-    """The first console chunk says so; the confirmation ends the message that was open, without a warning."""
+    """The first console chunk shows that; the confirmation ends the message that was open, without a warning."""
     items = [code(start=True), code("x"), confirmation(CODE), CONSOLE_START, console("1"), CONSOLE_END]
     story = tell_items(Decoder, items, strict=True)
-    [asked] = [event.confirmation for event in story.events if isinstance(event, ConfirmationDone)]
-    assert asked.status == "approved"
+    [question] = [event.confirmation for event in story.events if isinstance(event, ConfirmationDone)]
+    assert question.status == "approved"
     assert story.types.index("code_done") < story.types.index("confirmation_created")
 
 
-def test_a_confirmation_never_shows_other_code_than_it_asks_about() -> None:
-    """Even where the source gives two messages one id, or takes ours."""
+def test_a_confirmation_never_shows_other_code_than_would_run() -> None:
+    """Even where the source sends one id for two messages, or an id like ours."""
     items = [
         code("good", id="c", start=True, end=True),
         code("bad", id="c", start=True, end=True),
@@ -512,19 +515,19 @@ def test_a_confirmation_never_shows_other_code_than_it_asks_about() -> None:
         confirmation({**CODE, "content": "worse"}),
     ]
     story = tell_items(Decoder, items)
-    assert [asked.subject.content for asked in asked_in(story)] == ["bad", "worse"]
+    assert [question.subject.content for question in confirmations(story)] == ["bad", "worse"]
 
 
-# -- what smells of a confirmation, from a live producer
+# -- items that may be a confirmation, from a live producer
 
 GATE = confirmation(CODE)
 UNTYPED = {key: value for key, value in GATE.items() if key != "type"}
-SMELLS: dict[str, tuple[Any, str, bool]] = {  # the item, the source that it asks about, whether it is malformed
+QUESTIONS: dict[str, tuple[Any, str, bool]] = {  # the item, the source that would run, whether it is malformed
     "as it should be": (GATE, "x", False),
     "without a role": ({key: value for key, value in GATE.items() if key != "role"}, "x", False),
     "from the server": ({**GATE, "role": "server"}, "x", False),
     "from the assistant": ({**GATE, "role": "assistant"}, "x", False),
-    "from nobody known": ({**GATE, "role": "dog"}, "x", False),
+    "from an unknown role": ({**GATE, "role": "dog"}, "x", False),
     "a role that is no text": ({**GATE, "role": 7}, "x", False),
     "with flags and content": ({**GATE, "start": True, "end": True}, "x", False),
     "a start and null": ({**GATE, "start": True, "content": None}, "", True),
@@ -567,22 +570,22 @@ CODE_FIRST = [code(start=True), code("x"), code(end=True)]
 
 
 class Declining(sk.EventHandler):
-    """Counts the questions, and says no."""
+    """Collects the questions, and declines them."""
 
     def __init__(self) -> None:
-        self.asked: list[Confirmation] = []
+        self.confirmations: list[Confirmation] = []
 
     def on_confirmation(self, confirmation: Confirmation, /) -> None:
-        self.asked.append(confirmation)
+        self.confirmations.append(confirmation)
         if confirmation.waiting:
             confirmation.decline("no")
 
 
 class Undecided(Declining):
-    """Counts the questions, and says nothing."""
+    """Collects the questions, and answers none."""
 
     def on_confirmation(self, confirmation: Confirmation, /) -> None:
-        self.asked.append(confirmation)
+        self.confirmations.append(confirmation)
 
 
 class Producer:
@@ -620,8 +623,8 @@ def drive(items: list[Any], handler: Declining, kind: Any, face: str) -> bool:
 @pytest.mark.parametrize("face", ["sync", "asyncio", "asyncio, of a sync source"])
 @pytest.mark.parametrize("handler", [Declining, Undecided])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", [*SMELLS, *TEXTS])
-def test_whatever_smells_of_a_confirmation_stops_a_live_producer(
+@pytest.mark.parametrize("case", [*QUESTIONS, *TEXTS])
+def test_whatever_may_be_a_confirmation_stops_a_live_producer(
     case: str, kind: Any, handler: type[Declining], face: str
 ) -> None:
     """Declined, undecided, or not to be approved at all: its code does not run."""
@@ -629,25 +632,41 @@ def test_whatever_smells_of_a_confirmation_stops_a_live_producer(
         items: list[Any] = [json.dumps(item).encode() + b"\n" for item in CODE_FIRST]
         items.append(TEXTS[case])
     else:
-        items = [*CODE_FIRST, SMELLS[case][0]]
-    told = handler()
-    assert not drive(items, told, kind, face)
-    [asked] = told.asked
-    assert asked.status == "declined"
+        items = [*CODE_FIRST, QUESTIONS[case][0]]
+    answering = handler()
+    assert not drive(items, answering, kind, face)
+    [question] = answering.confirmations
+    assert question.status == "declined"
 
 
 @pytest.mark.parametrize("kind", [Decoder, WebsocketDecoder])
-@pytest.mark.parametrize("case", SMELLS)
+@pytest.mark.parametrize("case", QUESTIONS)
 def test_only_what_is_read_without_doubt_can_be_approved(kind: Any, case: str) -> None:
-    """Its subject is what could be read; it is told by the same lines from bytes and from items."""
-    item, source, malformed = SMELLS[case]
+    """Its subject is what could be read; bytes and items give the same events."""
+    item, source, malformed = QUESTIONS[case]
     story = tell_items(kind, [*CODE_FIRST, item])
-    [asked] = asked_in(story)
-    assert (asked.subject.content, asked.malformed) == (source, malformed)
+    [question] = confirmations(story)
+    assert (question.subject.content, question.malformed) == (source, malformed)
     assert ("malformed-confirmation" in story.codes) == malformed
     assert "raw_event" not in story.types
     data = b"".join(json.dumps(item).encode() + b"\n" for item in [*CODE_FIRST, item])
     assert tell_bytes(kind, [data]).lines == story.lines
+
+
+@pytest.mark.parametrize("case", QUESTIONS)
+def test_a_line_of_bytes_asks_what_its_item_asks(case: str) -> None:
+    """As JSON and as SSE, if the item has the shape of a chunk; a body is cut after such a line."""
+    item, _, _ = QUESTIONS[case]
+    line = json.dumps(item).encode()
+    expected = isinstance(item, dict) and Decoder.recognises(item)
+    assert is_question_line(line) is is_question_line(b"data: " + line + b"\n") is expected
+
+
+@pytest.mark.parametrize("line", [b"", b"data: [DONE]", b"confirmation", b'{"type": "confirmation"', b'"confirmation"'])
+def test_a_line_that_is_not_a_chunk_asks_nothing(line: bytes) -> None:
+    """Whatever it has in its text; nor does a chunk whose text mentions a confirmation."""
+    assert not is_question_line(line)
+    assert not is_question_line(json.dumps(message('{"type": "confirmation"}')).encode())
 
 
 INNOCENT: dict[str, list[Any]] = {
@@ -660,8 +679,8 @@ INNOCENT: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("case", INNOCENT)
 def test_nothing_else_is_taken_for_a_confirmation(case: str) -> None:
-    """Text may say what it likes."""
-    assert not asked_in(tell_items(Decoder, INNOCENT[case]))
+    """Text may have any words."""
+    assert not confirmations(tell_items(Decoder, INNOCENT[case]))
 
 
 @pytest.mark.parametrize("face", ["sync", "asyncio"])
@@ -680,78 +699,116 @@ def test_nothing_is_pulled_after_the_end(item: dict[str, Any], face: str) -> Non
 # -- malformed chunks
 
 FAULTS: dict[str, tuple[list[Any], list[str], list[str]]] = {  # chunks, contents, warnings
-    "6.1 a number": ([3, START, message("a"), END], ["a"], ["not-an-object"]),
-    "6.1 a list": ([START, [1], message("a"), END], ["a"], ["not-an-object"]),
-    "6.1 null": ([START, None, message("a"), END], ["a"], ["not-an-object"]),
-    "6.2": ([START, message(), message("a"), END], ["a"], ["no-op-chunk"]),
-    "6.2 false flags": ([START, message(start=False, end=None), message("a"), END], ["a"], ["no-op-chunk"]),
-    "6.3 of the open message": ([START, {"type": "message", "content": "a"}, END], ["a"], ["no-role"]),
-    "6.3 of another": (
+    "a number in place of a chunk": ([3, START, message("a"), END], ["a"], ["not-an-object"]),
+    "a list in place of a chunk": ([START, [1], message("a"), END], ["a"], ["not-an-object"]),
+    "null in place of a chunk": ([START, None, message("a"), END], ["a"], ["not-an-object"]),
+    "neither flags nor content": ([START, message(), message("a"), END], ["a"], ["no-op-chunk"]),
+    "false flags and no content": ([START, message(start=False, end=None), message("a"), END], ["a"], ["no-op-chunk"]),
+    "no role, in the open message": ([START, {"type": "message", "content": "a"}, END], ["a"], ["no-role"]),
+    "no role, in another message": (
         [START, message("a"), END, {"type": "console", "format": "output", "content": "b", "start": 1, "end": 1}],
         ["a", "b"],
         ["no-role"],
     ),
-    "6.3 not a str": ([START, message("a", role=7), END], ["a"], ["no-role"]),
-    "6.4 of the open message": (
+    "a role that is not text": ([START, message("a", role=7), END], ["a"], ["no-role"]),
+    "no type, in the open message": (
         [code(start=True), {"role": "assistant", "content": "a"}, code(end=True)],
         ["a"],
         ["no-type"],
     ),
-    "6.4 message": ([{"role": "assistant", "content": "a", "start": True}, END], ["a"], ["no-type"]),
-    "6.4 skipped": ([{"role": "assistant", "content": 3}, START, message("a"), END], ["a"], ["no-type"]),
-    "6.4 not a str": ([START, message("a", type=[]), END], ["a"], ["no-type"]),
-    "6.4 an end": ([START, message("a"), {"role": "assistant", "end": True}], ["a"], ["no-type"]),
-    "6.4 never told": ([{"role": "user", "start": True}, {"role": "user", "end": True}], [], ["no-type"]),
-    "6.5": ([message("a"), message("b"), END], ["ab"], ["missing-start"]),
-    "6.6 other content": ([START, message("a"), code("b"), code(end=True)], ["a", "b"], ["missing-end"]),
-    "6.6 a start": ([START, message("a"), START, message("b"), END], ["a", "b"], ["missing-end"]),
-    "6.6 the end of the run": ([START, message("a"), COMPLETE], ["a"], ["missing-end"]),
-    "6.7": ([START, START, message("a"), END], ["a"], ["duplicate-start"]),
-    "6.7 of another": ([START, code(start=True), code("a"), code(end=True)], ["a"], ["duplicate-start"]),
-    "6.8 type": ([chunk(type="x", start=True), chunk(type="x", content="a", end=True)], ["a"], ["unknown-type"]),
-    "6.8 role": (
+    "no type, in a new message": ([{"role": "assistant", "content": "a", "start": True}, END], ["a"], ["no-type"]),
+    "no type and no text": ([{"role": "assistant", "content": 3}, START, message("a"), END], ["a"], ["no-type"]),
+    "no type and no text, with a start": (
+        [{"role": "assistant", "content": 3, "start": True}, message("a"), END],
+        ["a"],
+        ["no-type"],
+    ),
+    "no type and no text, with an end": (
+        [code("a", start=True), {"role": "computer", "content": [1], "end": True}],
+        ["a"],
+        ["no-type", "end-mismatch"],
+    ),
+    "a type that is not text": ([START, message("a", type=[]), END], ["a"], ["no-type"]),
+    "an end without a type": ([START, message("a"), {"role": "assistant", "end": True}], ["a"], ["no-type"]),
+    "a message that never gets a type": (
+        [{"role": "user", "start": True}, {"role": "user", "end": True}],
+        [],
+        ["no-type"],
+    ),
+    "no start": ([message("a"), message("b"), END], ["ab"], ["missing-start"]),
+    "no end before other content": ([START, message("a"), code("b"), code(end=True)], ["a", "b"], ["missing-end"]),
+    "no end before a start": ([START, message("a"), START, message("b"), END], ["a", "b"], ["missing-end"]),
+    "no end before the end of the run": ([START, message("a"), COMPLETE], ["a"], ["missing-end"]),
+    "two starts": ([START, START, message("a"), END], ["a"], ["duplicate-start"]),
+    "a start before the start of another type": (
+        [START, code(start=True), code("a"), code(end=True)],
+        ["a"],
+        ["duplicate-start"],
+    ),
+    "an unknown type": ([chunk(type="x", start=True), chunk(type="x", content="a", end=True)], ["a"], ["unknown-type"]),
+    "an unknown role": (
         [chunk("dog", start=True), chunk("dog", content="a"), chunk("dog", end=True)],
         ["a"],
         ["unknown-type"],
     ),
-    "6.8 format": ([message("a", format="x", start=True, end=True)], ["a"], ["unknown-type"]),
-    "6.9 nothing open": ([END, START, message("a"), END], ["a"], ["end-without-start"]),
-    "6.9 another": ([START, message("a"), code(end=True), START, message("b"), END], ["a", "b"], ["end-mismatch"]),
-    "6.10": ([START, message("a")], ["a"], ["incomplete-at-eof"]),
-    "6.11 int": ([START, message(1), END], ["1"], ["non-string-content"]),
-    "6.11 float": ([START, message(0.5), END], ["0.5"], ["non-string-content"]),
-    "6.12": ([START, message(b"a\xff"), END], ["a\ufffd"], ["non-string-content"]),
-    "6.13 list": ([START, message([1, "b"]), END], ['[1, "b"]'], ["non-string-content"]),
-    "6.13 dict": ([START, message({"a": None}), END], ['{"a": null}'], ["non-string-content"]),
-    "6.13 bool": ([START, message(True), END], ["true"], ["non-string-content"]),
-    "6.14": ([START, {**message(), "content": None}, message("a"), END], ["a"], []),
-    "6.15": ([CONSOLE_START, console("3", "active_line"), console("a"), CONSOLE_END], ["a"], []),
-    "6.16 zero": ([CONSOLE_START, console(0, "active_line"), console("a"), CONSOLE_END], ["a"], ["bad-active-line"]),
-    "6.16 negative": (
+    "an unknown format": ([message("a", format="x", start=True, end=True)], ["a"], ["unknown-type"]),
+    "an end with nothing open": ([END, START, message("a"), END], ["a"], ["end-without-start"]),
+    "the end of another message": (
+        [START, message("a"), code(end=True), START, message("b"), END],
+        ["a", "b"],
+        ["end-mismatch"],
+    ),
+    "no end at the end of the stream": ([START, message("a")], ["a"], ["incomplete-at-eof"]),
+    "content that is an int": ([START, message(1), END], ["1"], ["non-string-content"]),
+    "content that is a float": ([START, message(0.5), END], ["0.5"], ["non-string-content"]),
+    "content that is bytes": ([START, message(b"a\xff"), END], ["a\ufffd"], ["non-string-content"]),
+    "content that is a list": ([START, message([1, "b"]), END], ['[1, "b"]'], ["non-string-content"]),
+    "content that is an object": ([START, message({"a": None}), END], ['{"a": null}'], ["non-string-content"]),
+    "content that is a bool": ([START, message(True), END], ["true"], ["non-string-content"]),
+    "content that is null": ([START, {**message(), "content": None}, message("a"), END], ["a"], []),
+    "a line number as text": ([CONSOLE_START, console("3", "active_line"), console("a"), CONSOLE_END], ["a"], []),
+    "line 0": ([CONSOLE_START, console(0, "active_line"), console("a"), CONSOLE_END], ["a"], ["bad-active-line"]),
+    "a negative line": (
         [CONSOLE_START, console(-1, "active_line"), console("a"), CONSOLE_END],
         ["a"],
         ["bad-active-line"],
     ),
-    "6.16 bool": ([CONSOLE_START, console(True, "active_line"), console("a"), CONSOLE_END], ["a"], ["bad-active-line"]),
-    "6.16 text": (
+    "a line that is a bool": (
+        [CONSOLE_START, console(True, "active_line"), console("a"), CONSOLE_END],
+        ["a"],
+        ["bad-active-line"],
+    ),
+    "a line in words": (
         [CONSOLE_START, console("two", "active_line"), console("a"), CONSOLE_END],
         ["a"],
         ["bad-active-line"],
     ),
-    "6.16 many digits": (
+    "a line of too many digits": (
         [CONSOLE_START, console("9" * 9000, "active_line"), console("a"), CONSOLE_END],
         ["a"],
         ["bad-active-line"],
     ),
-    "6.17": ([CONSOLE_START, console("a", None), console("b"), CONSOLE_END], ["ab"], ["no-format"]),
-    "6.17 not a str": ([CONSOLE_START, {**console("a"), "format": 3}, CONSOLE_END], ["a"], ["no-format"]),
-    "6.18": ([code("a", None, start=True), code("b", None), code(None, None, end=True)], ["ab"], ["no-format"]),
-    "6.19": (
+    "console content without a format": (
+        [CONSOLE_START, console("a", None), console("b"), CONSOLE_END],
+        ["ab"],
+        ["no-format"],
+    ),
+    "a console format that is not text": (
+        [CONSOLE_START, {**console("a"), "format": 3}, CONSOLE_END],
+        ["a"],
+        ["no-format"],
+    ),
+    "code without a language": (
+        [code("a", None, start=True), code("b", None), code(None, None, end=True)],
+        ["ab"],
+        ["no-format"],
+    ),
+    "messages and code that alternate without ends": (
         [START, message("a"), code("1"), message("b"), code("2"), code(end=True)],
         ["a", "1", "b", "2"],
         ["missing-end"] * 3,
     ),
-    "6.20": (
+    "chunks after the end": (
         [START, message("a"), END, COMPLETE, START, message("b"), 3],
         ["a"],
         ["after-end"] * 2 + ["not-an-object"],
@@ -760,10 +817,10 @@ FAULTS: dict[str, tuple[list[Any], list[str], list[str]]] = {  # chunks, content
 
 
 @pytest.mark.parametrize(("items", "expected", "codes"), FAULTS.values(), ids=FAULTS)
-def test_malformed_chunks_are_repaired_and_told(items: list[Any], expected: list[str], codes: list[str]) -> None:
-    """The table of section 6: what is kept and which warnings it gives; strict streams raise the first."""
+def test_malformed_chunks_are_repaired_with_a_warning(items: list[Any], expected: list[str], codes: list[str]) -> None:
+    """What remains of each, and which warnings it gives; a strict stream raises the first."""
     story = tell_items(Decoder, items)
-    assert [told.content for told in story.engine.messages] == expected
+    assert [result.content for result in story.engine.messages] == expected
     assert story.codes == codes
     assert tell_items(Tolerant, items).lines == story.lines
     check_brackets(story)
@@ -773,9 +830,16 @@ def test_malformed_chunks_are_repaired_and_told(items: list[Any], expected: list
         assert raised.value.code == codes[0]
 
 
+def test_further_keys_of_a_chunk_with_a_bad_line_number_are_read() -> None:
+    """One bad value never loses the rest of its item."""
+    bad = console("two", "active_line", status="failed", pid=7)
+    [printed] = tell_items(Decoder, [CONSOLE_START, console("a"), bad, CONSOLE_END]).engine.messages
+    assert (printed.status, printed.metadata) == ("failed", {"pid": 7})
+
+
 @pytest.mark.parametrize(("items", "expected", "codes"), FAULTS.values(), ids=FAULTS)
 def test_malformed_chunks_leave_later_ones_unaffected(items: list[Any], expected: list[str], codes: list[str]) -> None:
-    """Each case, then a whole message."""
+    """Each case, then a message without a fault."""
     after = [START, message("later"), END]
     story = tell_items(Decoder, [*items, *after])
     if "after-end" not in codes and COMPLETE not in items:
@@ -783,18 +847,18 @@ def test_malformed_chunks_leave_later_ones_unaffected(items: list[Any], expected
         assert len(story.engine.messages) == len(expected) + 1
 
 
-def test_a_line_that_is_no_json_is_skipped() -> None:
-    """6.1. At the very end it is a line that was cut off."""
-    whole = [json.dumps(item).encode() for item in (START, message("a"), END)]
-    story = tell_bytes(Decoder, [b"\n".join([b"{'role': 'assistant'}", *whole])])
+def test_a_line_that_is_not_json_is_skipped() -> None:
+    """At the very end it is a line that was cut off."""
+    lines = [json.dumps(item).encode() for item in (START, message("a"), END)]
+    story = tell_bytes(Decoder, [b"\n".join([b"{'role': 'assistant'}", *lines])])
     assert (story.codes, story.decoder.complete) == (["not-json"], True)
-    assert [told.content for told in story.engine.messages] == ["a"]
-    story = tell_bytes(Decoder, [b"\n".join([*whole, b'{"role": "assis'])])
+    assert [result.content for result in story.engine.messages] == ["a"]
+    story = tell_bytes(Decoder, [b"\n".join([*lines, b'{"role": "assis'])])
     assert (story.codes, story.decoder.complete) == (["not-json"], False)
 
 
 def test_active_line_as_text_is_a_number() -> None:
-    """6.15: the docs show strings, the code sends ints."""
+    """Open Interpreter's documentation shows strings, its code sends ints."""
     story = tell_items(Decoder, [CONSOLE_START, console("3", "active_line"), CONSOLE_END])
     assert lines_run(story) == [3, None]
 
@@ -803,14 +867,14 @@ def test_active_line_as_text_is_a_number() -> None:
 
 
 def test_a_stream_that_ends_with_a_message_open_is_incomplete() -> None:
-    """6.10 and the terminal rule."""
+    """The terminal rule is not met."""
     story = tell_items(Decoder, [START, message("a")])
     assert not story.decoder.complete
     assert story.engine.messages[0].status == "incomplete"
 
 
 def test_status_complete_completes_the_run() -> None:
-    """Section 3."""
+    """The server sends it last."""
     story = tell_items(Decoder, [START, message("a"), END, COMPLETE], strict=True)
     assert story.engine.runs.run is not None
     assert story.engine.runs.run.status == "completed"
@@ -836,7 +900,7 @@ ERRORS = [
 
 @pytest.mark.parametrize(("item", "text"), ERRORS)
 def test_an_error_fails_the_run_and_what_is_open(item: dict[str, Any], text: str) -> None:
-    """Section 3; the server's `complete` after it is no fault."""
+    """The server's `complete` after it gives no warning."""
     story = tell_items(Decoder, [START, message("a"), item, COMPLETE], strict=True)
     assert story.decoder.complete
     assert story.engine.messages[0].status == "failed"
@@ -886,8 +950,8 @@ CHUNKS = (
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(CHUNKS, max_size=25))
-def test_no_chunks_make_the_decoder_stumble(items: list[Any]) -> None:
-    """Law 7, and law 1: every created has one done; with and without the short cuts the same is told."""
+def test_no_chunks_make_the_decoder_fail(items: list[Any]) -> None:
+    """Law 7, and law 1: every created has one done; with and without the fast paths the events are the same."""
     story = tell_items(Decoder, items)
     check_brackets(story)
     assert tell_items(Tolerant, items).lines == story.lines
@@ -900,8 +964,8 @@ def test_no_chunks_make_the_decoder_stumble(items: list[Any]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(CHUNKS, max_size=25))
-def test_whatever_was_told_can_be_encoded_and_read_again(items: list[Any]) -> None:
-    """The encoder takes every event of every story."""
+def test_whatever_was_decoded_can_be_encoded_and_decoded_again(items: list[Any]) -> None:
+    """The encoder takes every event."""
     check_brackets(tell_items(Decoder, encoded(tell_items(Decoder, items))))
 
 
@@ -950,19 +1014,19 @@ MADE = st.one_of(
 
 
 def numbered(messages: list[m.Message]) -> list[m.Message]:
-    for number, told in enumerate(messages):
-        told.id = f"m{number}"
+    for number, result in enumerate(messages):
+        result.id = f"m{number}"
     return messages
 
 
 def compared(messages: list[m.Message]) -> list[dict[str, Any]]:
     skipped = ("id", "run_id", "step_id")
-    return [{k: v for k, v in told.to_dict().items() if k not in skipped} for told in messages]
+    return [{k: v for k, v in result.to_dict().items() if k not in skipped} for result in messages]
 
 
 @given(st.lists(MADE, max_size=6))
 def test_exploded_messages_are_the_same_again(messages: list[m.Message]) -> None:
-    """Section 4.9."""
+    """With every field that chunks can express."""
     chunks = list(explode(messages))
     story = tell_items(Decoder, chunks)
     assert compared(story.engine.messages) == compared(messages)
@@ -971,36 +1035,36 @@ def test_exploded_messages_are_the_same_again(messages: list[m.Message]) -> None
 
 
 def test_a_console_without_output_survives_where_it_can() -> None:
-    """Section 4.9 and 4.5: it is stored after what is not the computer's."""
+    """It is stored after a message that is not the computer's."""
     messages: list[m.Message] = [m.CodeMessage("a", format="python", content="x"), m.ConsoleMessage("b", content="")]
     assert compared(tell_items(Decoder, list(explode(messages)), strict=True).engine.messages) == compared(messages)
 
 
 @st.composite
-def told_side_by_side(draw: st.DrawFn) -> list[Any]:
+def side_by_side(draw: st.DrawFn) -> list[Any]:
     """Canonical events of messages whose pieces are shuffled among each other."""
     messages = numbered(draw(st.lists(MADE, min_size=1, max_size=4)))
     tracks: list[list[Any]] = []
-    for told in messages:
-        pieces = [told.content] if told.type in ("audio", "image", "tool_call") else list(told.content)
-        deltas = [told.delta_event(told.id, piece) for piece in pieces if piece]
-        tracks.append([told.created_event(told), *deltas, told.done_event(told)])
+    for result in messages:
+        pieces = [result.content] if result.type in ("audio", "image", "tool_call") else list(result.content)
+        deltas = [result.delta_event(result.id, piece) for piece in pieces if piece]
+        tracks.append([result.created_event(result), *deltas, result.done_event(result)])
     events: list[Any] = []
     while tracks := [track for track in tracks if track]:
         events.append(draw(st.sampled_from(tracks)).pop(0))
     return events
 
 
-@given(told_side_by_side())
+@given(side_by_side())
 def test_messages_that_are_open_side_by_side_come_back(events: list[Any]) -> None:
-    """Law 8: in the order of their first pieces, with all that chunks can say."""
+    """Law 8: in the order of their first pieces, with all that chunks can express."""
     engine = Engine()
     encoder = Encoder()
     items = [item for event in engine.complete(events) for item in encoder.feed(event)]
     story = tell_items(Decoder, items)
 
     def by_content(messages: list[m.Message]) -> list[str]:
-        return sorted(json.dumps(told, sort_keys=True) for told in compared(messages))
+        return sorted(json.dumps(result, sort_keys=True) for result in compared(messages))
 
     assert by_content(story.engine.messages) == by_content(engine.messages)
     assert set(story.codes) <= {"unknown-type"}
@@ -1008,9 +1072,9 @@ def test_messages_that_are_open_side_by_side_come_back(events: list[Any]) -> Non
 
 
 def test_a_single_message_is_sent_as_open_interpreter_sends_it() -> None:
-    """Section 2: start, content, end, and no ids."""
-    told = m.CodeMessage("a", format="python", content="x")
-    assert list(explode([told])) == [code(start=True), code("x"), code(end=True)]
+    """Start, content, end, and no ids."""
+    result = m.CodeMessage("a", format="python", content="x")
+    assert list(explode([result])) == [code(start=True), code("x"), code(end=True)]
     assert list(explode([m.ConsoleMessage("a", content="x")])) == [CONSOLE_START, console("x"), CONSOLE_END]
     assert list(explode([m.ReasoningMessage("a", content="x")])) == [
         message(format="reasoning", start=True),
@@ -1024,7 +1088,7 @@ ENDINGS = [("completed", None), ("failed", "boom")]
 
 @pytest.mark.parametrize(("status", "text"), ENDINGS)
 def test_how_a_run_ended_comes_back(status: str, text: str | None) -> None:
-    """Completed and failed are all that the protocol tells."""
+    """Completed and failed are all that the protocol has."""
     last = COMPLETE if text is None else {"role": "server", "type": "error", "content": text}
     story = tell_items(Decoder, [START, message("a"), END, last])
     again = encoded(story)
@@ -1032,25 +1096,25 @@ def test_how_a_run_ended_comes_back(status: str, text: str | None) -> None:
     assert tell_items(Decoder, again).lines == story.lines
 
 
-def test_a_broken_stream_is_told_as_an_error() -> None:
+def test_a_broken_stream_becomes_an_error_chunk() -> None:
     """Once, and nothing after it."""
     encoder = Encoder()
     items = [i for event in (StreamException("SourceError", "gone"), StreamEnd("failed")) for i in encoder.feed(event)]
     assert items == [{"role": "server", "type": "error", "content": "gone"}]
 
 
-@pytest.mark.parametrize("case", ASKED)
+@pytest.mark.parametrize("case", CONFIRMATIONS)
 def test_confirmations_come_back(case: str) -> None:
     """With the same subject, and as malformed as they were."""
-    story = tell_items(Decoder, [code("x", start=True, end=True), confirmation(ASKED[case][0])])
+    story = tell_items(Decoder, [code("x", start=True, end=True), confirmation(CONFIRMATIONS[case][0])])
     again = tell_items(Decoder, encoded(story))
-    [asked], [asked_again] = asked_in(story), asked_in(again)
-    assert asked_again.malformed == asked.malformed
-    assert asked_again.subject.content == asked.subject.content
+    [first], [second] = confirmations(story), confirmations(again)
+    assert second.malformed == first.malformed
+    assert second.subject.content == first.subject.content
 
 
 def test_reviews_and_commands_come_back() -> None:
-    """As they were."""
+    """Unchanged."""
     items = [chunk(type="review", format="safe", content="ok", start=True, end=True), COMPLETE]
     assert encoded(tell_items(Decoder, items)) == items
 
@@ -1083,7 +1147,7 @@ def test_to_input_gives_what_open_interpreter_takes() -> None:
 
 @given(st.text(max_size=300), st.integers(-5, 300))
 def test_truncate_keeps_head_and_tail(text: str, limit: int) -> None:
-    """Section 4.8: never longer than the limit, if the count fits; it counts what is missing."""
+    """Never longer than the limit, if the count fits; it counts what is missing."""
     shown = truncate(text, limit)
     if len(text) <= limit:
         assert shown == text
@@ -1178,7 +1242,7 @@ LEGACY_MESSAGES = [message("Let me run it."), code("print(1)"), console("1"), me
 
 
 def test_chunks_of_open_interpreter_0_1_are_read_by_their_own_decoder() -> None:
-    """Section 8."""
+    """With the same messages as today's chunks."""
     story = tell_items(LegacyDecoder, LEGACY, strict=True)
     assert stored(story) == LEGACY_MESSAGES
     assert lines_run(story) == [1, None]
@@ -1205,6 +1269,6 @@ LEGACY_KEYS = ["message", "language", "code", "executing", "output", "active_lin
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(JSON | st.dictionaries(st.sampled_from(LEGACY_KEYS), JSON, max_size=3), max_size=15))
-def test_no_legacy_chunks_make_the_decoder_stumble(items: list[Any]) -> None:
+def test_no_legacy_chunks_make_the_decoder_fail(items: list[Any]) -> None:
     """Law 7 for the older form."""
     check_brackets(tell_items(LegacyDecoder, items))

@@ -1,4 +1,4 @@
-"""The Assistants protocol: what a stream tells, whatever servers do to it, the way back, and the real client."""
+"""The Assistants protocol: what a stream becomes, whatever servers do to it, encoding, and the real client."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from ..faces import Face, body, every_face
 from ..telling import Story, recordings, tell_bytes, tell_items
 from ..test_laws import check_brackets, joined, merged
 
-pytestmark = pytest.mark.filterwarnings("ignore:The Assistants API:DeprecationWarning")  # each call says so
+pytestmark = pytest.mark.filterwarnings("ignore:The Assistants API:DeprecationWarning")  # each call warns
 
 RECORDED = recordings("openai-assistants")
 STRICT: TypeAdapter[Any] = TypeAdapter(AssistantStreamEvent)
@@ -100,22 +100,22 @@ def step(status: str, *calls: Any, id: str = "s1", **more: Any) -> dict[str, Any
     return e(f"run.step.{status}", **{**fields, **more})
 
 
-def grow(*calls: Any, id: str = "s1") -> dict[str, Any]:
+def step_delta(*calls: Any, id: str = "s1") -> dict[str, Any]:
     return e("run.step.delta", id=id, delta={"step_details": {"type": "tool_calls", "tool_calls": list(calls)}})
 
 
 def call(index: int | None, arguments: str | None = None, id: str = "", name: str = "", **more: Any) -> dict[str, Any]:
     function = {"name": name, "arguments": arguments, **more}
-    told = {"index": index, "id": id, "type": "function"}
+    head = {"index": index, "id": id, "type": "function"}
     return {
-        **{key: value for key, value in told.items() if value not in (None, "")},
+        **{key: value for key, value in head.items() if value not in (None, "")},
         "function": {key: value for key, value in function.items() if value not in (None, "")},
     }
 
 
 def code(index: int | None = 0, id: str = "", **body: Any) -> dict[str, Any]:
-    told = {"index": index, "id": id, "type": "code_interpreter"}
-    return {**{key: value for key, value in told.items() if value not in (None, "")}, "code_interpreter": body}
+    head = {"index": index, "id": id, "type": "code_interpreter"}
+    return {**{key: value for key, value in head.items() if value not in (None, "")}, "code_interpreter": body}
 
 
 def logs(text: str, index: int = 0) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def text(value: str, index: int | None = 0, **more: Any) -> dict[str, Any]:
     return {**place, "type": "text", "text": {"value": value, **more}}
 
 
-def says(*parts: Any, id: str = "m1") -> dict[str, Any]:
+def message_delta(*parts: Any, id: str = "m1") -> dict[str, Any]:
     return e("message.delta", id=id, object="thread.message.delta", delta={"content": list(parts)})
 
 
@@ -142,12 +142,12 @@ BEGUN = [run("created"), step("created")]
 TALKS = [run("created"), step("created", message="m1"), message("created")]
 
 
-def tell(*items: Any, strict: bool = False) -> Story:
+def decode(*items: Any, strict: bool = False) -> Story:
     return tell_items(Decoder, items, strict=strict)
 
 
-def told(story: Story) -> list[tuple[str, str]]:
-    """What was told, without the run and what is only announced: (event, what it told)."""
+def message_events(story: Story) -> list[tuple[str, str]]:
+    """The events of messages: the type, and the text of a delta or else the message's id."""
     out = []
     for event in story.events:
         if isinstance(event, ev.Delta):
@@ -241,7 +241,7 @@ def test_every_listed_exception_is_a_recording() -> None:
 
 
 @pytest.mark.parametrize("path", RECORDED)
-def test_the_fast_path_tells_the_same_story(path: Path) -> None:
+def test_the_fast_path_gives_the_same_events(path: Path) -> None:
     """Frame by frame, both decoders give the same events, source and cursor too."""
     fast, slow = Decoder(), Slow()
     for frame in frames_of(path):
@@ -253,13 +253,13 @@ def test_the_fast_path_tells_the_same_story(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", RECORDED)
-def test_a_recording_as_items_tells_the_same_story(path: Path) -> None:
+def test_a_recording_as_items_gives_the_same_events(path: Path) -> None:
     """As `{"event", "data"}`, as the SDK's typed objects give it."""
     assert tell_items(Decoder, items_of(path)).lines == tell_bytes(Decoder, [path.read_bytes()]).lines
 
 
-def test_two_recordings_of_one_run_are_one_story() -> None:
-    """The step that waited is completed in the second; its call, output and tokens are told once."""
+def test_two_recordings_of_one_run_are_one_stream() -> None:
+    """The step that waited is completed in the second; its call, output and tokens are emitted once."""
     paths = {stem(parameter.values[0]): parameter.values[0] for parameter in RECORDED if parameter.values[0]}
     if "dotnet-streamingtoolcall.1" not in paths:
         pytest.skip("the recorded streams are not beside this checkout")
@@ -326,10 +326,10 @@ def test_every_event_but_error_and_done_is_recognised(name: str) -> None:
         ({"object": "thread", "id": "t"}, "thread.created"),
     ],
 )
-def test_an_object_without_a_name_says_what_it_is(item: dict[str, Any], name: str) -> None:
-    """A run that was not streamed is told, too."""
+def test_an_object_without_a_name_is_named_by_itself(item: dict[str, Any], name: str) -> None:
+    """A run that was not streamed is decoded, too."""
     assert protocols.recognise(item) is Decoder
-    assert tell(item).types == tell({"event": name, "data": item}).types
+    assert decode(item).types == decode({"event": name, "data": item}).types
 
 
 @pytest.mark.parametrize(
@@ -354,15 +354,15 @@ def test_what_is_another_protocols_is_not_recognised(item: dict[str, Any]) -> No
 @pytest.mark.parametrize("status", ["completed", "incomplete", "failed", "cancelled", "expired"])
 def test_a_run_that_reached_its_end_is_complete(status: str, ending: list[Any]) -> None:
     """With `done` or without."""
-    story = tell(*TALKS, says(text("a")), run(status), *ending)
+    story = decode(*TALKS, message_delta(text("a")), run(status), *ending)
     assert story.decoder.complete
     assert run_of(story).status == status
     assert [m.content for m in story.engine.messages] == ["a"]
 
 
 def test_done_alone_ends_a_stream() -> None:
-    """The server says that there is no more."""
-    story = tell(*TALKS, says(text("a")), DONE)
+    """The server sends nothing more."""
+    story = decode(*TALKS, message_delta(text("a")), DONE)
     assert (story.decoder.complete, story.decoder.exhausted, run_of(story).status) == (True, True, "completed")
     body = sse_frame(b"[DONE]", "done")
     assert tell_bytes(
@@ -371,9 +371,9 @@ def test_done_alone_ends_a_stream() -> None:
 
 
 def test_a_stream_without_its_end_was_cut_off() -> None:
-    """What is open is incomplete, and the error says so."""
-    items = [*TALKS, says(text("a"))]
-    assert statuses(tell(*items)) == ["incomplete"]
+    """What is open is incomplete, and an error reports it."""
+    items = [*TALKS, message_delta(text("a"))]
+    assert statuses(decode(*items)) == ["incomplete"]
     with pytest.raises(sk.IncompleteStreamError):
         sk.stream(items).until_done()
 
@@ -383,8 +383,8 @@ ERROR = {"message": "broken", "code": "c", "type": "server_error", "param": None
 
 @pytest.mark.parametrize("data", [ERROR, {"error": ERROR}, {"error": "broken"}, "broken"])
 def test_an_error_event_fails_the_run(data: Any) -> None:
-    """19: flat, wrapped, or a text."""
-    stream = sk.stream([*TALKS, says(text("a")), {"event": "error", "data": data}])
+    """Flat, wrapped, or a text."""
+    stream = sk.stream([*TALKS, message_delta(text("a")), {"event": "error", "data": data}])
     with pytest.raises(sk.RunFailedError, match="broken"):
         stream.until_done()
     assert [m.status for m in stream.messages] == ["failed"]
@@ -400,7 +400,7 @@ def test_why_a_run_failed_is_its_error() -> None:
         sk.stream([run("created"), run("expired")]).until_done()
 
 
-def test_the_run_says_what_it_is() -> None:
+def test_the_run_has_what_its_event_has() -> None:
     """Ids, model, time, tokens, and why it is incomplete."""
     usage = {
         "prompt_tokens": 3,
@@ -409,19 +409,28 @@ def test_the_run_says_what_it_is() -> None:
         "prompt_token_details": {"cached_tokens": 1},
     }
     ended = run("incomplete", incomplete_details={"reason": "max_prompt_tokens"}, usage=usage, created_at=5)
-    told = run_of(tell(run("created", created_at=5), ended, DONE))
-    assert (told.id, told.model, told.created_at, told.finish_reason) == ("run_1", "m", 5, "max_prompt_tokens")
-    assert (told.metadata["thread_id"], told.metadata["assistant_id"]) == ("th", "as")
-    assert told.usage is not None
-    assert (told.usage.input_tokens, told.usage.output_tokens, told.usage.total_tokens) == (3, 4, 7)
-    assert told.usage.details == {"prompt_token_details": {"cached_tokens": 1}}
+    decoded = run_of(decode(run("created", created_at=5), ended, DONE))
+    assert (decoded.id, decoded.model, decoded.created_at, decoded.finish_reason) == (
+        "run_1",
+        "m",
+        5,
+        "max_prompt_tokens",
+    )
+    assert (decoded.metadata["thread_id"], decoded.metadata["assistant_id"]) == ("th", "as")
+    assert decoded.usage is not None
+    assert (decoded.usage.input_tokens, decoded.usage.output_tokens, decoded.usage.total_tokens) == (3, 4, 7)
+    assert decoded.usage.details == {"prompt_token_details": {"cached_tokens": 1}}
 
 
 def test_a_run_waits_for_its_calls() -> None:
     """requires_action, then `done`: the call is all there, and the stream ends so."""
     wanted = {"submit_tool_outputs": {"tool_calls": [call(None, '{"a": 1}', "c", "f")]}, "type": "submit_tool_outputs"}
-    story = tell(
-        *BEGUN, grow(call(0, "", "c", "f")), grow(call(0, '{"a"')), run("requires_action", required_action=wanted), DONE
+    story = decode(
+        *BEGUN,
+        step_delta(call(0, "", "c", "f")),
+        step_delta(call(0, '{"a"')),
+        run("requires_action", required_action=wanted),
+        DONE,
     )
     assert run_of(story).status == "requires_action"
     assert only(story).content == '{"a": 1}'
@@ -429,10 +438,10 @@ def test_a_run_waits_for_its_calls() -> None:
     assert story.types.index("tool_call_done") < story.types.index("run_requires_action")
 
 
-def test_a_run_that_waits_for_calls_nobody_told_of_tells_them() -> None:
+def test_a_run_that_waits_for_calls_that_were_not_streamed_has_them() -> None:
     """Only the run's required action has them."""
     wanted = {"submit_tool_outputs": {"tool_calls": [call(None, "{}", "c", "f"), call(None, "{}", "d", "g")]}}
-    story = tell(run("requires_action", required_action=wanted), DONE)
+    story = decode(run("requires_action", required_action=wanted), DONE)
     assert [(m.name, m.call_id) for m in story.engine.messages] == [("f", "c"), ("g", "d")]
     check_brackets(story.lines)
 
@@ -445,10 +454,15 @@ def test_a_run_goes_on_in_the_same_stream() -> None:
         run("requires_action", required_action=wanted),
         step("completed", call(None, "{}", "c", "f", output="o")),
     ]
-    story = tell(*going, run("in_progress"))
+    story = decode(*going, run("in_progress"))
     assert not story.decoder.complete
-    story = tell(
-        *going, run("in_progress"), step("created", id="s2", message="m1"), says(text("a")), run("completed"), DONE
+    story = decode(
+        *going,
+        run("in_progress"),
+        step("created", id="s2", message="m1"),
+        message_delta(text("a")),
+        run("completed"),
+        DONE,
     )
     assert contents(story) == [("c", "{}"), ("c.output", "o"), ("m1", "a")]
     assert (run_of(story).status, story.engine.pending) == ("completed", {})
@@ -457,14 +471,14 @@ def test_a_run_goes_on_in_the_same_stream() -> None:
 # -- the sequences that openai's own class gets wrong
 
 
-def test_1_a_call_is_done_once() -> None:
+def test_a_call_is_done_once() -> None:
     """A code-interpreter step, a message step, run.completed."""
-    story = tell(
+    story = decode(
         *BEGUN,
-        grow(code(id="c0", input="1+1")),
+        step_delta(code(id="c0", input="1+1")),
         step("completed", code(id="c0", input="1+1", outputs=[])),
         step("created", id="s2", message="m1"),
-        says(text("2")),
+        message_delta(text("2")),
         message("completed", text("2")),
         step("completed", id="s2", message="m1"),
         run("completed"),
@@ -474,14 +488,14 @@ def test_1_a_call_is_done_once() -> None:
     check_brackets(story.lines)
 
 
-def test_2_a_call_of_another_step_at_the_same_index_is_another_call() -> None:
+def test_a_call_of_another_step_at_the_same_index_is_another_call() -> None:
     """Step s1 call index 0, then step s2 call index 0."""
-    story = tell(
+    story = decode(
         *BEGUN,
-        grow(call(0, "{}", "c1", "f")),
+        step_delta(call(0, "{}", "c1", "f")),
         step("completed", call(None, "{}", "c1", "f", output="x")),
         step("created", id="s2"),
-        grow(call(0, "{}", "c2", "f"), id="s2"),
+        step_delta(call(0, "{}", "c2", "f"), id="s2"),
         step("completed", call(None, "{}", "c2", "f", output="y"), id="s2"),
         run("completed"),
     )
@@ -489,46 +503,55 @@ def test_2_a_call_of_another_step_at_the_same_index_is_another_call() -> None:
     assert contents(story) == [("c1", "{}"), ("c1.output", "x"), ("c2", "{}"), ("c2.output", "y")]
 
 
-def test_3_what_begins_is_empty_and_a_fragment_is_told_once() -> None:
+def test_what_begins_is_empty_and_a_fragment_is_emitted_once() -> None:
     """`created` has the first fragment already, and it comes again as a delta."""
-    story = tell(
+    story = decode(
         *TALKS[:2],
         message("created", text("Hel")),
-        says(text("Hel")),
-        says(text("lo")),
+        message_delta(text("Hel")),
+        message_delta(text("lo")),
         message("completed", text("Hello")),
     )
-    assert told(story)[:4] == [("text_created", "m1"), ("text_delta", "Hel"), ("text_delta", "lo"), ("text_done", "m1")]
+    assert message_events(story)[:4] == [
+        ("text_created", "m1"),
+        ("text_delta", "Hel"),
+        ("text_delta", "lo"),
+        ("text_done", "m1"),
+    ]
     assert "content" not in next(line for line in story.lines if line["type"] == "text_created")["message"]
     assert story.codes == []
 
 
-def test_3_content_that_created_had_and_no_delta_repeats_is_told() -> None:
+def test_content_of_created_that_no_delta_repeats_is_emitted() -> None:
     """Whether deltas go on from it or none come."""
-    story = tell(
-        *TALKS[:2], message("created", text("Hel")), message("in_progress", text("Hel")), says(text("lo")), DONE
+    story = decode(
+        *TALKS[:2],
+        message("created", text("Hel")),
+        message("in_progress", text("Hel")),
+        message_delta(text("lo")),
+        DONE,
     )
     assert contents(story) == [("m1", "Hello")]
 
 
-def test_4_each_fragment_of_a_call_is_told() -> None:
+def test_each_fragment_of_a_call_is_emitted() -> None:
     """The first one, and two in one event."""
-    story = tell(
+    story = decode(
         *BEGUN,
-        grow(call(0, "{", "c", "f")),
-        grow(call(0, '"a":'), call(0, "1}")),
+        step_delta(call(0, "{", "c", "f")),
+        step_delta(call(0, '"a":'), call(0, "1}")),
         step("completed", call(None, '{"a":1}', "c", "f")),
     )
-    deltas = [value for kind, value in told(story) if kind == "tool_call_delta"]
+    deltas = [value for kind, value in message_events(story) if kind == "tool_call_delta"]
     assert deltas == ["{", '"a":', "1}"]
 
 
-def test_5_a_finished_step_says_so() -> None:
+def test_a_finished_step_is_done() -> None:
     """Its status, output and tokens."""
     usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
-    story = tell(
+    story = decode(
         *BEGUN,
-        grow(call(0, "{}", "c", "f")),
+        step_delta(call(0, "{}", "c", "f")),
         step("completed", call(None, "{}", "c", "f", output="out"), usage=usage),
         run("completed"),
     )
@@ -537,10 +560,12 @@ def test_5_a_finished_step_says_so() -> None:
     assert story.engine.runs.usage is not None and story.engine.runs.usage.total_tokens == 3
 
 
-def test_7_a_part_is_done_before_the_next_begins() -> None:
+def test_a_part_is_done_before_the_next_begins() -> None:
     """done(A), created(B), delta(B)."""
-    story = tell(*TALKS, says(text("A")), says(text("B", 1)), message("completed", text("A"), text("B")))
-    assert told(story) == [
+    story = decode(
+        *TALKS, message_delta(text("A")), message_delta(text("B", 1)), message("completed", text("A"), text("B"))
+    )
+    assert message_events(story) == [
         ("text_created", "m1"),
         ("text_delta", "A"),
         ("text_done", "m1"),
@@ -551,7 +576,7 @@ def test_7_a_part_is_done_before_the_next_begins() -> None:
     assert [(m.group, m.index) for m in story.engine.messages] == [("m1", 0), ("m1", 1)]
 
 
-def test_11_a_refusal_is_told_and_an_annotation_alone_is_no_delta() -> None:
+def test_a_refusal_is_a_message_and_an_annotation_alone_is_not_a_delta() -> None:
     """Neither is lost, and there is no delta of nothing."""
     cited = {
         "index": 0,
@@ -562,11 +587,11 @@ def test_11_a_refusal_is_told_and_an_annotation_alone_is_no_delta() -> None:
         "file_citation": {"file_id": "f"},
     }
     note = {"index": 0, "type": "text", "text": {"annotations": [cited]}}
-    story = tell(
+    story = decode(
         *TALKS,
-        says(text("a")),
-        says(note),
-        says({"index": 1, "type": "refusal", "refusal": "no"}),
+        message_delta(text("a")),
+        message_delta(note),
+        message_delta({"index": 1, "type": "refusal", "refusal": "no"}),
         message("completed", text("a", annotations=[cited]), {"type": "refusal", "refusal": "no"}),
     )
     assert [line["value"] for line in story.lines if line["type"] == "text_delta"] == ["a"]
@@ -575,15 +600,39 @@ def test_11_a_refusal_is_told_and_an_annotation_alone_is_no_delta() -> None:
     assert story.contents("message") == ["a"]
 
 
-def test_13_the_text_of_interleaved_messages_lands_in_its_own() -> None:
+CITATION = {"index": 0, "type": "file_citation", "text": "[1]", "file_citation": {"file_id": "f1", "quote": "q"}}
+
+
+@pytest.mark.parametrize("type", [5, None, ["file_citation"], {}])
+def test_a_citation_whose_type_is_not_text_is_read_by_its_key(type: Any) -> None:
+    """One bad value never loses the rest: the file and the quote are there."""
+    story = decode(*TALKS, message_delta(text("a [1]", annotations=[{**CITATION, "type": type}])), DONE)
+    [cited] = [event.annotation for event in story.events if isinstance(event, ev.AnnotationAdded)]
+    assert (cited.type, cited.file_id, cited.quote) == ("file_citation", "f1", "q")
+    assert contents(story) == [("m1", "a [1]")]
+    assert story.codes == ([] if type is None else ["bad-annotation"])
+
+
+@pytest.mark.parametrize("bad", [5, "x", [5], None])
+@pytest.mark.parametrize("key", ["index", "text", "start_index", "end_index", "file_citation"])
+def test_a_bad_value_in_a_citation_loses_nothing_else(key: str, bad: Any) -> None:
+    """The text is complete, and the citation has what could be read of it."""
+    story = decode(*TALKS, message_delta(text("a [1]", annotations=[{**CITATION, key: bad}])), DONE)
+    [cited] = [event.annotation for event in story.events if isinstance(event, ev.AnnotationAdded)]
+    assert cited.type == "file_citation"
+    assert cited.file_id == (None if key == "file_citation" else "f1")
+    assert contents(story) == [("m1", "a [1]")]
+
+
+def test_the_text_of_interleaved_messages_lands_in_its_own() -> None:
     """created m1, created m2, delta for m1."""
-    story = tell(
+    story = decode(
         *TALKS,
         message("created", id="m2"),
-        says(text("a")),
-        says(text("x"), id="m2"),
-        says(text("b")),
-        says(text("y"), id="m2"),
+        message_delta(text("a")),
+        message_delta(text("x"), id="m2"),
+        message_delta(text("b")),
+        message_delta(text("y"), id="m2"),
         message("completed", text("ab")),
         message("completed", text("xy"), id="m2"),
     )
@@ -591,26 +640,26 @@ def test_13_the_text_of_interleaved_messages_lands_in_its_own() -> None:
     assert story.codes == []
 
 
-def test_14_the_next_message_has_parts_of_its_own() -> None:
+def test_the_next_message_has_parts_of_its_own() -> None:
     """m1 ended at part 1, m2 starts at part 0 and has fewer."""
-    story = tell(
+    story = decode(
         *TALKS,
-        says(text("a")),
-        says(text("b", 1)),
+        message_delta(text("a")),
+        message_delta(text("b", 1)),
         message("completed", text("a"), text("b")),
-        says(text("c"), id="m2"),
+        message_delta(text("c"), id="m2"),
         message("completed", text("c"), id="m2"),
     )
     assert story.types.count("text_done") == 3
     assert contents(story) == [("m1", "a"), ("m1.1", "b"), ("m2", "c")]
 
 
-def test_15_parallel_calls_are_kept_apart() -> None:
+def test_parallel_calls_are_kept_apart() -> None:
     """0, 1, 0, 1, 0: two calls, each created and done once, and five deltas."""
-    fragments = [grow(call(i, piece)) for i, piece in ((0, "{"), (1, "["), (0, " "), (1, "]"), (0, "}"))]
-    story = tell(
+    fragments = [step_delta(call(i, piece)) for i, piece in ((0, "{"), (1, "["), (0, " "), (1, "]"), (0, "}"))]
+    story = decode(
         *BEGUN,
-        grow(call(0, "", "c0", "f"), call(1, "", "c1", "g")),
+        step_delta(call(0, "", "c0", "f"), call(1, "", "c1", "g")),
         *fragments,
         step("completed", call(None, "{ }", "c0", "f"), call(None, "[]", "c1", "g")),
     )
@@ -618,46 +667,46 @@ def test_15_parallel_calls_are_kept_apart() -> None:
     assert [story.types.count(f"tool_call_{phase}") for phase in ("created", "delta", "done")] == [2, 5, 2]
 
 
-def test_16_the_first_index_may_be_one() -> None:
+def test_the_first_index_may_be_one() -> None:
     """Of a text and of a call; the final lists count from 0."""
-    story = tell(
+    story = decode(
         *TALKS,
-        says(text("a", 1)),
+        message_delta(text("a", 1)),
         message("completed", text("a")),
         step("created", id="s2"),
-        grow(call(1, "{}", "", "f"), id="s2"),
+        step_delta(call(1, "{}", "", "f"), id="s2"),
         step("completed", call(None, "{}", "", "f"), id="s2"),
     )
     assert [(m.id, m.content) for m in story.engine.messages] == [("m1", "a"), ("s2.1", "{}")]
     assert story.codes == []
 
 
-def test_16_an_index_may_be_missing() -> None:
+def test_an_index_may_be_missing() -> None:
     """One goes on with the latest; an id that is new begins another call."""
-    story = tell(
+    story = decode(
         *BEGUN,
-        grow(call(None, "{", "c0", "f")),
-        grow(call(None, "}")),
-        grow(call(None, "[", "c1", "g")),
-        grow(call(None, "]")),
-        says(text("a", None)),
-        says(text("b", None)),
+        step_delta(call(None, "{", "c0", "f")),
+        step_delta(call(None, "}")),
+        step_delta(call(None, "[", "c1", "g")),
+        step_delta(call(None, "]")),
+        message_delta(text("a", None)),
+        message_delta(text("b", None)),
         DONE,
     )
     assert contents(story) == [("c0", "{}"), ("c1", "[]"), ("m1", "ab")]
 
 
-def test_17_what_nobody_created_begins_with_its_delta() -> None:
+def test_what_was_not_created_begins_with_its_delta() -> None:
     """A step's, a message's, and of no run."""
-    story = tell(grow(call(0, "{}", "c", "f"), id="s9"), says(text("a"), id="m9"), DONE)
+    story = decode(step_delta(call(0, "{}", "c", "f"), id="s9"), message_delta(text("a"), id="m9"), DONE)
     assert contents(story) == [("c", "{}"), ("m9", "a")]
     assert steps_of(story)[0][0] == "s9"
     check_brackets(story.lines)
 
 
-def test_18_an_id_or_a_name_that_comes_again_is_the_same() -> None:
+def test_an_id_or_a_name_that_comes_again_is_the_same() -> None:
     """It is not appended; nor are the offsets of a citation added up."""
-    story = tell(*BEGUN, *(grow(call(0, piece, "call_1", "f")) for piece in "{}"), DONE)
+    story = decode(*BEGUN, *(step_delta(call(0, piece, "call_1", "f")) for piece in "{}"), DONE)
     assert [(m.id, m.name, m.call_id, m.content) for m in story.engine.messages] == [("call_1", "f", "call_1", "{}")]
     cited = {
         "index": 0,
@@ -668,10 +717,10 @@ def test_18_an_id_or_a_name_that_comes_again_is_the_same() -> None:
         "file_citation": {"file_id": "f", "quote": "q"},
     }
     final = {key: cited[key] for key in cited if key != "index"} | {"file_citation": {"file_id": "f"}}
-    story = tell(
+    story = decode(
         *TALKS,
-        says(text("a", annotations=[cited])),
-        says(text("b", annotations=[cited])),
+        message_delta(text("a", annotations=[cited])),
+        message_delta(text("b", annotations=[cited])),
         message("completed", text("ab", annotations=[final])),
     )
     (one,) = story.engine.messages[0].annotations  # type: ignore[attr-defined]
@@ -679,12 +728,12 @@ def test_18_an_id_or_a_name_that_comes_again_is_the_same() -> None:
     assert story.types.count("annotation_added") == 1
 
 
-def test_20_calls_that_a_step_has_from_the_start_are_told() -> None:
-    """Created, delta and done; and repeated by a delta they are not told twice."""
+def test_calls_that_a_step_has_from_the_start_are_emitted() -> None:
+    """Created, delta and done; and repeated by a delta they are not emitted twice."""
     begun = [run("created"), step("created", call(None, "{}", "c", "f"), code(None, "d", input="1"))]
     ended = step("completed", call(None, "{}", "c", "f", output="o"), code(None, "d", input="1", outputs=[]))
-    for again in ([], [grow(call(0, "{}"))]):
-        story = tell(*begun, *again, ended, run("completed"))
+    for again in ([], [step_delta(call(0, "{}"))]):
+        story = decode(*begun, *again, ended, run("completed"))
         assert contents(story) == [("c", "{}"), ("d", "1"), ("c.output", "o")]
         assert story.codes == []
 
@@ -700,14 +749,14 @@ def test_code_runs_prints_and_draws() -> None:
         {"type": "image", "image": {"file_id": "file-1"}},
         {"type": "logs", "logs": "3"},
     ]
-    story = tell(
+    story = decode(
         *BEGUN,
-        grow(code(id="c", input="", outputs=[])),
-        grow(code(input="1+")),
-        grow(code(input="1")),
-        grow(code(outputs=[logs("2")])),
-        grow(code(outputs=[logs("\n"), image])),
-        grow(code(outputs=[logs("3", 2)])),
+        step_delta(code(id="c", input="", outputs=[])),
+        step_delta(code(input="1+")),
+        step_delta(code(input="1")),
+        step_delta(code(outputs=[logs("2")])),
+        step_delta(code(outputs=[logs("\n"), image])),
+        step_delta(code(outputs=[logs("3", 2)])),
         step("completed", code(None, "c", input="1+1", outputs=final)),
         run("completed"),
     )
@@ -720,10 +769,10 @@ def test_code_runs_prints_and_draws() -> None:
     assert story.codes == []
 
 
-def test_code_that_is_told_whole_tells_the_same() -> None:
+def test_code_that_is_complete_at_once_gives_the_same() -> None:
     """Only the completed step has it."""
     outputs = [{"type": "logs", "logs": "2"}, {"type": "image", "image": {"file_id": "file-1"}}]
-    story = tell(*BEGUN, step("completed", code(None, "c", input="1+1", outputs=outputs)), run("completed"))
+    story = decode(*BEGUN, step("completed", code(None, "c", input="1+1", outputs=outputs)), run("completed"))
     assert contents(story) == [("c", "1+1"), ("c.console", "2"), ("c.image.0", "file-1")]
 
 
@@ -733,30 +782,30 @@ def test_a_search_gives_its_results() -> None:
     ranking = {"ranker": "auto", "score_threshold": 0.0}
     search = {"id": "c", "type": "file_search", "file_search": {"ranking_options": ranking, "results": []}}
     final = {**search, "file_search": {"ranking_options": ranking, "results": results}}
-    story = tell(*BEGUN, grow({"index": 0, **search}), step("completed", final), run("completed"))
-    asked, output = story.engine.messages
-    assert isinstance(asked, ToolCallMessage)
-    assert (asked.name, asked.provider_executed, asked.content) == ("file_search", True, "")
-    assert asked.metadata == {"ranking_options": ranking}
+    story = decode(*BEGUN, step_delta({"index": 0, **search}), step("completed", final), run("completed"))
+    called, output = story.engine.messages
+    assert isinstance(called, ToolCallMessage)
+    assert (called.name, called.provider_executed, called.content) == ("file_search", True, "")
+    assert called.metadata == {"ranking_options": ranking}
     assert (output.id, output.call_id, json.loads(output.content)) == ("c.output", "c", results)
     assert run_of(story).status == "completed"
 
 
-def test_a_call_of_a_kind_that_nobody_lists_is_told() -> None:
-    """Azure's searches: what the call says of itself is its arguments."""
+def test_a_call_of_an_unknown_kind_is_a_tool_call() -> None:
+    """Azure's searches: the call's own values are its arguments."""
     bing = {"id": "c", "type": "bing_grounding", "bing_grounding": {"requesturl": "u"}}
-    asked = only(tell(*BEGUN, grow({"index": 0, **bing}), step("completed", bing), run("completed")))
-    assert isinstance(asked, ToolCallMessage)
-    assert (asked.name, asked.provider_executed, asked.content) == ("bing_grounding", True, '{"requesturl":"u"}')
+    called = only(decode(*BEGUN, step_delta({"index": 0, **bing}), step("completed", bing), run("completed")))
+    assert isinstance(called, ToolCallMessage)
+    assert (called.name, called.provider_executed, called.content) == ("bing_grounding", True, '{"requesturl":"u"}')
 
 
 def test_images_are_messages() -> None:
     """By their file's id, or their URL."""
-    story = tell(
+    story = decode(
         *TALKS,
-        says(text("a")),
-        says({"index": 1, "type": "image_file", "image_file": {"file_id": "f", "detail": "low"}}),
-        says({"index": 2, "type": "image_url", "image_url": {"url": "https://example.org"}}),
+        message_delta(text("a")),
+        message_delta({"index": 1, "type": "image_file", "image_file": {"file_id": "f", "detail": "low"}}),
+        message_delta({"index": 2, "type": "image_url", "image_url": {"url": "https://example.org"}}),
         message(
             "completed",
             text("a"),
@@ -777,9 +826,11 @@ def test_images_are_messages() -> None:
     ("reason", "status"),
     [("max_tokens", "incomplete"), ("run_cancelled", "cancelled"), ("run_failed", "failed"), (None, "incomplete")],
 )
-def test_an_incomplete_message_says_why(reason: str | None, status: str) -> None:
+def test_an_incomplete_message_has_its_reason(reason: str | None, status: str) -> None:
     """By its status, and else in its metadata."""
-    story = tell(*TALKS, says(text("a")), message("incomplete", text("a"), incomplete_details={"reason": reason}))
+    story = decode(
+        *TALKS, message_delta(text("a")), message("incomplete", text("a"), incomplete_details={"reason": reason})
+    )
     assert only(story).status == status
 
 
@@ -787,8 +838,8 @@ def test_an_incomplete_message_says_why(reason: str | None, status: str) -> None
 def test_a_step_that_ends_badly_ends_its_calls_so(ended: str, status: str) -> None:
     """And they wait for nothing."""
     last = {"code": "server_error", "message": "x"}
-    story = tell(
-        *BEGUN, grow(call(0, "{", "c", "f")), step(ended, call(None, "{", "c", "f"), last_error=last), run(ended)
+    story = decode(
+        *BEGUN, step_delta(call(0, "{", "c", "f")), step(ended, call(None, "{", "c", "f"), last_error=last), run(ended)
     )
     assert statuses(story) == [status]
     assert steps_of(story)[0][2] == ended
@@ -796,20 +847,20 @@ def test_a_step_that_ends_badly_ends_its_calls_so(ended: str, status: str) -> No
     assert story.engine.pending == {}
 
 
-def test_a_final_text_that_differs_repairs_what_was_told() -> None:
+def test_a_final_text_that_differs_repairs_the_streamed_one() -> None:
     """With a warning."""
-    story = tell(*TALKS, says(text("Helo")), message("completed", text("Hello")), run("completed"))
+    story = decode(*TALKS, message_delta(text("Helo")), message("completed", text("Hello")), run("completed"))
     assert contents(story) == [("m1", "Hello")]
     assert story.codes == ["content-differs"]
 
 
-def test_a_part_that_goes_on_after_the_next_began_is_told_too() -> None:
+def test_a_part_that_goes_on_after_the_next_began_is_another_message() -> None:
     """As a message of its own, with a warning: nothing is lost."""
-    story = tell(
+    story = decode(
         *TALKS,
-        says(text("a")),
-        says(text("b", 1)),
-        says(text("c")),
+        message_delta(text("a")),
+        message_delta(text("b", 1)),
+        message_delta(text("c")),
         message("completed", text("ac"), text("b")),
         run("completed"),
     )
@@ -819,33 +870,45 @@ def test_a_part_that_goes_on_after_the_next_began_is_told_too() -> None:
 
 
 def test_a_name_that_comes_late_waits_for_nothing_of_the_arguments() -> None:
-    """A call is begun once its name is known, or with its end."""
-    story = tell(*BEGUN, grow(call(0, "{", "c")), grow(call(0, "}", "", "f")), grow(call(1, "[]", "d")), DONE)
+    """A call is created once its name is there, or with its end."""
+    story = decode(
+        *BEGUN, step_delta(call(0, "{", "c")), step_delta(call(0, "}", "", "f")), step_delta(call(1, "[]", "d")), DONE
+    )
     assert [(m.name, m.content) for m in story.engine.messages] == [("f", "{}"), (None, "[]")]
 
 
 def test_two_calls_of_one_id_are_two_messages() -> None:
     """Some servers count no ids."""
-    story = tell(*BEGUN, grow(call(0, "{", "c", "f"), call(1, "[", "c", "g")), grow(call(0, "}"), call(1, "]")), DONE)
+    story = decode(
+        *BEGUN, step_delta(call(0, "{", "c", "f"), call(1, "[", "c", "g")), step_delta(call(0, "}"), call(1, "]")), DONE
+    )
     assert contents(story) == [("c", "{}"), ("c.2", "[]")]
 
 
 def assistants_messages(parts: Sequence[tuple[int, str]]) -> list[dict[str, Any]]:
     """Each a message of the thread."""
     which = sorted({one for one, _ in parts})
-    ends = [message("completed", text(said), id=f"m{one}") for one, said in zip(which, joined(parts), strict=True)]
-    return [run("created"), *(says(text(piece), id=f"m{one}") for one, piece in parts), *ends, run("completed"), DONE]
+    ends = [
+        message("completed", text(content), id=f"m{one}") for one, content in zip(which, joined(parts), strict=True)
+    ]
+    return [
+        run("created"),
+        *(message_delta(text(piece), id=f"m{one}") for one, piece in parts),
+        *ends,
+        run("completed"),
+        DONE,
+    ]
 
 
 def assistants_calls(parts: Sequence[tuple[int, str]]) -> list[dict[str, Any]]:
     """Each a call of one step."""
     which = sorted({one for one, _ in parts})
-    begun = grow(*(call(one, "", f"c{one}", "f") for one in which))
-    ends = [call(None, said, f"c{one}", "f") for one, said in zip(which, joined(parts), strict=True)]
+    begun = step_delta(*(call(one, "", f"c{one}", "f") for one in which))
+    ends = [call(None, content, f"c{one}", "f") for one, content in zip(which, joined(parts), strict=True)]
     return [
         *BEGUN,
         begun,
-        *(grow(call(one, piece)) for one, piece in parts),
+        *(step_delta(call(one, piece)) for one, piece in parts),
         step("failed", *ends),
         run("completed"),
         DONE,
@@ -950,7 +1013,7 @@ ITEM = st.fixed_dictionaries({"event": st.sampled_from([*NAMES, "thread.new"]) |
 @settings(max_examples=300, deadline=None)
 @given(st.lists(ITEM, max_size=10))
 def test_no_values_make_the_decoder_fail(items: list[Any]) -> None:
-    """The brackets hold, both paths tell the same, and what is told can be encoded, strictly valid."""
+    """The brackets hold, both paths emit the same, and that can be encoded, strictly valid."""
     story = tell_items(Decoder, items)
     assert "decoder-error" not in story.codes
     check_brackets(story.lines)
@@ -1065,31 +1128,35 @@ def _count(items: list[Any]) -> int:
 
 def many_logs(n: int) -> list[Any]:
     outputs = [{"type": "logs", "logs": f"{i}\n"} for i in range(n)]
-    grown = [grow(code(outputs=[logs(f"{i}\n", i)])) for i in range(n)]
+    grown = [step_delta(code(outputs=[logs(f"{i}\n", i)])) for i in range(n)]
     return [
         *BEGUN,
-        grow(code(id="c", input="x")),
+        step_delta(code(id="c", input="x")),
         *grown,
         step("completed", code(None, "c", input="x", outputs=outputs)),
     ]
 
 
 def many_calls(n: int) -> list[Any]:
-    grown = [grow(call(i, "{}", f"c{i}", "f")) for i in range(n)]
+    grown = [step_delta(call(i, "{}", f"c{i}", "f")) for i in range(n)]
     return [*BEGUN, *grown, step("completed", *(call(None, "{}", f"c{i}", "f", output="o") for i in range(n)))]
 
 
 def calls_without_index(n: int) -> list[Any]:
-    grown = [grow(call(None, "{}", f"c{i}", "f")) for i in range(n)]
+    grown = [step_delta(call(None, "{}", f"c{i}", "f")) for i in range(n)]
     return [*BEGUN, *grown, step("completed", *(call(None, "{}", f"d{i}", "f") for i in range(n)))]
 
 
 def many_parts(n: int) -> list[Any]:
-    return [*TALKS, *(says(text("x", i)) for i in range(n)), message("completed", *(text("x") for _ in range(n)))]
+    return [
+        *TALKS,
+        *(message_delta(text("x", i)) for i in range(n)),
+        message("completed", *(text("x") for _ in range(n))),
+    ]
 
 
 @pytest.mark.parametrize("make", [many_logs, many_calls, calls_without_index, many_parts])
-def test_23_the_cost_is_linear(make: Callable[[int], list[Any]]) -> None:
+def test_the_cost_is_linear(make: Callable[[int], list[Any]]) -> None:
     """Twice as much is read twice as often; and two thousand take no seconds."""
     assert _count(make(400)) <= 2.1 * _count(make(200))
     items = make(2000)
@@ -1113,10 +1180,10 @@ def encoded(story: Story) -> list[dict[str, Any]]:
 
 def same(message: Message) -> dict[str, Any]:
     """What the protocol keeps of a message."""
-    kept = message.to_dict()
+    plain = message.to_dict()
     for key in ("run_id", "step_id"):
-        kept.pop(key, None)
-    return kept
+        plain.pop(key, None)
+    return plain
 
 
 @pytest.mark.parametrize("path", RECORDED)
@@ -1222,17 +1289,17 @@ def tool_steps(draw: st.DrawFn, id: str) -> list[Event]:
         call_id = f"{id}.c{number}"
         match draw(st.integers(0, 2)):
             case 0:
-                known: dict[str, Any] = {"call_id": call_id, "name": "f"}
+                fields: dict[str, Any] = {"call_id": call_id, "name": "f"}
                 grown = [ev.ToolCallDelta(call_id, piece) for piece in ("{", "}")]
                 calls.append(
                     [
-                        ev.ToolCallCreated(ToolCallMessage(call_id, **known)),
+                        ev.ToolCallCreated(ToolCallMessage(call_id, **fields)),
                         *grown,
-                        ev.MessageDone(ToolCallMessage(call_id, **known)),
+                        ev.MessageDone(ToolCallMessage(call_id, **fields)),
                     ]
                 )
                 if draw(st.booleans()):
-                    outputs.append(ev.MessageDone(ToolOutputMessage(f"{call_id}.output", content=draw(SAYS), **known)))
+                    outputs.append(ev.MessageDone(ToolOutputMessage(f"{call_id}.output", content=draw(SAYS), **fields)))
             case 1:
                 searched: dict[str, Any] = {"call_id": call_id, "name": "file_search", "provider_executed": True}
                 calls.append([ev.MessageDone(ToolCallMessage(call_id, **searched))])
@@ -1301,17 +1368,17 @@ def test_law_8_what_the_protocol_can_express_comes_back(events: list[Event]) -> 
         map(same, story.engine.messages), key=lambda m: m["id"]
     )
     assert sorted(again.engine.messages, key=key)[0].run_id == "run_1"
-    told, wanted = run_of(again), run_of(story)
-    assert (told.id, told.model, told.error) == (wanted.id, wanted.model, wanted.error)
+    decoded, wanted = run_of(again), run_of(story)
+    assert (decoded.id, decoded.model, decoded.error) == (wanted.id, wanted.model, wanted.error)
     if wanted.status != "requires_action":
-        assert told.status == wanted.status
+        assert decoded.status == wanted.status
     assert again.codes == []
     for one in (m for m in story.engine.messages if m.type != "tool_output"):
         (found,) = [m for m in again.engine.messages if m.id == one.id]
         assert found.step_id == one.step_id
 
 
-def test_what_has_no_words_here_is_left_out() -> None:
+def test_what_cannot_be_expressed_is_left_out() -> None:
     """Reasoning, audio, files, and messages of other types; the rest goes on."""
     events: list[Event] = [
         ev.MessageDone(ReasoningMessage("r", content="hm")),
@@ -1329,7 +1396,7 @@ def test_what_has_no_words_here_is_left_out() -> None:
 
 
 def test_what_differs_here_is_as_the_table_says() -> None:
-    """Each row that tells something else."""
+    """Each row where something else stands in its place."""
     events: list[Event] = [
         ev.MessageDone(ImageMessage("i", format="base64.png", content="AAAA")),
         ev.MessageDone(ImageMessage("j", role="computer", format="base64.png", content="BBBB")),
@@ -1377,17 +1444,17 @@ def test_the_events_have_openais_order() -> None:
     ]
     items.append({**items[0], "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
     story = tell_items(protocols.find("openai_chat").Decoder, items)
-    told = encoded(story)
-    assert [item["event"].removeprefix("thread.") for item in told] == [
+    items = encoded(story)
+    assert [item["event"].removeprefix("thread.") for item in items] == [
         *("run.created", "run.queued", "run.in_progress"),
         *("run.step.created", "run.step.in_progress", "message.created", "message.in_progress", "message.delta"),
         *("run.step.created", "run.step.in_progress", "run.step.delta", "run.step.delta"),
         *("message.completed", "run.step.completed"),
         "run.requires_action",
     ]
-    wanted = told[-1]["data"]["required_action"]["submit_tool_outputs"]["tool_calls"]
+    wanted = items[-1]["data"]["required_action"]["submit_tool_outputs"]["tool_calls"]
     assert wanted == [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    assert told[-1]["data"]["status"] == "requires_action"
+    assert items[-1]["data"]["status"] == "requires_action"
 
 
 def test_a_stream_that_fails_before_its_run_is_an_error() -> None:
@@ -1460,8 +1527,8 @@ async def test_a_run_that_goes_on_after_its_calls_is_one_run_here(face: Face, pr
         client = await stack.enter_async_context(face.client(server))
         ask = faces.ask(client) if protocol == "chat" else faces.ask_responses(client)
 
-        def answer(told: Any, _: ev.Run) -> None:
-            for call in told.stream.pending.values():
+        def answer(handler: Any, _: ev.Run) -> None:
+            for call in handler.stream.pending.values():
                 call.respond("rain")
 
         stream = face.stream(ask, face.told(on_run_requires_action=answer), then=lambda _: ask)
@@ -1605,7 +1672,7 @@ async def test_a_run_is_streamed(face: Face) -> None:
 @every_face
 @body
 async def test_the_clients_helper_is_a_source(face: Face) -> None:
-    """Its manager, which nobody entered."""
+    """Its manager, which was not entered."""
     async with served(face, SAID) as (_, threads):
         for manager in (
             threads.runs.stream(thread_id="t", assistant_id="a"),
@@ -1622,7 +1689,7 @@ async def test_the_clients_helper_is_a_source(face: Face) -> None:
 @every_face
 @body
 async def test_tool_outputs_go_on_with_the_same_run(face: Face) -> None:
-    """6: answered in a hook, one continuous stream, in order; and the final accessors tell the whole run."""
+    """Answered in a hook, one continuous stream, in order; and the final accessors have the complete run."""
     async with served(face, ASKED, SAID) as (server, threads):
 
         def go_on(stream: Any) -> Any:
@@ -1661,8 +1728,8 @@ async def test_tool_outputs_go_on_with_the_same_run(face: Face) -> None:
 
 @every_face
 @body
-async def test_a_run_that_nobody_answers_ends_requires_action(face: Face) -> None:
-    """And says what it waits for."""
+async def test_a_run_without_answers_ends_requires_action(face: Face) -> None:
+    """And lists what it waits for."""
     async with served(face, ASKED) as (_, threads):
         stream = face.stream(lambda: threads.create_and_run(assistant_id="a", stream=True))
         await stream.until_done()
@@ -1681,8 +1748,8 @@ async def test_a_run_that_nobody_answers_ends_requires_action(face: Face) -> Non
     ],
 )
 @body
-async def test_what_fails_is_told(face: Face, reply: Reply, error: type[sk.StreamkitError], text: str) -> None:
-    """22: `on_exception` and `on_end` fire, also for a request that is refused."""
+async def test_what_fails_is_raised(face: Face, reply: Reply, error: type[sk.StreamkitError], text: str) -> None:
+    """`on_exception` and `on_end` fire, also for a request that is refused."""
     async with served(face, reply) as (_, threads):
         handler = face.told()
         stream = face.stream(lambda: threads.create_and_run(assistant_id="a", stream=True), handler)
@@ -1720,8 +1787,8 @@ def test_the_servers_events_are_strictly_valid(reply: Reply) -> None:
     failing = Reply("x", error_after=0, error_event="response.failed")
     with ModelServer([reply, reply, reply, failing]) as server:
         for path in [*paths, paths[0]]:
-            asked = {"assistant_id": "a", "tool_outputs": [], "stream": True}
-            answer = httpx.post(server.url + path, json=asked)
+            body = {"assistant_id": "a", "tool_outputs": [], "stream": True}
+            answer = httpx.post(server.url + path, json=body)
             framer = SseFramer()
             frames = framer.feed(answer.content) + framer.finish()
             assert frames[-1][1:] == (b"done", b"[DONE]")
@@ -1735,14 +1802,14 @@ def test_the_server_answers_without_a_stream_and_turns_down_what_makes_no_sense(
     from openai.types.beta.threads import Run
 
     with ModelServer(ASKED) as server:
-        whole = httpx.post(server.url + "/threads/runs", json={"assistant_id": "a"})
-        assert Run.model_validate_json(whole.content, strict=True).status == "requires_action"
+        answer = httpx.post(server.url + "/threads/runs", json={"assistant_id": "a"})
+        assert Run.model_validate_json(answer.content, strict=True).status == "requires_action"
         assert httpx.post(server.url + "/threads/runs", json={}).status_code == 400
         assert httpx.get(server.url + "/threads/runs").status_code == 405
         assert httpx.post(server.url + "/threads/t/runs/r/cancel", json={}).status_code == 404
 
 
-def test_a_whole_run_is_told() -> None:
+def test_a_complete_run_is_streamed() -> None:
     """What a request without `stream` gives."""
     with ModelServer(ASKED) as server:
         client = openai.OpenAI(base_url=server.url, api_key="any", max_retries=0)

@@ -37,8 +37,8 @@ def chunk(delta: Any = None, finish: Any = None, index: Any = 0, **more: Any) ->
 
 
 def tool(index: Any = None, id: Any = None, name: Any = None, arguments: Any = "", **more: Any) -> dict[str, Any]:
-    given = {"index": index, "id": id, "function": {"name": name, "arguments": arguments}}
-    return {**{key: value for key, value in given.items() if value is not None}, **more}
+    fields = {"index": index, "id": id, "function": {"name": name, "arguments": arguments}}
+    return {**{key: value for key, value in fields.items() if value is not None}, **more}
 
 
 def tools(*pieces: Any, finish: Any = None) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def sse(items: Sequence[Any], *, done: bool = True) -> bytes:
     return b"".join(sse_frame(json.dumps(item).encode()) for item in items) + (b"data: [DONE]\n\n" if done else b"")
 
 
-def tell(*items: Any, done: bool = True) -> Story:
+def decode(*items: Any, done: bool = True) -> Story:
     return tell_bytes(Decoder, [sse(items, done=done)])
 
 
@@ -60,7 +60,7 @@ def calls(story: Story) -> list[tuple[str | None, str | None, str]]:
 # -- the recordings
 
 
-# Where the official helper's answer is the wrong one, or was none, and what is right.
+# Where the official helper gives a wrong answer, or none, and the right one.
 DIFFERS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "llm-tools-streaming-variant-a.0": ("it concatenates an id and a name that the server repeats", None),
     "php-create-v1": ("no arguments are no text, not null", None),
@@ -108,8 +108,8 @@ def normal(expected: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", recordings("openai-chat"))
-def test_a_recorded_stream_is_read_as_it_was_meant(path: Path) -> None:
-    """As the official helper reads it, or as `DIFFERS` says; reasoning as a careful reading gives it."""
+def test_a_recorded_stream_is_read_as_the_server_meant_it(path: Path) -> None:
+    """As the official helper reads it, or as `DIFFERS` states; reasoning as a careful reading has it."""
     expected = json.loads(path.with_name(f"{path.stem}.expected.json").read_text())
     story = tell_bytes(Decoder, [path.read_bytes()])
     _, right = DIFFERS.get(path.stem, ("", expected))
@@ -133,7 +133,7 @@ def test_every_other_answer_of_the_official_helper_holds(path: Path) -> None:
 
 @pytest.mark.parametrize("path", recordings("openai-chat"))
 @pytest.mark.parametrize("size", [97, 10**9])
-def test_the_fast_path_tells_what_the_tolerant_one_tells(path: Path, size: int) -> None:
+def test_the_fast_path_emits_what_the_tolerant_one_emits(path: Path, size: int) -> None:
     body = path.read_bytes()
     chunks = [body[start : start + size] for start in range(0, len(body), size)]
     fast, careful = tell_bytes(Decoder, chunks), tell_bytes(Careful, chunks)
@@ -152,7 +152,7 @@ def test_a_recorded_stream_is_recognised(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", recordings("openai-chat"))
-def test_a_recorded_stream_survives_the_way_through_the_encoder(path: Path) -> None:
+def test_a_recorded_stream_survives_encoding(path: Path) -> None:
     story = tell_bytes(Decoder, [path.read_bytes()])
     assert shape(encoded_again(story)) == shape(story)
 
@@ -178,7 +178,7 @@ TRAPS: dict[str, tuple[list[Any], list[tuple[str | None, str | None, str]], list
         [("a", "f", "{}")],
         [],
     ),
-    "no index, told apart by id": (
+    "no index, distinguished by id": (
         [
             tools(tool(None, "a", "f", "{")),
             tools(tool(None, "b", "g", "{")),
@@ -203,12 +203,12 @@ TRAPS: dict[str, tuple[list[Any], list[tuple[str | None, str | None, str]], list
         [("a", "f", '{"x":1}'), ("b", "g", "{}")],
         [],
     ),
-    "whole calls without index or id": (
+    "complete calls without index or id": (
         [tools(tool(None, None, "f", '{"x":1}')), tools(tool(None, None, "f", '{"x":2}'))],
         [(None, "f", '{"x":1}'), (None, "f", '{"x":2}')],
         [],
     ),
-    "whole calls side by side": (
+    "complete calls side by side": (
         [tools(tool(None, None, "f", "{}"), tool(None, None, "f", "{}"))],
         [(None, "f", "{}"), (None, "f", "{}")],
         [],
@@ -282,9 +282,9 @@ TRAPS: dict[str, tuple[list[Any], list[tuple[str | None, str | None, str]], list
 
 
 @pytest.mark.parametrize("items, expected, codes", TRAPS.values(), ids=TRAPS.keys())
-def test_tool_calls_are_told_apart_and_whole(items: list[Any], expected: list[Any], codes: list[str]) -> None:
+def test_tool_calls_are_distinguished_and_complete(items: list[Any], expected: list[Any], codes: list[str]) -> None:
     """However a server numbers, names or cuts them."""
-    story = tell(*items, DONE)
+    story = decode(*items, DONE)
     assert calls(story) == expected
     assert story.codes == codes
     assert story.decoder.complete
@@ -294,7 +294,7 @@ def test_tool_calls_are_told_apart_and_whole(items: list[Any], expected: list[An
 
 def test_interleaved_calls_stay_open_until_the_finish_reason() -> None:
     """No call is done with a part of its arguments."""
-    story = tell(*TRAPS["interleaved"][0], DONE)
+    story = decode(*TRAPS["interleaved"][0], DONE)
     assert story.types.index("tool_call_done") > max(i for i, t in enumerate(story.types) if t == "tool_call_delta")
 
 
@@ -345,16 +345,71 @@ TEXTS: dict[str, tuple[list[Any], list[str], list[str]]] = {
 
 @pytest.mark.parametrize("items, expected, codes", TEXTS.values(), ids=TEXTS.keys())
 def test_text_survives_odd_chunks(items: list[Any], expected: list[str], codes: list[str]) -> None:
-    story = tell(*items)
+    story = decode(*items)
     assert story.contents("message") == expected
     assert story.codes == codes
     assert tell_bytes(Careful, [sse(items)]).lines == story.lines
 
 
-def test_choices_are_kept_apart() -> None:
+IMAGE = {"image_url": {"url": "https://host/x.png"}}
+CITED = {"type": "url_citation", "url_citation": {"url": "u"}}
+BAD_VALUES: dict[str, tuple[dict[str, Any], list[tuple[str, str]], list[str]]] = {
+    "one image in place of a list": (
+        chunk({"content": "a", "images": IMAGE}),
+        [("message", "a"), ("image", "https://host/x.png")],
+        ["bad-images"],
+    ),
+    "images is text": (chunk({"content": "a", "images": "x"}), [("message", "a")], ["bad-images"]),
+    "one annotation in place of a list": (
+        chunk({"content": "a", "annotations": CITED}),
+        [("message", "a")],
+        ["bad-annotations"],
+    ),
+    "one reasoning detail in place of a list": (
+        chunk({"content": "a", "reasoning_details": {"text": "r"}}),
+        [("reasoning", "r"), ("message", "a")],
+        ["bad-reasoning-details"],
+    ),
+    "one thinking part in place of a list": (
+        chunk({"content": [{"type": "thinking", "thinking": {"type": "text", "text": "r"}}, "a"]}),
+        [("reasoning", "r"), ("message", "a")],
+        [],
+    ),
+    "message is text": (
+        {"choices": [{"index": 0, "delta": {"content": "a"}, "message": "x"}]},
+        [("message", "a")],
+        ["bad-message"],
+    ),
+    "audio data is a number": (
+        chunk({"content": "a", "audio": {"transcript": "t", "data": 5}}),
+        [("message", "a"), ("message", "t")],
+        ["bad-audio"],
+    ),
+}
+
+
+@pytest.mark.parametrize("item, expected, codes", BAD_VALUES.values(), ids=BAD_VALUES.keys())
+def test_one_bad_value_never_loses_the_rest_of_its_chunk(
+    item: dict[str, Any], expected: list[tuple[str, str]], codes: list[str]
+) -> None:
+    """What the value can only mean is read; else it is skipped, with a warning."""
+    story = decode(item, chunk({}, "stop"))
+    assert [(x.type, x.content) for x in story.engine.messages] == expected
+    assert story.codes == codes
+    assert tell_bytes(Careful, [sse([item, chunk({}, "stop")])]).lines == story.lines
+
+
+def test_one_annotation_in_place_of_a_list_is_an_annotation() -> None:
+    """It belongs to the open text, like those in a list."""
+    (text,) = decode(chunk({"content": "a", "annotations": CITED}), chunk({}, "stop")).engine.messages
+    assert isinstance(text, m.TextMessage)
+    assert [annotation.url for annotation in text.annotations] == ["u"]
+
+
+def test_choices_do_not_mix() -> None:
     """Each has its text and its finish_reason; the run's is that of the lowest."""
     pieces = [(0, "a"), (1, "x"), (0, "b"), (1, "y")]
-    story = tell(
+    story = decode(
         *(chunk({"content": c}, index=i) for i, c in pieces), chunk(finish="length"), chunk(finish="stop", index=1)
     )
     assert [(x.choice, x.content, x.status) for x in story.engine.messages] == [
@@ -387,7 +442,7 @@ ENDINGS: dict[str, tuple[list[Any], bool, bool, str, str | None]] = {
 
 @pytest.mark.parametrize("items, done, complete, status, reason", ENDINGS.values(), ids=ENDINGS.keys())
 def test_the_terminal_rule(items: list[Any], done: bool, complete: bool, status: str, reason: str | None) -> None:
-    story = tell(*items, done=done)
+    story = decode(*items, done=done)
     assert story.decoder.complete is complete
     assert story.engine.runs.run is not None
     assert (story.engine.runs.run.status, story.engine.runs.run.finish_reason) == (status, reason)
@@ -398,7 +453,7 @@ def test_the_terminal_rule(items: list[Any], done: bool, complete: bool, status:
 
 
 def test_nothing_at_all_is_cut_off() -> None:
-    story = tell(done=False)
+    story = decode(done=False)
     assert not story.decoder.complete
     assert story.events == []
 
@@ -419,14 +474,14 @@ ERRORS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "object error": (b'data: {"object":"error","message":"no"}\n\n', {"object": "error", "message": "no"}),
     "code and message": (b'data: {"code":"x","message":"no"}\n\n', {"code": "x", "message": "no"}),
     "no message": (b'data: {"error":{"code":1}}\n\n', {"code": 1, "message": '{"code":1}'}),
-    "empty": (b'data: {"error":{}}\n\n', {"message": "an error of no kind"}),
+    "empty": (b'data: {"error":{}}\n\n', {"message": "an error without details"}),
 }
 
 
 @pytest.mark.parametrize("body, expected", ERRORS.values(), ids=ERRORS.keys())
 @pytest.mark.parametrize("finish", [None, "stop"])
 def test_an_error_fails_the_run(body: bytes, expected: dict[str, Any], finish: str | None) -> None:
-    """Wherever it stands, also after finish_reason; what was said before stays."""
+    """Wherever it stands, also after finish_reason; what arrived before it stays."""
     story = tell_bytes(Decoder, [sse([chunk({"content": "a"}, finish)], done=False) + body + b"data: [DONE]\n\n"])
     assert story.decoder.complete
     assert story.engine.runs.run is not None
@@ -453,7 +508,7 @@ def test_an_error_fails_the_run(body: bytes, expected: dict[str, Any], finish: s
 )
 def test_reasoning_ends_where_the_answer_begins(deltas: list[Any]) -> None:
     """In every form that servers have for it; empty content does not end it."""
-    story = tell(*(chunk({"content": "", **delta}) for delta in deltas), chunk({"content": "c"}), chunk(deltas[0]))
+    story = decode(*(chunk({"content": "", **delta}) for delta in deltas), chunk({"content": "c"}), chunk(deltas[0]))
     assert story.contents("reasoning") == ["ab", "a"]
     assert story.contents("message") == ["c"]
     assert story.types.index("reasoning_done") < story.types.index("text_created")
@@ -462,14 +517,16 @@ def test_reasoning_ends_where_the_answer_begins(deltas: list[Any]) -> None:
 
 def test_signatures_stay_with_their_reasoning() -> None:
     details = [{"type": "reasoning.text", "signature": "s", "index": 0}]
-    story = tell(chunk({"reasoning": "a"}), chunk({"reasoning": None, "reasoning_details": details}), chunk({}, "stop"))
+    story = decode(
+        chunk({"reasoning": "a"}), chunk({"reasoning": None, "reasoning_details": details}), chunk({}, "stop")
+    )
     assert story.engine.messages[0].metadata == {"reasoning_details": details}
 
 
 def test_encrypted_reasoning_is_one_redacted_message() -> None:
-    """The pieces of the provider's own are kept in its metadata; other content ends it."""
+    """The provider's own objects are in its metadata; other content ends it."""
     details = [{"type": "reasoning.encrypted", "data": x} for x in "ab"]
-    story = tell(*(chunk({"reasoning_details": [x]}) for x in details), chunk({"content": "c"}, "stop"))
+    story = decode(*(chunk({"reasoning_details": [x]}) for x in details), chunk({"content": "c"}, "stop"))
     redacted, text = story.engine.messages
     assert (redacted.type, redacted.format, redacted.content) == ("reasoning", "redacted", "")
     assert redacted.metadata == {"reasoning_details": details}
@@ -478,7 +535,9 @@ def test_encrypted_reasoning_is_one_redacted_message() -> None:
 
 def test_audio_and_its_transcript_are_two_messages() -> None:
     parts = [{"id": "au", "transcript": "Hel"}, {"transcript": "lo"}, {"data": "AAE="}, {"data": "Ag=="}]
-    story = tell(*(chunk({"content": None, "audio": part}) for part in [*parts, {"expires_at": 9}]), chunk({}, "stop"))
+    story = decode(
+        *(chunk({"content": None, "audio": part}) for part in [*parts, {"expires_at": 9}]), chunk({}, "stop")
+    )
     text, audio = story.engine.messages
     assert (text.type, text.content) == ("message", "Hello")
     assert text.metadata["audio_transcript"] is True
@@ -491,12 +550,12 @@ def test_logprobs_are_on_the_deltas_and_on_the_text() -> None:
     items = [chunk({"content": t["token"]}) for t in tokens]
     for item, token in zip(items, tokens, strict=True):
         item["choices"][0]["logprobs"] = {"content": [token], "refusal": None}
-    story = tell(*items, chunk({}, "stop"))
+    story = decode(*items, chunk({}, "stop"))
     assert [x.metadata for x in story.events if isinstance(x, e.TextDelta)] == [{"logprobs": [t]} for t in tokens]
     assert story.engine.messages[0].metadata == {"logprobs": tokens}
 
 
-def test_usage_is_told_when_it_changes() -> None:
+def test_usage_is_emitted_when_it_changes() -> None:
     """Null is none; in a choice (Moonshot) or under `x_groq` it counts too."""
     used = {
         "prompt_tokens": 1,
@@ -504,18 +563,20 @@ def test_usage_is_told_when_it_changes() -> None:
         "total_tokens": 3,
         "prompt_tokens_details": {"cached_tokens": 1},
     }
-    story = tell(chunk(usage=None), chunk(usage=used), chunk(usage=used), chunk(x_groq={"usage": {"prompt_tokens": 5}}))
-    told = [x for x in story.events if isinstance(x, e.Usage)]
-    assert [(x.input_tokens, x.output_tokens, x.total_tokens) for x in told] == [(1, 2, 3), (5, 0, 5)]
-    assert told[0].details == {"prompt_tokens_details": {"cached_tokens": 1}}
+    story = decode(
+        chunk(usage=None), chunk(usage=used), chunk(usage=used), chunk(x_groq={"usage": {"prompt_tokens": 5}})
+    )
+    usages = [x for x in story.events if isinstance(x, e.Usage)]
+    assert [(x.input_tokens, x.output_tokens, x.total_tokens) for x in usages] == [(1, 2, 3), (5, 0, 5)]
+    assert usages[0].details == {"prompt_tokens_details": {"cached_tokens": 1}}
 
 
 def test_azures_first_chunk_waits_for_the_answer() -> None:
-    """It has no id, model or choices; its results are in the run's metadata, and told as they came."""
+    """It has no id, model or choices; its results are in the run's metadata, and in a raw event."""
     first = {"id": "", "object": "", "model": "", "created": 0, "choices": [], "prompt_filter_results": [{"x": 1}]}
     filtered = chunk({"content": "a"}, "stop")
     filtered["choices"][0]["content_filter_results"] = {"hate": {"filtered": False}}
-    story = tell(first, filtered)
+    story = decode(first, filtered)
     assert Decoder.recognises(first)
     run = story.engine.runs.run
     assert run is not None
@@ -529,7 +590,7 @@ def test_azures_first_chunk_waits_for_the_answer() -> None:
 
 def test_citations_are_annotations_or_metadata() -> None:
     cited = {"type": "url_citation", "url_citation": {"url": "u", "title": "t", "start_index": 0, "end_index": 1}}
-    story = tell(chunk({"content": "a"}, citations=["u"]), chunk({"annotations": [cited]}), chunk({}, "stop"))
+    story = decode(chunk({"content": "a"}, citations=["u"]), chunk({"annotations": [cited]}), chunk({}, "stop"))
     (text,) = story.engine.messages
     assert isinstance(text, m.TextMessage)
     assert text.annotations == [m.Annotation(type="url_citation", url="u", title="t", start=0, end=1, raw=cited)]
@@ -549,8 +610,8 @@ def test_citations_are_annotations_or_metadata() -> None:
         (chunk({"annotations": [{"type": "file"}]}), "annotations"),
     ],
 )
-def test_what_no_event_is_for_is_told_whole(item: dict[str, Any], name: str) -> None:
-    story = tell(chunk(), item, chunk({"content": "a"}, "stop"))
+def test_what_no_event_expresses_is_a_raw_event(item: dict[str, Any], name: str) -> None:
+    story = decode(chunk(), item, chunk({"content": "a"}, "stop"))
     (raw,) = [x for x in story.events if isinstance(x, e.RawEvent)]
     assert (raw.name, raw.data) == (name, item)
     assert story.contents("message") == ["a"]
@@ -558,13 +619,12 @@ def test_what_no_event_is_for_is_told_whole(item: dict[str, Any], name: str) -> 
 
 def test_generated_images_are_images() -> None:
     urls = ["data:image/png;base64,AA==", "https://host/x.png"]
-    given = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
-    story = tell(chunk({"content": "", "images": given}, "stop"))
-    told = [(x.format, x.content) for x in story.engine.messages]
-    assert told == [("base64.png", "AA=="), ("url", urls[1])]
+    images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    story = decode(chunk({"content": "", "images": images}, "stop"))
+    assert [(x.format, x.content) for x in story.engine.messages] == [("base64.png", "AA=="), ("url", urls[1])]
 
 
-WHOLE = {
+COMPLETION = {
     "id": "c1",
     "object": "chat.completion",
     "created": 7,
@@ -588,8 +648,8 @@ WHOLE = {
 }
 
 
-def test_a_whole_completion_is_a_stream_of_one_item() -> None:
-    story = tell_items(Decoder, [WHOLE])
+def test_a_completion_that_was_not_streamed_is_a_stream_of_one_item() -> None:
+    story = tell_items(Decoder, [COMPLETION])
     assert story.decoder.complete
     assert (story.contents("reasoning"), story.contents("message")) == (["r"], ["a"])
     assert calls(story) == [("x", "f", "{}"), ("y", "f", "{}")]
@@ -600,22 +660,22 @@ def test_a_whole_completion_is_a_stream_of_one_item() -> None:
 @pytest.mark.parametrize("object", ["chat.completion.done", "chat.completion.chunk"])
 @pytest.mark.parametrize("final, codes", [("ab", []), ("abc", ["content-differs"])])
 def test_a_final_message_is_compared_and_completes(object: str, final: str, codes: list[str]) -> None:
-    """What had not arrived is told; what differs is repaired."""
+    """What had not arrived is emitted; what differs is repaired."""
     message = {
         "content": final,
         "refusal": None,
         "tool_calls": [tool(None, "x", "f", "{}"), tool(None, "y", "f", "{}")],
     }
     last = {"object": object, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
-    story = tell(chunk({"content": "a"}), chunk({"content": "b"}), tools(tool(0, "x", "f", "{}")), last)
+    story = decode(chunk({"content": "a"}), chunk({"content": "b"}), tools(tool(0, "x", "f", "{}")), last)
     assert story.contents("message") == [final]
     assert calls(story) == [("x", "f", "{}"), ("y", "f", "{}")]
     assert story.codes == codes
 
 
-def test_a_final_message_after_the_end_says_nothing_new() -> None:
-    last = {"object": "chat.completion.done", "choices": [WHOLE["choices"][0]]}  # type: ignore[index]
-    story = tell(chunk({"content": "a"}), tools(tool(0, "x", "f", "{}")), chunk({}, "stop"), last)
+def test_a_final_message_after_the_end_adds_nothing() -> None:
+    last = {"object": "chat.completion.done", "choices": [COMPLETION["choices"][0]]}  # type: ignore[index]
+    story = decode(chunk({"content": "a"}), tools(tool(0, "x", "f", "{}")), chunk({}, "stop"), last)
     assert (story.contents("message"), calls(story), story.codes) == (["a"], [("x", "f", "{}")], [])
 
 
@@ -671,12 +731,12 @@ RICH = [
     chunk({"function_call": {"name": "f", "arguments": "{}"}}, usage={"prompt_tokens": 1}),
     chunk({"images": [{"type": "image_url", "image_url": {"url": "u"}}]}, index=1),
     chunk({"content": "x"}, "stop", x_groq={"id": "x"}, service_tier="default"),
-    WHOLE,
+    COMPLETION,
 ]
 
 
 def well_formed(story: Story) -> None:
-    """Nothing was caught by the net, and every message was created and done once."""
+    """The decoder raised nothing, and every message is done."""
     assert "decoder-error" not in story.codes
     assert all(message.status != "in_progress" for message in story.engine.messages)
 
@@ -685,7 +745,7 @@ def well_formed(story: Story) -> None:
 @settings(max_examples=300, deadline=None)
 def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
     well_formed(tell_items(Decoder, items))
-    assert tell(*items).lines == tell_bytes(Careful, [sse(items)]).lines
+    assert decode(*items).lines == tell_bytes(Careful, [sse(items)]).lines
 
 
 @st.composite
@@ -717,7 +777,7 @@ def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any]
     assert story.lines == tell_bytes(Careful, [body]).lines
 
 
-bare_deltas = st.fixed_dictionaries(
+plain_deltas = st.fixed_dictionaries(
     {},
     optional={
         "role": st.sampled_from(["assistant", "user", None]),
@@ -739,9 +799,9 @@ bare_deltas = st.fixed_dictionaries(
         "novelty": st.sampled_from([None, 1]),
     },
 )
-bare_chunks = st.builds(
+plain_chunks = st.builds(
     chunk,
-    bare_deltas,
+    plain_deltas,
     st.sampled_from([None, None, None, "stop", ""]),
     st.sampled_from([0, 0, 0, 1]),
     id=st.sampled_from(["", "c1", "c2"]),
@@ -751,15 +811,15 @@ bare_chunks = st.builds(
 )
 
 
-@given(st.lists(bare_chunks, max_size=10), st.booleans())
+@given(st.lists(plain_chunks, max_size=10), st.booleans())
 @settings(max_examples=400, deadline=None)
-def test_both_paths_tell_the_same_of_chunks_that_are_nearly_bare(items: list[Any], done: bool) -> None:
-    """Whatever the fast path takes, the tolerant one would have told the same."""
+def test_both_paths_emit_the_same_events_for_chunks_that_are_nearly_plain(items: list[Any], done: bool) -> None:
+    """Whatever the fast path takes, the tolerant one would have emitted the same."""
     body = sse(items, done=done)
     assert tell_bytes(Decoder, [body]).lines == tell_bytes(Careful, [body]).lines
 
 
-def test_a_bare_piece_takes_the_fast_path() -> None:
+def test_a_plain_delta_takes_the_fast_path() -> None:
     """The commonest chunk of each kind never reaches the tolerant path."""
 
     class Counting(Decoder):
@@ -785,7 +845,7 @@ def test_a_bare_piece_takes_the_fast_path() -> None:
 
 
 def encoded_again(story: Story) -> Story:
-    """The story that the encoder's items tell."""
+    """The story of the encoder's items."""
     encoder = Encoder()
     items = [json.loads(json.dumps(item)) for event in story.events for item in encoder.feed(event)]
     return tell_bytes(Decoder, [sse(items)])
@@ -836,11 +896,11 @@ def canonical(draw: st.DrawFn) -> list[e.Event]:
 
 
 def _message(pieces: list[str], kind: type[m.Message], id: str, choice: int) -> list[Any]:
-    known: dict[str, Any] = (
+    fields: dict[str, Any] = (
         {"name": "f", "call_id": f"call-{id}", "metadata": {"custom": True}} if kind is m.ToolCallMessage else {}
     )
-    created = e.MessageCreated(kind(id, choice=choice, **known))
-    done = e.MessageDone(kind(id, choice=choice, **known))
+    created = e.MessageCreated(kind(id, choice=choice, **fields))
+    done = e.MessageDone(kind(id, choice=choice, **fields))
     return [created, *(kind.delta_event(id, piece) for piece in pieces), done]
 
 
@@ -854,13 +914,13 @@ def test_what_chat_can_express_survives_encoding(events: list[e.Event]) -> None:
     story.take(engine.end())
     again = encoded_again(story)
 
-    def told(x: Story) -> list[Any]:
+    def summary(x: Story) -> list[Any]:
         return sorted(
             (y.choice, y.role, y.type, y.format or "", y.name or "", y.call_id or "", y.content)
             for y in x.engine.messages
         )
 
-    assert told(again) == told(story)
+    assert summary(again) == summary(story)
     assert again.engine.runs.usage is not None
     assert again.engine.runs.usage.details == {"details": {"x": 1}}
     assert again.engine.runs.run is not None
@@ -879,7 +939,7 @@ def test_metadata_that_chat_can_express_survives_encoding() -> None:
         chunk({}, "stop"),
     ]
     items[2]["choices"][0]["logprobs"] = {"content": [{"token": "a"}], "refusal": None}
-    story = tell(*items)
+    story = decode(*items)
     again = encoded_again(story)
     assert [x.metadata for x in again.engine.messages] == [x.metadata for x in story.engine.messages]
     text = again.engine.messages[1]
@@ -919,8 +979,8 @@ def test_nothing_is_read_beyond_the_sentinel() -> None:
     """In the same frames as in later ones."""
     frames = [(b"", b"", json.dumps(chunk({"content": "a"})).encode()), (b"", b"", b"[DONE]")]
     once, apart = Decoder(), Decoder()
-    told = once.feed_frames([*frames, *frames])
-    assert len(told) == sum(len(apart.feed_frames([frame])) for frame in [*frames, *frames])
+    events = once.feed_frames([*frames, *frames])
+    assert len(events) == sum(len(apart.feed_frames([frame])) for frame in [*frames, *frames])
     assert once.index == apart.index == 2
 
 

@@ -1,4 +1,4 @@
-"""The Responses protocol: what a stream tells, whatever servers do to it, and the way back."""
+"""The Responses protocol: what a stream decodes to, whatever servers do, and encoding and input."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def part(text: str, **more: Any) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], **more}
 
 
-def message(*told: str, id: str = "msg_1", **more: Any) -> dict[str, Any]:
+def message(*contents: str, id: str = "msg_1", **more: Any) -> dict[str, Any]:
     item = {"id": id, "type": "message", "role": "assistant", "status": "completed"}
-    return {**item, "content": [part(text) for text in told], **more}
+    return {**item, "content": [part(text) for text in contents], **more}
 
 
 def call(arguments: str, id: str = "fc_1", name: str = "f", **more: Any) -> dict[str, Any]:
@@ -124,31 +124,31 @@ def completed(*output: Any, **more: Any) -> dict[str, Any]:
     return e("completed", response=response(*output, **more))
 
 
-def tell(*items: Any, strict: bool = False) -> Story:
+def decode(*items: Any, strict: bool = False) -> Story:
     """The story of these events between a created and nothing."""
     return tell_items(Decoder, [CREATED, *items], strict=strict)
 
 
 def only(story: Story) -> Message:
-    (told,) = story.engine.messages
-    return told
+    (found,) = story.engine.messages
+    return found
 
 
 # -- recordings
 
 
-def same_arguments(told: str, expected: str | None) -> bool:
-    if expected is None or told == expected:
+def same_arguments(actual: str, expected: str | None) -> bool:
+    if expected is None or actual == expected:
         return True
     try:
-        given, wanted = json.loads(told), json.loads(expected)
+        decoded, wanted = json.loads(actual), json.loads(expected)
     except ValueError:
         return False
-    return bool(given == wanted or given == {"queries": wanted})
+    return bool(decoded == wanted or decoded == {"queries": wanted})
 
 
 def call_group(story: Story, item: dict[str, Any]) -> tuple[list[Message], str]:
-    """The messages that tell of an expected call, and its arguments as they tell them."""
+    """The messages of an expected call, and its arguments as they have them."""
     kinds = ("tool_call", "code", "image")
     found = [m for m in story.engine.messages if m.group == item["id"] and m.type in kinds and m.role == "assistant"]
     if item["type"] == "shell_call":
@@ -164,11 +164,11 @@ def test_a_recording_ends_with_the_texts_that_the_sdk_gives(path: Path) -> None:
         pytest.skip(SDK_IS_WRONG[stem(path)])
     expected = json.loads(path.with_name(f"{stem(path)}.expected.json").read_text())
     story = tell_bytes(Decoder, [path.read_bytes()])
-    told = [m for m in story.engine.messages if isinstance(m, TextMessage)]
+    found = [m for m in story.engine.messages if isinstance(m, TextMessage)]
     wanted = [m for m in expected["messages"] if m["text"] is not None]
-    assert [m.content for m in told] == [m["text"] for m in wanted]
-    assert [len(m.annotations) for m in told] == [m["annotations"] for m in wanted]
-    assert [m.id for m in told] == [m["id"] for m in wanted]
+    assert [m.content for m in found] == [m["text"] for m in wanted]
+    assert [len(m.annotations) for m in found] == [m["annotations"] for m in wanted]
+    assert [m.id for m in found] == [m["id"] for m in wanted]
     assert story.contents("message", "refusal") == [m["refusal"] for m in expected["messages"] if m["refusal"]]
     if expected["reasoning_own_reading"]:
         reasoning = [m.content for m in story.engine.messages if m.type == "reasoning" and m.content]
@@ -179,7 +179,7 @@ def test_a_recording_ends_with_the_texts_that_the_sdk_gives(path: Path) -> None:
 
 @pytest.mark.parametrize("path", RECORDED)
 def test_a_recording_ends_with_the_calls_that_the_sdk_gives(path: Path) -> None:
-    """Each call of the expected file is told, with its name, its call id and its arguments; and no other."""
+    """Each call of the expected file, with its name, its call id and its arguments; and no other."""
     expected = json.loads(path.with_name(f"{stem(path)}.expected.json").read_text())
     story = tell_bytes(Decoder, [path.read_bytes()])
     for item in expected["tool_calls"]:
@@ -199,14 +199,14 @@ def plain(events: Iterable[Event]) -> list[tuple[dict[str, Any], Any]]:
 
 
 @pytest.mark.parametrize("path", RECORDED)
-def test_the_fast_path_tells_the_same_story(path: Path) -> None:
+def test_the_fast_path_emits_the_same_events(path: Path) -> None:
     """Frame by frame, both decoders give the same events, source and cursor too."""
     fast, slow = Decoder(), Slow()
     for frame in frames_of(path):
         assert plain(fast.feed_frames([frame])) == plain(slow.feed_frames([frame]))
     assert fast.index == slow.index
-    told = [tell_bytes(kind, [path.read_bytes()]).lines for kind in (Decoder, Slow)]
-    assert told[0] == told[1]
+    fast_lines, slow_lines = (tell_bytes(kind, [path.read_bytes()]).lines for kind in (Decoder, Slow))
+    assert fast_lines == slow_lines
 
 
 @pytest.mark.parametrize("path", RECORDED)
@@ -251,11 +251,11 @@ def test_there_are_as_many_names_as_the_sdk_types() -> None:
 
 @pytest.mark.parametrize("fields", [{}, FILLED, dict.fromkeys(FILLED)], ids=["bare", "filled", "null"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_event_of_the_api_reaches_an_event(name: str, fields: dict[str, Any]) -> None:
+def test_every_event_of_the_api_becomes_an_event(name: str, fields: dict[str, Any]) -> None:
     """Whether its fields are there, absent or null."""
-    told = Decoder().feed_items([{**fields, "type": name}])
-    assert told
-    assert "decoder-error" not in [getattr(event, "code", "") for event in told]
+    events = Decoder().feed_items([{**fields, "type": name}])
+    assert events
+    assert "decoder-error" not in [getattr(event, "code", "") for event in events]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -265,7 +265,7 @@ def test_every_event_of_the_api_but_error_is_recognised(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("item", "known"),
+    ("item", "is_recognised"),
     [
         ({"object": "response", "output": []}, True),
         ({"object": "response"}, False),
@@ -275,9 +275,9 @@ def test_every_event_of_the_api_but_error_is_recognised(name: str) -> None:
         ({}, False),
     ],
 )
-def test_what_is_recognised(item: dict[str, Any], known: bool) -> None:
-    """A whole response, and any event of one."""
-    assert Decoder.recognises(item) is known
+def test_what_is_recognised(item: dict[str, Any], is_recognised: bool) -> None:
+    """A response that was not streamed, and any event of one."""
+    assert Decoder.recognises(item) is is_recognised
 
 
 # -- traps
@@ -427,9 +427,9 @@ TRAPS: list[Trap] = [
         "incomplete",
     ),
     ("cancelled", [delta("a"), e("cancelled", response=response(status="cancelled"))], ["a"], [], "cancelled"),
-    ("completed that says it is not", [delta("a"), completed(status="incomplete")], ["a"], [], "incomplete"),
+    ("completed with another status", [delta("a"), completed(status="incomplete")], ["a"], [], "incomplete"),
     ("failed", [delta("a"), e("failed", response=response(status="failed"))], ["a"], [], "failed"),
-    ("a whole response", [response(message("a"), call("{}"))], ["a"], [("f", "{}")], "requires_action"),
+    ("a response that was not streamed", [response(message("a"), call("{}"))], ["a"], [("f", "{}")], "requires_action"),
     ("cut off", [delta("a")], ["a"], [], "incomplete"),
 ]
 
@@ -460,7 +460,7 @@ def test_what_servers_do(
 )
 def test_an_error_fails_the_run_and_ends_the_stream(error: dict[str, Any]) -> None:
     """In each form that servers give it."""
-    story = tell(delta("a"), error)
+    story = decode(delta("a"), error)
     assert story.decoder.complete
     assert story.engine.runs.run is not None
     assert story.engine.runs.run.status == "failed"
@@ -485,8 +485,8 @@ def test_done_alone_ends_no_response() -> None:
 def test_the_run_is_the_response() -> None:
     """Id, model, time, usage, and why it is incomplete."""
     usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7, "output_tokens_details": {"reasoning_tokens": 1}}
-    told = response(status="incomplete", usage=usage, incomplete_details={"reason": "max_output_tokens"}, created_at=5)
-    run = tell(delta("a"), e("incomplete", response=told)).engine.runs.run
+    final = response(status="incomplete", usage=usage, incomplete_details={"reason": "max_output_tokens"}, created_at=5)
+    run = decode(delta("a"), e("incomplete", response=final)).engine.runs.run
     assert run is not None
     assert (run.id, run.model, run.created_at, run.finish_reason) == ("resp_1", "m", 5, "max_output_tokens")
     assert run.usage is not None
@@ -494,16 +494,16 @@ def test_the_run_is_the_response() -> None:
     assert run.usage.details == {"output_tokens_details": {"reasoning_tokens": 1}}
 
 
-def test_a_cut_text_says_so() -> None:
+def test_a_cut_text_is_incomplete() -> None:
     """The item's status is its text's."""
     ended = e("content_part.done", item_id="msg_1", output_index=0, content_index=0, part=part("a"))
-    story = tell(delta("a"), ended, done(message("a", status="incomplete")), completed())
+    story = decode(delta("a"), ended, done(message("a", status="incomplete")), completed())
     assert only(story).status == "incomplete"
 
 
-def test_a_second_response_in_the_stream_is_told_too() -> None:
+def test_a_second_response_in_the_stream_is_decoded_too() -> None:
     """Its terminal rule holds anew."""
-    story = tell(delta("a"), completed(), e("created", response=response()), delta("b", "msg_2"))
+    story = decode(delta("a"), completed(), e("created", response=response()), delta("b", "msg_2"))
     assert texts(story) == ["a", "b"]
     assert not story.decoder.complete
 
@@ -511,14 +511,14 @@ def test_a_second_response_in_the_stream_is_told_too() -> None:
 # -- items
 
 
-def test_citations_and_log_probabilities_are_told() -> None:
+def test_citations_and_log_probabilities_are_decoded() -> None:
     """Citations once, however often they come; log probabilities as metadata."""
     cited = {"type": "url_citation", "url": "u", "title": "t", "start_index": 1, "end_index": 4}
     filed = {"type": "file_citation", "file_id": "f", "filename": "n", "index": 9}
-    told = message(phase="commentary")
-    told["content"] = [part("a", annotations=[cited, filed], logprobs=[{"token": "a"}])]
+    final = message(phase="commentary")
+    final["content"] = [part("a", annotations=[cited, filed], logprobs=[{"token": "a"}])]
     annotation = e("output_text.annotation.added", item_id="msg_1", output_index=0, content_index=0, annotation=cited)
-    story = tell(delta("a", logprobs=[{"token": "a"}]), annotation, done(told), completed(told))
+    story = decode(delta("a", logprobs=[{"token": "a"}]), annotation, done(final), completed(final))
     text = only(story)
     assert isinstance(text, TextMessage)
     assert [(a.type, a.url, a.file_id, a.title, a.start, a.end) for a in text.annotations] == [
@@ -531,11 +531,54 @@ def test_citations_and_log_probabilities_are_told() -> None:
     ]
 
 
+BAD_CONTENTS: dict[str, tuple[Any, list[str]]] = {
+    "text in place of a list": ("a", ["a"]),
+    "a part in place of a list": (part("a"), ["a"]),
+    "texts in place of parts": (["a", part("b")], ["a", "b"]),
+    "a type that is a number": ([{"type": 5, "text": "a"}, part("b")], ["a", "b"]),
+    "a part that is a number": ([5, part("b")], ["b"]),
+}
+
+
+@pytest.mark.parametrize(("content", "wanted"), BAD_CONTENTS.values(), ids=BAD_CONTENTS.keys())
+def test_one_bad_value_never_loses_the_rest_of_a_message(content: Any, wanted: list[str]) -> None:
+    """What of its content is text is read, with a warning."""
+    story = decode(done(message(content=content)))
+    assert texts(story) == wanted
+    assert story.codes == ["bad-content"]
+
+
+def test_empty_text_in_place_of_content_is_no_content() -> None:
+    """It makes no empty message, and no warning."""
+    story = decode(done(message(content="")))
+    assert (story.engine.messages, story.codes) == ([], [])
+
+
+def test_a_part_without_a_type_is_read() -> None:
+    """A text as a text, a refusal as a refusal; a message does not need the type."""
+    story = decode(done(message(content=[{"text": "a"}, {"refusal": "no"}])))
+    assert (texts(story), story.contents("message", "refusal")) == (["a"], ["no"])
+    assert story.codes == []
+
+
+def test_a_summary_that_is_text_is_read() -> None:
+    """The text of the reasoning beside it is, too."""
+    story = decode(done({"id": "rs", "type": "reasoning", "summary": "s", "content": [{"text": "r"}]}))
+    assert [(m.format, m.content) for m in story.engine.messages] == [("summary", "s"), (None, "r")]
+    assert story.codes == ["bad-summary"]
+
+
+def test_usage_that_is_no_object_is_skipped_with_a_warning() -> None:
+    """The response ends all the same."""
+    story = decode(delta("a"), completed(message("a"), usage=5))
+    assert (texts(story), story.codes, story.decoder.complete) == (["a"], ["bad-usage"], True)
+
+
 def test_a_refusal_is_no_text() -> None:
     """It is a message of its own."""
     item = message()
     item["content"] = [{"type": "refusal", "refusal": "no."}]
-    story = tell(e("refusal.delta", item_id="msg_1", output_index=0, content_index=0, delta="no"), done(item))
+    story = decode(e("refusal.delta", item_id="msg_1", output_index=0, content_index=0, delta="no"), done(item))
     assert story.contents("message", "refusal") == ["no."]
     assert texts(story) == []
 
@@ -544,23 +587,23 @@ def test_reasoning_has_a_message_for_each_part() -> None:
     """Summaries and text; what is encrypted is on the last."""
     item: dict[str, Any] = {"id": "rs", "type": "reasoning", "encrypted_content": "sealed"}
     item |= {"summary": [{"text": "s0"}, {"text": "s1"}], "content": [{"text": "r0"}]}
-    told = tell(
+    messages = decode(
         e("reasoning_summary_text.delta", item_id="rs", summary_index=0, delta="s0"), done(item)
     ).engine.messages
-    assert [(m.id, m.format, m.content, m.group) for m in told] == [
+    assert [(m.id, m.format, m.content, m.group) for m in messages] == [
         ("rs", "summary", "s0", "rs"),
         ("rs.1", "summary", "s1", "rs"),
         ("rs.reasoning.0", None, "r0", "rs"),
     ]
-    assert [m.metadata.get("encrypted_content") for m in told] == [None, None, "sealed"]
+    assert [m.metadata.get("encrypted_content") for m in messages] == [None, None, "sealed"]
 
 
 def test_reasoning_that_is_only_encrypted_is_redacted() -> None:
     """One message without text; without anything encrypted there is none."""
-    story = tell(done({"id": "rs", "type": "reasoning", "summary": [], "encrypted_content": "sealed"}))
+    story = decode(done({"id": "rs", "type": "reasoning", "summary": [], "encrypted_content": "sealed"}))
     assert only(story).format == "redacted"
     assert only(story).metadata == {"encrypted_content": "sealed"}
-    story = tell(done({"id": "rs", "type": "reasoning", "summary": []}))
+    story = decode(done({"id": "rs", "type": "reasoning", "summary": []}))
     assert story.engine.messages == []
     assert raw_names(story) == ["response.output_item.done"]
 
@@ -592,14 +635,14 @@ CALLS: list[tuple[dict[str, Any], str, str, bool]] = [
 
 
 @pytest.mark.parametrize(("item", "name", "content", "executed"), CALLS)
-def test_a_call_says_who_executes_it(item: dict[str, Any], name: str, content: str, executed: bool) -> None:
+def test_a_call_states_who_executes_it(item: dict[str, Any], name: str, content: str, executed: bool) -> None:
     """Its arguments are JSON text, its name is its type's where it has none; ours wait for an answer."""
     item = {"id": "x", **item}
-    story = tell(added(item), done(item), completed(item))
-    told = only(story)
-    assert isinstance(told, ToolCallMessage)
-    assert (told.name, told.content, told.provider_executed) == (name, content, executed)
-    assert told.call_id == item.get("call_id", "x")
+    story = decode(added(item), done(item), completed(item))
+    found = only(story)
+    assert isinstance(found, ToolCallMessage)
+    assert (found.name, found.content, found.provider_executed) == (name, content, executed)
+    assert found.call_id == item.get("call_id", "x")
     assert (story.engine.runs.run.status == "requires_action") is not executed  # type: ignore[union-attr]
 
 
@@ -614,8 +657,10 @@ def test_a_call_says_who_executes_it(item: dict[str, Any], name: str, content: s
 def test_an_mcp_call_gives_its_output(fields: dict[str, Any], content: str, metadata: dict[str, Any]) -> None:
     """Or its error."""
     item = {"id": "mcp_1", "type": "mcp_call", "name": "m", "arguments": "{}", "server_label": "s", **fields}
-    asked, output = tell(added({**item, "output": None, "error": None}), done(item), completed(item)).engine.messages
-    assert asked.metadata["server_label"] == "s"
+    requested, output = decode(
+        added({**item, "output": None, "error": None}), done(item), completed(item)
+    ).engine.messages
+    assert requested.metadata["server_label"] == "s"
     assert (output.id, output.type, output.content, output.call_id) == ("mcp_1.output", "tool_output", content, "mcp_1")
     assert output.metadata == metadata
 
@@ -623,32 +668,32 @@ def test_an_mcp_call_gives_its_output(fields: dict[str, Any], content: str, meta
 def test_results_of_a_search_are_its_output() -> None:
     """As JSON text."""
     item = {"id": "fs", "type": "file_search_call", "queries": ["q"], "results": [{"file_id": "f"}]}
-    assert tell(done(item)).contents("tool_output") == ['[{"file_id":"f"}]']
+    assert decode(done(item)).contents("tool_output") == ['[{"file_id":"f"}]']
 
 
-def test_an_mcp_approval_is_asked_once() -> None:
+def test_an_mcp_approval_is_requested_once() -> None:
     """The call, then the question about it."""
     item = {"id": "mcpr", "type": "mcp_approval_request", "name": "m", "arguments": "{}", "server_label": "s"}
-    story = tell(added(item), done(item), completed(item))
-    asked = [event.confirmation for event in story.events if isinstance(event, ConfirmationCreated)]
-    assert [(c.id, c.subject.id, c.subject.name) for c in asked] == [("mcpr", "mcpr", "m")]
+    story = decode(added(item), done(item), completed(item))
+    confirmations = [event.confirmation for event in story.events if isinstance(event, ConfirmationCreated)]
+    assert [(c.id, c.subject.id, c.subject.name) for c in confirmations] == [("mcpr", "mcpr", "m")]
     assert story.types.index("confirmation_created") > story.types.index("tool_call_done")
 
 
 def test_code_runs_and_prints() -> None:
     """The code is done when its text is; what it gave may come only with the whole response."""
     item = {"id": "ci", "type": "code_interpreter_call", "code": "1+1", "container_id": "k", "outputs": None}
-    whole = {
+    final = {
         **item,
         "outputs": [{"type": "logs", "logs": "2\n"}, {"type": "logs", "logs": "3"}, {"type": "image", "url": "u"}],
     }
-    story = tell(
+    story = decode(
         added({**item, "code": ""}),
         e("code_interpreter_call_code.delta", item_id="ci", output_index=0, delta="1+"),
         e("code_interpreter_call_code.done", item_id="ci", output_index=0, code="1+1"),
         e("code_interpreter_call.interpreting", item_id="ci", output_index=0),
         done(item),
-        completed(whole),
+        completed(final),
     )
     code, console, image = story.engine.messages
     assert story.types.index("code_done") < story.types.index("raw_event", story.types.index("code_created"))
@@ -665,14 +710,14 @@ def test_code_runs_and_prints() -> None:
 
 
 def test_each_shell_command_is_code_and_has_a_console() -> None:
-    """Commands have no item id; stdout and stderr are kept apart in the deltas."""
+    """Commands have no item id; the deltas distinguish stdout and stderr."""
     at = {"output_index": 0, "command_index": 1}
     action = {"commands": ["ls", "pwd"], "timeout_ms": 5}
     item = {"id": "sh", "type": "shell_call", "call_id": "c", "action": action, "environment": {"type": "local"}}
     outcome = {"type": "exit", "exit_code": 0}
     outputs = [{"stdout": "a", "stderr": "b", "outcome": outcome}, {"stdout": "c", "stderr": "", "outcome": outcome}]
     printed = {"id": "sho", "type": "shell_call_output", "call_id": "c", "output": outputs}
-    story = tell(
+    story = decode(
         added({**item, "action": {"commands": []}}),
         e("shell_call_command.added", **{**at, "command_index": 0}, command=""),
         e("shell_call_command.delta", **{**at, "command_index": 0}, delta="ls"),
@@ -688,8 +733,7 @@ def test_each_shell_command_is_code_and_has_a_console() -> None:
         done(printed, 1),
         completed(item, printed),
     )
-    told = [(m.id, m.type, m.content, m.call_id) for m in story.engine.messages]
-    assert told == [
+    assert [(m.id, m.type, m.content, m.call_id) for m in story.engine.messages] == [
         ("sh", "code", "ls", "c"),
         ("sh.1", "code", "pwd", "c"),
         ("sho", "console", "ba", "c"),
@@ -701,12 +745,12 @@ def test_each_shell_command_is_code_and_has_a_console() -> None:
     assert story.engine.messages[2].metadata == {"outcome": outcome}
 
 
-def test_a_local_shell_command_says_that_it_wants_output() -> None:
+def test_a_local_shell_command_wants_output() -> None:
     """One in a container does not."""
     item = {"id": "sh", "type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}}
-    assert only(tell(done(item))).metadata["wants_output"] is True
+    assert only(decode(done(item))).metadata["wants_output"] is True
     item["environment"] = {"type": "container_reference", "container_id": "k"}
-    assert "wants_output" not in only(tell(done(item))).metadata
+    assert "wants_output" not in only(decode(done(item))).metadata
 
 
 def test_previews_of_an_image_replace_each_other() -> None:
@@ -719,7 +763,7 @@ def test_previews_of_an_image_replace_each_other() -> None:
         "output_format": "jpeg",
     }
     at = {"item_id": "ig", "output_index": 0, "output_format": "jpeg"}
-    story = tell(
+    story = decode(
         added({"id": "ig", "type": "image_generation_call"}),
         e("image_generation_call.partial_image", **at, partial_image_index=0, partial_image_b64="AAAA"),
         e("image_generation_call.partial_image", **at, partial_image_index=1, partial_image_b64="BBBB"),
@@ -738,7 +782,7 @@ def test_previews_of_an_image_replace_each_other() -> None:
 
 def test_speech_is_audio_and_its_transcript_is_text() -> None:
     """Neither belongs to an item."""
-    story = tell(
+    story = decode(
         e("audio.delta", delta="AAAA"),
         e("audio.transcript.delta", delta="hi"),
         e("audio.delta", delta="BBBB"),
@@ -753,10 +797,10 @@ def test_speech_is_audio_and_its_transcript_is_text() -> None:
 
 
 @pytest.mark.parametrize("type", ["compaction", "program", "additional_tools", "computer_call_output", "new_thing"])
-def test_an_item_that_no_message_tells_of_is_a_raw_event(type: str) -> None:
-    """The whole event is its data."""
+def test_an_item_that_no_message_expresses_is_a_raw_event(type: str) -> None:
+    """The entire event is its data."""
     event = done({"id": "x", "type": type, "encrypted_content": "sealed"})
-    story = tell(event)
+    story = decode(event)
     assert story.engine.messages == []
     assert [raw.data for raw in story.events if isinstance(raw, RawEvent)] == [event]
 
@@ -764,8 +808,8 @@ def test_an_item_that_no_message_tells_of_is_a_raw_event(type: str) -> None:
 @pytest.mark.parametrize("type", ["function_call_output", "custom_tool_call_output"])
 def test_an_output_in_the_stream_is_a_tool_output(type: str) -> None:
     """Of its call."""
-    told = only(tell(done({"id": "x", "type": type, "call_id": "c", "output": "out"})))
-    assert (told.type, told.call_id, told.content) == ("tool_output", "c", "out")
+    output = only(decode(done({"id": "x", "type": type, "call_id": "c", "output": "out"})))
+    assert (output.type, output.call_id, output.content) == ("tool_output", "c", "out")
 
 
 # -- no input makes it fail
@@ -840,7 +884,7 @@ EVENT = st.fixed_dictionaries(
 @settings(max_examples=400, deadline=None)
 @given(st.lists(EVENT, max_size=8))
 def test_no_values_make_the_decoder_fail(items: list[Any]) -> None:
-    """And the fast path tells the same as the tolerant one."""
+    """And the fast path emits the same as the tolerant one."""
     assert "decoder-error" not in tell_items(Decoder, items).codes
     body = b"".join(sse_frame(json.dumps(item).encode()) for item in items)
     fast, slow = (tell_bytes(kind, [body]) for kind in (Decoder, Slow))
@@ -915,7 +959,7 @@ def grown(name: str, key: str, index: Any, **more: Any) -> dict[str, Any]:
         ("code_interpreter_call_code", ""),
     ],
 )
-def test_an_odd_delta_is_told_alike_by_both_paths(name: str, key: str, odd: dict[str, Any]) -> None:
+def test_an_odd_delta_gives_the_same_events_on_both_paths(name: str, key: str, odd: dict[str, Any]) -> None:
     """Between common ones, with an SSE id and without."""
     kinds = {"function_call_arguments": "function_call", "custom_tool_call_input": "custom_tool_call"}
     item = {"id": "i", "type": kinds.get(name, "mcp_call"), "name": "f"}
@@ -958,7 +1002,7 @@ def view(story: Story, *without: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", RECORDED)
-def test_a_recording_comes_back_whole(path: Path) -> None:
+def test_a_recording_survives_encoding(path: Path) -> None:
     """Encoded and decoded again: the same messages, the same run."""
     story = tell_bytes(Decoder, [path.read_bytes()])
     again = tell_items(Decoder, encode(story.events))
@@ -1036,7 +1080,7 @@ def streamed(message: Message) -> list[dict[str, Any]]:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MESSAGES, max_size=5))
-def test_what_the_protocol_can_express_comes_back(messages: list[Message]) -> None:
+def test_what_the_protocol_can_express_survives_encoding(messages: list[Message]) -> None:
     """Generated messages, encoded and decoded, keep id, role, type, format, content, name, call and status."""
     from streamkit.protocols import streamkit as canonical
 
@@ -1062,7 +1106,7 @@ def test_what_the_protocol_can_express_comes_back(messages: list[Message]) -> No
 
 
 def test_a_replaced_text_ends_as_it_should() -> None:
-    """A `replace` delta has no event: the end tells."""
+    """A `replace` delta has no event: the final text is right."""
     from streamkit.protocols import streamkit as canonical
 
     items = [
@@ -1082,9 +1126,9 @@ def test_a_question_about_code_is_an_approval_request() -> None:
         {"type": "message_done", "message": code},
         {"type": "confirmation_created", "confirmation": {"id": "q", "subject": code}},
     ]
-    told = encode(tell_items(canonical.Decoder, items).events)
+    encoded = encode(tell_items(canonical.Decoder, items).events)
     (request,) = [
-        item["item"] for item in told if item["type"] == "response.output_item.done" and item["item"]["id"] == "q"
+        item["item"] for item in encoded if item["type"] == "response.output_item.done" and item["item"]["id"] == "q"
     ]
     assert (request["type"], json.loads(request["arguments"])) == (
         "mcp_approval_request",
@@ -1120,8 +1164,8 @@ def test_the_sdk_reads_what_is_encoded(path: Path) -> None:
     functions = [
         m for m in story.engine.messages if m.type == "tool_call" and {"custom", "item_type"}.isdisjoint(m.metadata)
     ]
-    told = [(m.name, m.call_id, m.content) for m in functions]
-    assert [(o.name, o.call_id, o.arguments) for o in final.output if o.type == "function_call"] == told
+    expected = [(m.name, m.call_id, m.content) for m in functions]
+    assert [(o.name, o.call_id, o.arguments) for o in final.output if o.type == "function_call"] == expected
     check_nesting(items)
 
 
@@ -1141,7 +1185,7 @@ def check_nesting(items: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "kind", "status"),
+    ("end", "kind", "status"),
     [
         (
             e("incomplete", response=response(status="incomplete", incomplete_details={"reason": "content_filter"})),
@@ -1152,9 +1196,9 @@ def check_nesting(items: list[dict[str, Any]]) -> None:
         (e("cancelled", response=response(status="cancelled")), "incomplete", "cancelled"),
     ],
 )
-def test_an_end_is_encoded_as_it_was(told: dict[str, Any], kind: str, status: str) -> None:
+def test_an_end_is_encoded_as_it_was(end: dict[str, Any], kind: str, status: str) -> None:
     """With its reason or its error."""
-    story = tell(delta("a"), told)
+    story = decode(delta("a"), end)
     items = encode(story.events)
     assert items[-1]["type"] == f"response.{kind}"
     run, again = story.engine.runs.run, tell_items(Decoder, items).engine.runs.run
@@ -1187,16 +1231,16 @@ def test_nothing_is_read_beyond_the_sentinel() -> None:
     """In the same frames as in later ones."""
     frames = [(b"", b"", json.dumps(delta("a")).encode()), (b"", b"", b"[DONE]")]
     once, apart = Decoder(), Decoder()
-    told = once.feed_frames([*frames, *frames])
-    assert len(told) == sum(len(apart.feed_frames([frame])) for frame in [*frames, *frames])
+    events = once.feed_frames([*frames, *frames])
+    assert len(events) == sum(len(apart.feed_frames([frame])) for frame in [*frames, *frames])
     assert once.index == apart.index == 2
 
 
 def test_a_final_output_under_other_ids_ends_the_items_in_their_order() -> None:
     """A call goes by its call_id, any other item by its type."""
-    told = [added(call("", id=f"fc_{n}"), n) for n in range(3)]
+    begun = [added(call("", id=f"fc_{n}"), n) for n in range(3)]
     final = [call(str(n), id=f"other_{n}", call_id=f"call_fc_{n}") for n in (2, 0, 1)]
-    story = tell(*told, completed(*final))
+    story = decode(*begun, completed(*final))
     assert calls(story) == [("f", "0"), ("f", "1"), ("f", "2")]
 
 
@@ -1336,6 +1380,6 @@ def test_messages_are_input_items(messages: list[Any], items: list[dict[str, Any
     ],
 )
 def test_what_the_api_cannot_take_is_the_callers_fault(message: Any) -> None:
-    """It is not dropped in silence."""
+    """It is never left out silently."""
     with pytest.raises(UsageError, match=repr(message.id)):
         to_input([message])

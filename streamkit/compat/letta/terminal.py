@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...renderers.characters import printable
-from ...renderers.console import Paper
+from ...renderers.writer import TerminalWriter
 from .interfaces import AgentInterface
 from .memgpt_format import Line, function_lines, kind_lines, message_lines, simple_lines, user_lines
 from .normalise import as_dict
@@ -19,11 +19,11 @@ __all__ = ["CLIInterface", "TerminalLines"]
 
 def put(lines: Iterable[Line]) -> None:
     """Print lines. It raises as `print` does if the output is closed."""
-    paper = Paper(None)
+    writer = TerminalWriter(None)
     for line in lines:
-        paper.write(line.text, line.colour)
-        paper.write("\n")
-    paper.flush()
+        writer.write(line.text, line.colour)
+        writer.write("\n")
+    writer.flush()
 
 
 def _numbered(lines: Iterable[Line], number: int) -> Iterator[Line]:

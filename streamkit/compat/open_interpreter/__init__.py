@@ -1,4 +1,4 @@
-"""Open Interpreter's interface, over any model that streamkit's agents can ask.
+"""Open Interpreter's interface, over any model that streamkit's agents can use.
 
     from streamkit.compat.open_interpreter import interpreter  # was: from interpreter import interpreter
 
@@ -6,7 +6,7 @@
     for chunk in interpreter.chat("What is 34/24?", stream=True, display=False):
         ...
 
-Chunks and messages are those of 0.2 to 0.4, in their order. Nothing of the original is imported.
+Chunks and messages have the form and the order of Open Interpreter 0.2 to 0.4, which need not be installed.
 """
 
 from .interpreter import OpenInterpreter

@@ -9,57 +9,62 @@ from ...events import Created, Delta, Done, Event
 from ...messages import Message, RefusalMessage
 from ...protocols.open_interpreter import Encoder
 
-__all__ = ["Kept", "chunks_of"]
+__all__ = ["MessageHistory", "chunks_of"]
 
 _KEYS = ("role", "type", "format", "recipient", "content", "start", "end", "replace")
 
 
 def chunks_of(encoder: Encoder, event: Event) -> Iterator[dict[str, Any]]:
-    """The chunks of one event, with Open Interpreter's own keys alone."""
+    """The chunks of one event, with the keys that Open Interpreter has and no others."""
     for item in encoder.feed(event):
         if item["role"] != "server":
-            yield {key: item[key] for key in _KEYS if key in item and not _is_foreign(key, item)}
+            yield {key: item[key] for key in _KEYS if key in item and not _is_our_extension(key, item)}
 
 
-def _is_foreign(key: str, item: Mapping[str, Any]) -> bool:
-    """A refusal is a message as any other."""
+def _is_our_extension(key: str, item: Mapping[str, Any]) -> bool:
+    """Whether Open Interpreter has no such key here: its messages have no format, which marks our refusals."""
     return key == "format" and item["type"] == "message"
 
 
-class Kept:
-    """Puts what is told into a list of plain dicts, the newest of which grows."""
+class MessageHistory:
+    """Appends a stream's messages to a list, as plain dicts of which the open ones grow.
+
+    Args:
+        messages: the list.
+    """
 
     def __init__(self, messages: list[dict[str, Any]]) -> None:
         self._messages = messages
-        self._open: dict[str, dict[str, Any]] = {}
+        self._open: dict[str, dict[str, Any]] = {}  # by the message's id
 
     def feed(self, events: Iterable[Event]) -> None:
+        """Take in the stream's next events."""
         for event in events:
             match event:
                 case Created(message=message):
-                    self._open[message.id] = kept = _header(message)
-                    self._messages.append(kept)
+                    self._open[message.id] = entry = _new_entry(message)
+                    self._messages.append(entry)
                 case Delta(message_id=id, value=value, replace=replace) if id in self._open:
-                    kept = self._open[id]
-                    kept["content"] = value if replace else kept["content"] + value
+                    entry = self._open[id]
+                    entry["content"] = value if replace else entry["content"] + value
                 case Done(message=message) if message.id in self._open:
-                    self._done(self._open.pop(message.id), message)
+                    self._finish(self._open.pop(message.id), message)
                 case _:
                     pass
 
-    def _done(self, kept: dict[str, Any], message: Message) -> None:
+    def _finish(self, entry: dict[str, Any], message: Message) -> None:
         if message.format and message.type != "message":
-            kept["format"] = message.format
-        place = next(place for place, one in enumerate(self._messages) if one is kept)
+            entry["format"] = message.format
+        place = next(place for place, one in enumerate(self._messages) if one is entry)
         before = self._messages[place - 1] if place else {}
-        if message.type == "console" and not kept["content"] and before.get("role") == "computer":
-            del self._messages[place]  # that something ran can be seen already
+        if message.type == "console" and not entry["content"] and before.get("role") == "computer":
+            del self._messages[place]  # the message before it shows already that the code ran
 
 
-def _header(message: Message) -> dict[str, Any]:
-    header: dict[str, Any] = {"role": message.role, "type": message.type}
+def _new_entry(message: Message) -> dict[str, Any]:
+    entry: dict[str, Any] = {"role": message.role, "type": message.type}
     if message.format and not isinstance(message, RefusalMessage):
-        header["format"] = message.format
+        entry["format"] = message.format
     if message.recipient:
-        header["recipient"] = message.recipient
-    return {**header, "content": ""}
+        entry["recipient"] = message.recipient
+    return {**entry, "content": ""}

@@ -1,7 +1,6 @@
-"""`interpreter.llm`: which model is asked, and where.
+"""`interpreter.llm`: which model is used, and where.
 
-Models are named as Open Interpreter names them: a provider's name goes before the model's, unless it is OpenAI's or
-Anthropic's. `api_base` is any server that speaks Chat Completions.
+Models have the names that Open Interpreter gives them: `provider/model`, and the model alone for OpenAI and Anthropic.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ __all__ = ["Llm"]
 
 
 class _Provider(NamedTuple):
-    """Where a provider is asked. `key` names the environment variable with its key; "" where none is needed."""
+    """A provider's Chat Completions server. `key_variable` is the environment variable with its key; "" if none is needed."""
 
     url: str
-    key: str
+    key_variable: str
 
 
 _PROVIDERS = {
@@ -34,21 +33,25 @@ _PROVIDERS = {
 _MAX_TOKENS = {"openai_responses": "max_output_tokens", "openai_chat": "max_tokens", "anthropic": "max_tokens"}
 _NAMES = (
     *("model", "api_key", "api_base", "api_version", "max_tokens", "temperature", "context_window"),
-    *("supports_functions", "supports_vision", "client", "_made"),
+    *("supports_functions", "supports_vision", "client", "_cached"),
 )
 
 
 class Llm:
-    """The model.
+    """The model, and how it is reached.
 
     Attributes:
-        model: its name, as `gpt-5-mini`, `claude-sonnet-4-5`, `ollama/llama3`, `openrouter/…`.
-        api_key, api_base: in place of the provider's own.
+        model: the name, such as `gpt-5-mini`, `claude-sonnet-4-5`, `ollama/llama3`, `openrouter/…`.
+        api_key: in place of the key in the environment.
+        api_base: the address of any server that speaks Chat Completions, in place of the provider's own.
         max_tokens, temperature: sent with each request, if set.
-        supports_vision: whether it is shown images.
-        supports_functions: always true here: code comes by a function.
-        context_window: is kept, and changes nothing: the whole conversation is sent.
-        client: a client of openai or anthropic, to be used in the place of one made from these.
+        supports_vision: False if the model takes no images.
+        supports_functions: cannot be False, because models run code by a function call.
+        context_window: has no effect: each request sends the complete conversation.
+        client: a client of openai or anthropic, to use instead of one made from the other attributes.
+
+    Raises:
+        UsageError: on setting an attribute that does not exist, or a value that is not supported.
     """
 
     __slots__ = _NAMES
@@ -64,54 +67,63 @@ class Llm:
         self.supports_functions: bool | None = None
         self.supports_vision: bool | None = None
         self.client: Any = None
-        self._made: tuple[Any, Any] | None = None
+        self._cached: tuple[Any, Any] | None = None  # the arguments of the newest client, and the client
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _NAMES:
-            raise UsageError(f"interpreter.llm.{name} is not served here; there are: {', '.join(_NAMES[:-1])}")
+            raise UsageError(f"interpreter.llm.{name} is not supported; the attributes are: {', '.join(_NAMES[:-1])}")
         if name == "supports_functions" and value is False:
-            raise UsageError("a model that cannot call functions is not served here: code comes by a function")
+            raise UsageError(
+                "models that cannot call functions are not supported, because code is run by a function call"
+            )
         if name == "api_version" and value is not None:
             raise UsageError(
-                "interpreter.llm.api_version is not served here: give an AzureOpenAI as interpreter.llm.client"
+                "interpreter.llm.api_version is not supported: set interpreter.llm.client to an AzureOpenAI client"
             )
         object.__setattr__(self, name, value)
 
     def resolve(self, *, offline: bool) -> tuple[Any, str]:
-        """The client, and the model's own name.
+        """The client, and the model's name at its provider.
+
+        Args:
+            offline: whether the model must be on this machine, or at `api_base`.
 
         Raises:
-            UsageError: it is not known where this model is asked, or that is not on this machine and must be.
+            UsageError: the model's provider is not known, or is not offline.
         """
-        provider, _, rest = self.model.partition("/")
-        if provider not in (*_PROVIDERS, "openai", "anthropic") or not rest:
-            provider, rest = "anthropic" if self.model.startswith("claude") else "openai", self.model
-            if "/" in self.model and self.api_base is None and self.client is None:
-                raise UsageError(
-                    f"it is not known where {self.model!r} is asked; set interpreter.llm.api_base, or one of: "
-                    f"{', '.join(f'{name}/…' for name in ('openai', 'anthropic', *_PROVIDERS))}"
-                )
+        provider, model = self._provider_and_model()
         if self.client is not None:
-            return self.client, rest
-        known = _PROVIDERS.get(provider)
-        url = self.api_base or (known.url if known is not None else None)
-        if offline and self.api_base is None and (known is None or known.key):
+            return self.client, model
+        server = _PROVIDERS.get(provider)
+        url = self.api_base or (server.url if server is not None else None)
+        if offline and self.api_base is None and (server is None or server.key_variable):
             raise UsageError("offline: set interpreter.llm.api_base to a server on this machine")
-        anthropics = provider == "anthropic" and url is None
-        key = self.api_key or (os.environ.get(known.key, "") or "none" if known is not None else None)
-        return self._client("anthropic" if anthropics else "openai", url, key), rest
+        kind = "anthropic" if provider == "anthropic" and url is None else "openai"
+        key = self.api_key or (os.environ.get(server.key_variable, "") or "none" if server is not None else None)
+        return self._client(kind, url, key), model
+
+    def _provider_and_model(self) -> tuple[str, str]:
+        provider, _, model = self.model.partition("/")
+        providers = ("openai", "anthropic", *_PROVIDERS)
+        if provider in providers and model:
+            return provider, model
+        if "/" in self.model and self.api_base is None and self.client is None:
+            raise UsageError(
+                f"the provider of {self.model!r} is not known; set interpreter.llm.api_base, or begin the name with one "
+                f"of: {', '.join(f'{name}/' for name in providers)}"
+            )
+        return "anthropic" if self.model.startswith("claude") else "openai", self.model
 
     def options(self, protocol: str) -> dict[str, Any]:
-        """What is sent with each request."""
-        given = {_MAX_TOKENS[protocol]: self.max_tokens, "temperature": self.temperature}
-        return {key: value for key, value in given.items() if value is not None}
+        """The options of each request."""
+        options = {_MAX_TOKENS[protocol]: self.max_tokens, "temperature": self.temperature}
+        return {key: value for key, value in options.items() if value is not None}
 
     def _client(self, kind: str, url: str | None, key: str | None) -> Any:
-        wanted = (kind, url, key)
-        if self._made is None or self._made[0] != wanted:
-            made = _anthropic(key) if kind == "anthropic" else _openai(url, key)
-            self._made = (wanted, made)
-        return self._made[1]
+        arguments = (kind, url, key)
+        if self._cached is None or self._cached[0] != arguments:
+            self._cached = (arguments, _anthropic(key) if kind == "anthropic" else _openai(url, key))
+        return self._cached[1]
 
 
 def _anthropic(key: str | None) -> Any:
@@ -126,5 +138,5 @@ def _openai(url: str | None, key: str | None) -> Any:
     import openai
 
     if key is None and url is not None and not os.environ.get("OPENAI_API_KEY"):
-        key = "none"  # a server on this machine wants none, the client does
+        key = "none"  # the client requires one, most local servers do not
     return openai.OpenAI(base_url=url, api_key=key)

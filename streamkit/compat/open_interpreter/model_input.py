@@ -1,4 +1,4 @@
-"""What stands in `interpreter.messages`, as any model can be told it: a user's images by path are read, files are named."""
+"""`interpreter.messages` in a form that every model accepts: images given by path are read, attached files are named."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from ...errors import UsageError
 
-__all__ = ["readable"]
+__all__ = ["messages_for_model"]
 
 _FORMATS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp"}
 
 
-def readable(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """These messages; the user's are such as a request can hold.
+def messages_for_model(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The messages, with those of the user changed to forms that a request can hold.
 
     Raises:
-        UsageError: an image's file cannot be read, or is of no kind that models take.
+        UsageError: the file of an image cannot be read, or has a type that models do not accept.
     """
     for message in messages:
         if message.get("role", "user") != "user":
@@ -26,7 +26,7 @@ def readable(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any
             continue
         match message.get("type"), message.get("format"):
             case "image", "path":
-                yield {**message, **_read(str(message.get("content")))}
+                yield {**message, **_image_from_file(str(message.get("content")))}
             case "image", "base64":
                 yield {**message, "format": "base64.png"}
             case "image", "description":
@@ -38,12 +38,12 @@ def readable(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any
                 yield message
 
 
-def _read(path: str) -> dict[str, str]:
-    known = _FORMATS.get(Path(path).suffix.lower())
-    if known is None:
-        raise UsageError(f"{path} is no image that models take: {', '.join(_FORMATS)}")
+def _image_from_file(path: str) -> dict[str, str]:
+    format = _FORMATS.get(Path(path).suffix.lower())
+    if format is None:
+        raise UsageError(f"{path} is not an image that models accept; they accept {', '.join(_FORMATS)}")
     try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise UsageError(f"the image {path} cannot be read: {error.strerror}") from error
-    return {"format": f"base64.{known}", "content": base64.b64encode(data).decode("ascii")}
+    return {"format": f"base64.{format}", "content": base64.b64encode(data).decode("ascii")}

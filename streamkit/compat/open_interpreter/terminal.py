@@ -1,4 +1,4 @@
-"""What `display=True` shows: the stream along the terminal, and a question before code runs."""
+"""The handlers of `display=True`: the stream is printed, and the person is asked before code runs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from ...answers import Confirmation
 from ...handlers import EventHandler, Handler
 from ...renderers import ConsolePrinter
 
-__all__ = ["Ask", "displays"]
+__all__ = ["YesNoAsker", "display_handlers"]
 
 
-class Ask(EventHandler):
-    """Asks whether code may run: `y` is yes, all else no."""
+class YesNoAsker(EventHandler):
+    """Asks whether code may run. `y` or `yes` means yes; anything else, or the end of the input, means no."""
 
     def on_confirmation(self, confirmation: Confirmation, /) -> None:
+        """Ask, and answer the confirmation."""
         try:
             answer = input("Would you like to run this code? (y/n) ")
-        except EOFError:  # nobody is there
+        except EOFError:
             answer = ""
         if answer.strip().lower() in ("y", "yes"):
             confirmation.approve()
@@ -23,6 +24,6 @@ class Ask(EventHandler):
             confirmation.decline()
 
 
-def displays() -> list[Handler]:
-    """The handlers that show a stream, and ask."""
-    return [ConsolePrinter(warnings=False, run_end=False), Ask()]
+def display_handlers() -> list[Handler]:
+    """The handlers that print a stream, and ask."""
+    return [ConsolePrinter(warnings=False, run_end=False), YesNoAsker()]

@@ -132,7 +132,8 @@ class AsyncAssistantEventHandler(BoundHandler, openai.AsyncAssistantEventHandler
         nested = self._streamkit_dispatcher().nested
         return bool(nested) and any(one.reader == self._streamkit_current_reader() for one in nested)
 
-    def _streamkit_needs_async(self) -> str | None:
+    def streamkit_needs_async(self) -> str | None:
+        """The name of an overridden hook, or `handle`: the handler needs an async stream."""
         return next((name for name in HOOKS if self._streamkit_overrides(name)), "handle")
 
     @staticmethod

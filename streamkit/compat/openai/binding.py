@@ -166,7 +166,7 @@ class BoundHandler(Handler):
         Raises:
             UsageError: The handler is on that stream already, or on another one that is in progress.
         """
-        if self._streamkit_is_on(stream):
+        if self.streamkit_is_on(stream):
             raise UsageError(f"{type(self).__name__} was given twice to the same stream")
         if self._streamkit is not None and self._streamkit.is_live:
             raise self._streamkit_busy()
@@ -176,7 +176,7 @@ class BoundHandler(Handler):
 
     def unbind(self, stream: StreamState) -> None:
         """Take the handler off a stream that failed to start."""
-        if self._streamkit_is_on(stream):
+        if self.streamkit_is_on(stream):
             self._streamkit = None
 
     def receive(self, items: Sequence[Any], /) -> None:
@@ -184,10 +184,12 @@ class BoundHandler(Handler):
         if self._streamkit is not None:
             self._streamkit.receive(items)
 
-    def _streamkit_is_on(self, stream: StreamState) -> bool:
+    def streamkit_is_on(self, stream: StreamState) -> bool:
+        """Whether this is the stream that the handler is on."""
         return self._streamkit is not None and self._streamkit.stream is stream
 
-    def _streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+    def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+        """The calls for each kind of event: always `handle`, which finds the hooks."""
         call = Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
         return dict.fromkeys(EVENTS.values(), (call,))
 

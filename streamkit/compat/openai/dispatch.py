@@ -34,7 +34,7 @@ from ...events import (
     ToolCallDone,
 )
 from ...protocols import Encoder, find, is_object
-from ...protocols.openai_assistants.wire import named
+from ...protocols.openai_assistants.wire import name_and_data
 from ...streams.state import StreamState
 from .messages import HookCall
 from .objects import wire_event
@@ -289,7 +289,7 @@ def parse_item(item: Any, frame_name: str | None) -> tuple[str, Any]:
             return "", None
         if not (is_object(value) and "event" in value and "data" in value):
             value = {"event": frame_name or "", "data": value}
-    return named(value) if is_object(value) else ("", None)
+    return name_and_data(value) if is_object(value) else ("", None)
 
 
 def client_request(stream: Any, own: Dispatcher | None, kind: type) -> ClientRequest:

@@ -183,7 +183,8 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
             raise UsageError(f"{type(self).__name__} is on an async stream: use what `astream()` returned")
         return stream
 
-    def _streamkit_needs_async(self) -> str | None:
+    def streamkit_needs_async(self) -> str | None:
+        """The name of an async hook that was assigned to the object; None if there is none."""
         return next((name for name in self.__dict__ if inspect.iscoroutinefunction(getattr(self, name))), None)
 
     @staticmethod

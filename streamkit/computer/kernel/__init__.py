@@ -1,8 +1,10 @@
-"""What runs inside the Python kernel: an ipykernel whose output goes to the run that wrote it.
+"""What runs inside the Python process: an ipykernel whose output goes to the run that wrote it.
 
-It is a program, which `python.py` starts by this directory's name; nothing here is imported by anything else. `channel`
-is how it tells and hears, `console` is what its stdout and stderr are, `program` is the kernel itself.
+It is a program of its own, which `computer/python.py` starts from this directory; no other module imports it. `channel`
+exchanges frames and answers with the runner, `console` replaces stdout and stderr, `displays` sends displayed values,
+`program` is the kernel itself.
 
-Code that runs in it may replace what it likes in the modules that all share. So what has to go on for a run to be told
-holds the functions that it needs itself, and where it cannot go on the process ends, which is told in its place.
+Code that runs in it may replace anything in the modules that both share. So whatever a run needs in order to be
+reported holds references of its own to the functions that it uses; and where it cannot go on the process ends, which
+the runner reports instead.
 """

@@ -1,9 +1,12 @@
-"""How the kernel tells and hears: frames to the reader, answers from it; and the run that is told of.
+"""How the kernel and its runner talk: frames to the runner, answers from it; and the run that frames are about.
 
-Each run has two pipes of its own, for stdout and stderr. They are the kernel's descriptors 1 and 2 while the run lasts, so
-that what child processes write is the run's as well; a thread keeps those of the run that started it. Whatever else
-there is to tell goes through a channel of its own, in order with the pipes: the reader empties them before it takes a
-frame, and the writer waits for its answer.
+Each run has two pipes of its own, for stdout and stderr. While it is the current run they are the process's descriptors
+1 and 2, so what child processes write is the run's as well; a thread keeps those of the run that started it.
+Everything else goes through the channel, in order with the pipes: the runner empties them before it handles a frame,
+and the sender of a frame that wants an answer waits for it.
+
+Frames are JSON lines with a `type`, the id of the `run`, and an `ack` number if an answer is wanted. Answers are JSON
+lines: `{"ack": number, "value": …}`, or `{"interrupt": run}`.
 """
 
 from __future__ import annotations
@@ -20,30 +23,43 @@ from os import killpg, write
 from queue import Empty, SimpleQueue
 from shutil import rmtree
 from signal import getsignal, pthread_kill
-from sys import _current_frames  # pyright: ignore[reportPrivateUsage]
+from sys import _current_frames  # pyright: ignore[reportPrivateUsage]  # documented in spite of its name
 from threading import Thread, get_ident
 from types import FrameType
 from typing import Any
 
-__all__ = ["Channel", "Run", "channel", "run_of", "write_all"]
+__all__ = ["Channel", "Run", "channel", "run_of_context", "write_all"]
 
-SAMPLING = 0.02  # seconds between two looks at the line that runs
+SAMPLING_INTERVAL = 0.02  # seconds between two looks at the line that runs
 
 
 class Run:
-    """One run's pipes. They are closed when nothing of the run is left that could write."""
+    """One run's pipes. They are closed when no thread or task of the run is left that could write to them.
+
+    Args:
+        id: the run's id.
+        out: the path of the pipe for stdout.
+        err: the path of the pipe for stderr.
+
+    Attributes:
+        descriptors: the open pipes, by the descriptor, 1 or 2, for which they stand.
+        last_written: which of the two was written to last.
+        filename: the file name that its code was compiled with.
+        line: the line that was reported last.
+        error_reported: whether its error was sent as a traceback.
+    """
 
     def __init__(self, id: str, out: str, err: str) -> None:
         self.id = id
         self.descriptors: dict[int, int] = {}
         for number, name in ((1, out), (2, err)):
             self.descriptors[number] = os.open(name, os.O_WRONLY)
-        self.newest = 1  # which of the two was written to last
+        self.last_written = 1
         self.filename = ""
         self.line: int | None = None
-        self.said_why = False  # whether its error was told
+        self.error_reported = False
 
-    def take_over(self) -> None:
+    def redirect_process(self) -> None:
         """Make the pipes the process's own stdout and stderr."""
         for number, descriptor in self.descriptors.items():
             os.dup2(descriptor, number)
@@ -54,57 +70,82 @@ class Run:
                 os.close(descriptor)
 
 
-run_of: contextvars.ContextVar[Run | None] = contextvars.ContextVar("streamkit_run", default=None)
+run_of_context: contextvars.ContextVar[Run | None] = contextvars.ContextVar("streamkit_run", default=None)
+"""The run that started the current thread or task; None in those of the kernel itself."""
 
 
 class Channel:
-    """Frames to the reader, written and answered by threads of their own: an interrupt never cuts one in half."""
+    """Writes frames and reads answers in two threads of its own, so that an interrupt never cuts a frame in half.
+
+    Attributes:
+        run: the current run, or the last one.
+        interruptible: whether the run's code is running, so that an interrupt may raise an error in it.
+        stop_requested: whether the runner sent an interrupt for the run.
+        interrupted: whether the interrupt was raised in the code.
+        handler: the kernel's own signal handler for interrupts.
+        cancel: cancels what the code awaits; None while it awaits nothing.
+        forked: whether this process is a fork of the kernel. It has neither thread; what it prints goes through the
+            pipes that it inherited.
+    """
 
     def __init__(self) -> None:
         self.run: Run | None = None
         self.interruptible = False
-        self.asked_to_stop = self.interrupted = False
-        self.handler: Callable[..., None] | None = None  # of interrupts: the kernel's own
-        self.cancel: Callable[[], object] | None = None  # where an interrupt has to end what is awaited
+        self.stop_requested = self.interrupted = False
+        self.handler: Callable[..., None] | None = None
+        self.cancel: Callable[[], object] | None = None
         self.forked = False
         self._directory = ""
         self._frames = self._answers = -1
         self._queue: SimpleQueue[bytes] = SimpleQueue()
         self._numbers = itertools.count(1)
         self._waiting: dict[int, SimpleQueue[Any]] = {}
-        self._main = get_ident()
+        self._main_thread = get_ident()
 
     def open(self, directory: str, frames: int, answers: int) -> None:
-        """Begin. No child process is to have these descriptors."""
+        """Start the threads.
+
+        Args:
+            directory: the process's own directory, removed when the runner is gone.
+            frames: the descriptor to write frames to.
+            answers: the descriptor to read answers from.
+        """
         self._directory, self._frames, self._answers = directory, frames, answers
         for descriptor in (frames, answers):
             os.set_inheritable(descriptor, False)
-        os.register_at_fork(after_in_child=self._in_child)
+        os.register_at_fork(after_in_child=self._mark_forked)
         for work in (self._write, self._read):
-            Thread(target=self._vital, args=(work,), name="streamkit", daemon=True).start()
+            Thread(target=self._work_or_die, args=(work,), name="streamkit", daemon=True).start()
 
-    def _vital(self, work: Callable[[], None]) -> None:
-        """Do what the kernel is of no use without: it ends with it, and with all that it started."""
+    def _work_or_die(self, work: Callable[[], None]) -> None:
+        """Without either thread the kernel is useless, so it ends with them, together with all that it started."""
         try:
             work()
         finally:
             rmtree(self._directory, ignore_errors=True)
             killpg(0, signal.SIGKILL)
 
-    def _in_child(self) -> None:
-        self.forked = True  # it has neither thread; what it prints goes through the pipes that it inherits
+    def _mark_forked(self) -> None:
+        self.forked = True
 
     @property
-    def current(self) -> Run | None:
+    def current_run(self) -> Run | None:
         """The run that the calling thread or task belongs to."""
-        return run_of.get() or self.run
+        return run_of_context.get() or self.run
 
-    def tell(self, type: str, **fields: Any) -> None:
+    # -- frames
+
+    def send(self, type: str, **fields: Any) -> None:
+        """Send a frame of the current run. It is dropped in a fork, and of a run that has ended."""
         self._put(type, fields)
 
-    def ask(self, type: str, **fields: Any) -> Any:
-        """The reader's answer; it comes when all that was written before has been read."""
-        if self.forked or self.current is not self.run:
+    def request(self, type: str, **fields: Any) -> Any:
+        """Send a frame and wait for its answer, by when the runner has read all that was printed before.
+
+        Returns:
+            The answer's value; None in a fork, and of a run that has ended.
+        """
+        if self.forked or self.current_run is not self.run:
             return None
         number = next(self._numbers)
         answer: SimpleQueue[Any] = SimpleQueue()
@@ -116,41 +157,47 @@ class Channel:
             self._waiting.pop(number, None)
 
     def _put(self, type: str, fields: dict[str, Any]) -> None:
-        run = self.current
+        run = self.current_run
         if not self.forked and run is self.run:
-            self._queue.put(_line({"type": type, "run": run.id if run else None, **fields}))
+            self._queue.put(_encode({"type": type, "run": run.id if run else None, **fields}))
 
     def _write(self) -> None:
-        """Write what is put; meanwhile look which line runs."""
+        """Write the frames that are sent; between them look which line runs."""
         while True:
             try:
-                data = self._queue.get(timeout=SAMPLING if self.run is not None and self.interruptible else None)
+                data = self._queue.get(
+                    timeout=SAMPLING_INTERVAL if self.run is not None and self.interruptible else None
+                )
             except Empty:
-                self._sample()
-                self._interrupt_again()
+                self._sample_line()
+                self._repeat_interrupt()
                 continue
             write_all(self._frames, data)
 
-    def _sample(self) -> None:
-        run = self.run
-        frame = self.runs_in(_current_frames().get(self._main))
-        if run is not None and frame is not None:
-            self.at_line(run, frame.f_lineno)
+    # -- the line that runs
 
-    def runs_in(self, frame: FrameType | None) -> FrameType | None:
-        """The innermost of these frames that is the run's own code."""
+    def _sample_line(self) -> None:
+        """Report the line that the main thread executes, if it is another one of the run's own code."""
+        run = self.run
+        frame = self.find_run_frame(_current_frames().get(self._main_thread))
+        if run is None or frame is None:
+            return
+        line = frame.f_lineno  # read once, for the main thread keeps running
+        if run.line != line and run is self.run and self.interruptible:
+            run.line = line
+            self._queue.put(_encode({"type": "line", "run": run.id, "line": line}))
+
+    def find_run_frame(self, frame: FrameType | None) -> FrameType | None:
+        """The innermost of this frame and its callers that is the run's own code; None if there is none."""
         while frame is not None and (self.run is None or frame.f_code.co_filename != self.run.filename):
             frame = frame.f_back
         return frame
 
-    def at_line(self, run: Run, line: int) -> None:
-        if run.line != line and run is self.run and self.interruptible:
-            run.line = line
-            self._queue.put(_line({"type": "line", "run": run.id, "line": line}))
+    # -- answers and interrupts
 
     def _read(self) -> None:
-        """Take answers, and the wish to stop, until their pipe ends: whoever started this is gone."""
-        for line in open(self._answers, "rb", buffering=0):  # noqa: SIM115  # until the process ends
+        """Read answers and interrupts until their pipe ends, because the runner is gone."""
+        for line in open(self._answers, "rb", buffering=0):  # noqa: SIM115  # open until the process ends
             answer = loads(line)
             if "interrupt" in answer:
                 self._interrupt(answer["interrupt"])
@@ -158,32 +205,34 @@ class Channel:
                 waiting.put(answer.get("value"))
 
     def _interrupt(self, id: str) -> None:
-        """Interrupt the main thread. The signal that comes as well ends a call that waits, but is lost in one that
-        ignores signals meanwhile, as `os.system` does."""
+        """Interrupt the main thread. The runner sends a signal as well: that one ends a call that waits, but is lost in
+        a call that ignores signals meanwhile, as `os.system` does."""
         if self.run is not None and self.run.id == id and self.interruptible:
-            self.asked_to_stop = True
+            self.stop_requested = True
             interrupt_main()
 
-    def _interrupt_again(self) -> None:
-        """A signal that came just before a call began to wait did not end it. Code with a handler of its own has had
-        its signals."""
+    def _repeat_interrupt(self) -> None:
+        """Send the signal again: one that came just before a call began to wait did not end that call. Code that set a
+        handler of its own has had its signals."""
         if (
-            self.asked_to_stop
+            self.stop_requested
             and self.interruptible
             and not self.interrupted
             and getsignal(signal.SIGINT) is self.handler
         ):
-            pthread_kill(self._main, signal.SIGINT)
+            pthread_kill(self._main_thread, signal.SIGINT)
 
 
-def _line(frame: dict[str, Any]) -> bytes:
+def _encode(frame: dict[str, Any]) -> bytes:
     return dumps(frame).encode("ascii") + b"\n"
 
 
 def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of the data, in as many calls as that takes."""
     view = memoryview(data)
     while view:
         view = view[write(descriptor, view) :]
 
 
-channel = Channel()  # a process has one
+channel = Channel()
+"""The process's only channel."""

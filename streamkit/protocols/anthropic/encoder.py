@@ -1,23 +1,25 @@
-"""Canonical events on their way out, as a stream of the Messages API. The table says what the protocol cannot tell."""
+"""Encodes canonical events as a stream of the Messages API. The table of `Encoder` says what the protocol cannot express."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ... import events as e
 from ... import messages as m
 from ...messages import Message
 from .. import base
-from .blocks import KEPT
-from .output import SERVER_TOOLS, arguments_of, block_of, cited, console_block, result_block
-from .wire import CODE, ENDS, LANGUAGES, json_text, mapping, text, without
+from ..values import WireObject, as_object, as_text, json_text, without_keys
+from .block_writer import SERVER_TOOLS, arguments_of, block_of, citation_of, console_block, result_block
+from .results import TEXTLESS_BLOCKS
+from .wire import CODE_TOOLS, STATUS_OF_STOP_REASON, TOOL_OF_LANGUAGE
 
 __all__ = ["Encoder"]
 
-# What other protocols call a stop_reason. Those that are nowhere here are told by how the run ended.
-_REASONS = {
+_STOP_REASONS = frozenset((*STATUS_OF_STOP_REASON, "end_turn", "stop_sequence", "tool_use"))
+# The stop_reason for other protocols' finish_reasons. For those in neither, it follows from the run's status.
+_STOP_REASON_OF = {
     "stop": "end_turn",
     "length": "max_tokens",
     "max_output_tokens": "max_tokens",
@@ -26,19 +28,20 @@ _REASONS = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
-_OWN_REASONS = frozenset((*ENDS, "end_turn", "stop_sequence", "tool_use"))
+_STOP_REASON_OF_STATUS = {"incomplete": "max_tokens", "requires_action": "tool_use"}
+# The metadata of a run that is in the delta of a `message_delta`, and beside it.
 _IN_DELTA = ("container", "stop_details")
 _BESIDE_DELTA = ("context_management", "input_transformations")
 
 
 class Encoder(base.Encoder):
-    """Canonical events to Messages events, all in one message.
+    """Canonical events as Messages events, all in one message.
 
     | canonical | here |
     |---|---|
     | the assistant's text, reasoning, tool calls | blocks `text`, `thinking`, `tool_use`, each at its own index |
-    | reasoning's format `summary` | nothing: it is `thinking` |
-    | redacted reasoning | `redacted_thinking`; its data is what `metadata` has as `data` or `encrypted_content` |
+    | the format `summary` of reasoning | nothing: it is `thinking` |
+    | redacted reasoning | `redacted_thinking`; its data is `data` or `encrypted_content` of the `metadata` |
     | a refusal | the `explanation` of a stop_reason `refusal`, which makes the run incomplete |
     | code, console, and files that code wrote | `server_tool_use` of `code_execution` or, in shell, of `bash_code_execution`, and its result |
     | code in other languages | the same, as Python |
@@ -48,10 +51,10 @@ class Encoder(base.Encoder):
     | a citation of another provider | that of a page, or of a document: its url, title, quote and file_id alone |
     | a compaction, a fallback, an MCP server's tools, an uploaded file | the same |
     | a run's id, model, usage, `stop_sequence`, `stop_details`, `container`, `context_management` | the same |
-    | usage that is told after the first content | in `message_delta` alone, of which the SDK's helper takes no `service_tier`, `inference_geo` or `cache_creation` |
+    | usage that comes after the first content | in `message_delta` alone, of which the SDK's helper takes no `service_tier`, `inference_geo` or `cache_creation` |
     | its created_at, the rest of its metadata | nothing |
     | its finish_reason | the same, or Anthropic's word for it: `length` is `max_tokens` |
-    | none, or one without such a word | `max_tokens` if incomplete, `tool_use` where a call is ours, else `end_turn` |
+    | none, or one without such a word | `max_tokens` if incomplete, `tool_use` if a call is for us, else `end_turn` |
     | tokens that OpenAI counts as cached, or as reasoning | `cache_read_input_tokens`, which are not among the `input_tokens`; `thinking_tokens` |
     | a failed run, a failed stream, one that was cut off | `error` |
     | the status of a call or code that is not completed | its block does not stop |
@@ -67,23 +70,25 @@ class Encoder(base.Encoder):
     def __init__(self) -> None:
         self._run = e.Run()
         self._usage: e.Usage | None = None
-        self._begun = self._over = False
-        self._next = 0
-        self._blocks: dict[str, int] = {}  # the indexes of blocks that are open, by message id
-        self._streamed: set[str] = set()  # code whose JSON has begun
-        self._tools: dict[str, str] = {}  # which tool ran the code, by call id
-        self._executed: set[str] = set()  # the calls that the provider ran
-        self._printed: dict[str, dict[str, list[str]]] = {}  # by message id and stream
-        self._files: dict[str, list[str]] = {}  # by call id
-        self._newest_code = ""
+        self._has_begun = self._is_over = False
+        self._next_index = 0
+        self._blocks: dict[str, int] = {}  # the indexes of open blocks, by message id
+        self._streamed_code: set[str] = set()  # the ids of code messages whose JSON has begun
+        self._code_tools: dict[str, str] = {}  # the tool that ran code, by call id
+        self._executed: set[str] = set()  # the ids of calls that the provider ran
+        self._printed: dict[str, dict[str, list[str]]] = {}  # console output, by message id and stream
+        self._files: dict[str, list[str]] = {}  # the ids of files that code wrote, by call id
+        self._newest_code = ""  # its call id, for console output that does not say which code it is of
         self._refusal = ""
-        self._called = False
+        self._has_call_for_us = False
 
-    def event_name(self, item: Mapping[str, Any]) -> str | None:
+    def event_name(self, item: WireObject) -> str | None:
+        """The item's type."""
         name: str = item["type"]
         return name
 
     def feed(self, event: e.Event) -> Iterable[dict[str, Any]]:
+        """The items of one event, after the start of the message."""
         for item in self._items(event):
             if item["type"] not in ("message_start", "error"):
                 yield from self._begin()
@@ -99,17 +104,18 @@ class Encoder(base.Encoder):
             case e.RunDone(run=run):
                 self._run = run
                 yield from self._end(run)
-            case e.StreamException(error=name, message=message) if not self._over:
-                self._over = True
+            case e.StreamException(error=name, message=message) if not self._is_over:
+                self._is_over = True
                 yield {"type": "error", "error": {"type": name, "message": message}}
-            case e.Created(message=message) if _expressible(message):
+            case e.Created(message=message) if _is_expressible(message):
                 yield from self._created(message)
-            case e.Delta(snapshot=Message() as message, replace=False) if event.value and _expressible(message):
+            case e.Delta(snapshot=Message() as message, replace=False) if event.value and _is_expressible(message):
                 yield from self._created(message)
                 yield from self._grow(message, event)
             case e.AnnotationAdded(snapshot=m.TextMessage() as message) if message.id in self._blocks:
-                yield self._delta(message, {"type": "citations_delta", "citation": dict(cited(event.annotation))})
-            case e.Done(message=message) if _expressible(message):
+                citation = dict(citation_of(event.annotation))
+                yield self._delta(message, {"type": "citations_delta", "citation": citation})
+            case e.Done(message=message) if _is_expressible(message):
                 yield from self._done(message)
             case _:
                 pass
@@ -117,10 +123,10 @@ class Encoder(base.Encoder):
     # -- the message
 
     def _begin(self) -> Iterator[dict[str, Any]]:
-        """The start, once. It waits for the first content or usage, so that it has the usage where that comes first."""
-        if self._begun:
+        """The start, once. It waits for the first content or usage, so that it has the usage if that comes first."""
+        if self._has_begun:
             return
-        self._begun = True
+        self._has_begun = True
         message: dict[str, Any] = {
             "id": self._run.id,
             "type": "message",
@@ -134,53 +140,55 @@ class Encoder(base.Encoder):
         yield {"type": "message_start", "message": message}
 
     def _end(self, run: e.Run) -> Iterator[dict[str, Any]]:
-        if self._over:
+        if self._is_over:
             return
-        self._over = True
-        if run.status in ("failed", "expired") or run.error is not None:  # cut off is no end that the model chose
+        self._is_over = True
+        if run.status in ("failed", "expired") or run.error is not None:  # a cut-off is no end that the model chose
             error = {"type": "api_error", "message": f"the run ended as {run.status}", **(run.error or {})}
             request = {"request_id": error.pop("request_id")} if "request_id" in error else {}
             yield {"type": "error", "error": error, **request}
             return
-        known = run.metadata
-        details = known.get("stop_details")
-        if self._refusal and details is None:
-            details = {"type": "refusal", "category": None, "explanation": self._refusal}
-        delta = {"stop_reason": self._reason(run), "stop_sequence": known.get("stop_sequence")}
-        more = {key: value for key, value in {**known, "stop_details": details}.items() if value is not None}
-        delta |= {key: more[key] for key in _IN_DELTA if key in more}
-        beside = {key: more[key] for key in _BESIDE_DELTA if key in more}
+        metadata = without_keys(run.metadata)
+        if self._refusal and "stop_details" not in metadata:
+            metadata["stop_details"] = {"type": "refusal", "category": None, "explanation": self._refusal}
+        delta = {
+            "stop_reason": self._stop_reason(run),
+            "stop_sequence": metadata.get("stop_sequence"),
+            **{key: metadata[key] for key in _IN_DELTA if key in metadata},
+        }
+        beside = {key: metadata[key] for key in _BESIDE_DELTA if key in metadata}
         yield {"type": "message_delta", "delta": delta, "usage": _usage(run.usage or self._usage), **beside}
         yield {"type": "message_stop"}
 
-    def _reason(self, run: e.Run) -> str:
-        given = run.finish_reason or ""
+    def _stop_reason(self, run: e.Run) -> str:
+        reason = run.finish_reason or ""
         if self._refusal:
             return "refusal"
-        if given in _OWN_REASONS:
-            return given
-        ends = {"incomplete": "max_tokens", "requires_action": "tool_use"}
-        return _REASONS.get(given) or ends.get(run.status) or ("tool_use" if self._called else "end_turn")
+        if reason in _STOP_REASONS:
+            return reason
+        default = "tool_use" if self._has_call_for_us else "end_turn"
+        return _STOP_REASON_OF.get(reason) or _STOP_REASON_OF_STATUS.get(run.status) or default
 
     # -- its blocks
 
-    def _start(self, message: Message, block: Mapping[str, Any]) -> dict[str, Any]:
-        index = self._blocks[message.id] = self._next
-        self._next += 1
+    def _start(self, message: Message, block: WireObject) -> dict[str, Any]:
+        index = self._blocks[message.id] = self._next_index
+        self._next_index += 1
         return {"type": "content_block_start", "index": index, "content_block": dict(block)}
 
-    def _delta(self, message: Message, delta: Mapping[str, Any]) -> dict[str, Any]:
+    def _delta(self, message: Message, delta: WireObject) -> dict[str, Any]:
         return {"type": "content_block_delta", "index": self._blocks[message.id], "delta": dict(delta)}
 
     def _stop(self, message: Message) -> dict[str, Any]:
         return {"type": "content_block_stop", "index": self._blocks.pop(message.id)}
 
-    def _whole(self, message: Message, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def _complete(self, message: Message, block: WireObject) -> Iterator[dict[str, Any]]:
+        """A block that comes complete with its start."""
         yield self._start(message, block)
         yield self._stop(message)
 
     def _created(self, message: Message) -> Iterator[dict[str, Any]]:
-        """The start of a block that grows."""
+        """The start of a block that grows, once."""
         if message.id in self._blocks:
             return
         match message:
@@ -189,26 +197,26 @@ class Encoder(base.Encoder):
             case m.ReasoningMessage() if message.format != "redacted":
                 yield self._start(message, {"type": "thinking", "thinking": "", "signature": ""})
             case m.ToolCallMessage():
-                yield self._start(message, self._call(message))
+                yield self._start(message, self._call_start(message))
             case m.CodeMessage():
                 call_id = self._newest_code = message.call_id or message.id
-                tool = self._tools[call_id] = _tool(message)
+                tool = self._code_tools[call_id] = _code_tool(message)
                 block: dict[str, Any] = {"type": "server_tool_use", "id": call_id, "name": tool, "input": {}}
                 yield self._start(message, {**block, **_caller(message)})
             case _:
                 pass
 
-    def _call(self, call: m.ToolCallMessage) -> dict[str, Any]:
-        id, name, known = call.call_id or call.id, call.name or "", call.metadata
+    def _call_start(self, call: m.ToolCallMessage) -> dict[str, Any]:
+        id, name, metadata = call.call_id or call.id, call.name or "", call.metadata
         block: dict[str, Any] = {"id": id, "name": name, "input": {}, **_caller(call)}
         if not call.provider_executed:
-            self._called = True
-            toolset = {"toolset_name": known["toolset_name"]} if "toolset_name" in known else {}
+            self._has_call_for_us = True
+            toolset = {"toolset_name": metadata["toolset_name"]} if "toolset_name" in metadata else {}
             return {"type": "tool_use", **block, **toolset}
         self._executed.add(id)
-        if text(known.get("block_type")) == "server_tool_use" or name in SERVER_TOOLS:
+        if as_text(metadata.get("block_type")) == "server_tool_use" or name in SERVER_TOOLS:
             return {"type": "server_tool_use", **block}
-        server = text(known.get("server_name")) or text(known.get("server_label"))
+        server = as_text(metadata.get("server_name")) or as_text(metadata.get("server_label"))
         return {"type": "mcp_tool_use", **block, "server_name": server}
 
     def _grow(self, message: Message, event: e.Delta) -> Iterator[dict[str, Any]]:
@@ -221,8 +229,8 @@ class Encoder(base.Encoder):
             case m.ToolCallMessage() if message.metadata.get("custom") is not True:
                 yield self._delta(message, {"type": "input_json_delta", "partial_json": value})
             case m.CodeMessage():
-                head = "" if message.id in self._streamed else f'{{"{CODE[_tool(message)][1]}":"'
-                self._streamed.add(message.id)
+                head = "" if message.id in self._streamed_code else f'{{"{CODE_TOOLS[_code_tool(message)][1]}":"'
+                self._streamed_code.add(message.id)
                 piece = head + json.dumps(value, ensure_ascii=False)[1:-1]
                 yield self._delta(message, {"type": "input_json_delta", "partial_json": piece})
             case m.ConsoleMessage():
@@ -237,76 +245,76 @@ class Encoder(base.Encoder):
                 self._refusal += message.content
             case m.ReasoningMessage(format="redacted"):
                 data = message.metadata.get("data", message.metadata.get("encrypted_content"))
-                yield from self._whole(message, {"type": "redacted_thinking", "data": text(data)})
+                yield from self._complete(message, {"type": "redacted_thinking", "data": as_text(data)})
             case m.TextMessage() | m.ReasoningMessage() | m.ToolCallMessage() | m.CodeMessage():
                 yield from self._created(message)
-                yield from self._rest(message)
-                cut = isinstance(message, m.ToolCallMessage | m.CodeMessage) and message.status != "completed"
-                if not cut:
+                yield from self._last_delta(message)
+                is_cut = isinstance(message, m.ToolCallMessage | m.CodeMessage) and message.status != "completed"
+                if not is_cut:
                     yield self._stop(message)
             case m.ConsoleMessage():
-                yield from self._whole(message, self._console(message))
-            case m.FileMessage() if message.call_id in self._tools:
+                yield from self._complete(message, self._console(message))
+            case m.FileMessage() if message.call_id in self._code_tools:
                 self._files.setdefault(message.call_id or "", []).append(message.content)
             case m.ToolOutputMessage():
                 if "block_type" in message.metadata or message.call_id in self._executed:
-                    yield from self._whole(message, result_block(message))
+                    yield from self._complete(message, result_block(message))
             case Message(type="compaction"):
                 yield from self._compaction(message)
             case _ if (block := block_of(message)) is not None:
-                yield from self._whole(message, block)
+                yield from self._complete(message, block)
             case _:
                 pass
 
-    def _rest(self, message: Message) -> Iterator[dict[str, Any]]:
-        """What only a done message knows."""
-        known = message.metadata
-        if isinstance(message, m.ReasoningMessage) and (signature := text(known.get("signature"))):
+    def _last_delta(self, message: Message) -> Iterator[dict[str, Any]]:
+        """What is known only when a message is done: signatures, a custom tool's input, and the end of code's JSON."""
+        metadata = message.metadata
+        if isinstance(message, m.ReasoningMessage) and (signature := as_text(metadata.get("signature"))):
             yield self._delta(message, {"type": "signature_delta", "signature": signature})
-        elif isinstance(message, m.ToolCallMessage) and known.get("custom") is True and message.content:
-            whole = json_text(arguments_of(message))
-            yield self._delta(message, {"type": "input_json_delta", "partial_json": whole})
+        elif isinstance(message, m.ToolCallMessage) and metadata.get("custom") is True and message.content:
+            arguments = json_text(arguments_of(message))
+            yield self._delta(message, {"type": "input_json_delta", "partial_json": arguments})
         elif isinstance(message, m.CodeMessage) and message.status == "completed":
-            more = mapping(known.get("input"))
-            streamed = message.id in self._streamed
-            if more or streamed:
+            more = as_object(metadata.get("input"))
+            is_streamed = message.id in self._streamed_code
+            if more or is_streamed:
                 tail = json_text(more)[1:] if more else "}"
-                head = ('",' if more else '"') if streamed else "{"
+                head = ('",' if more else '"') if is_streamed else "{"
                 yield self._delta(message, {"type": "input_json_delta", "partial_json": head + tail})
 
     def _console(self, message: m.ConsoleMessage) -> dict[str, Any]:
         call_id = message.call_id or self._newest_code or message.id
         printed = {stream: "".join(pieces) for stream, pieces in self._printed.pop(message.id, {}).items()}
         files = self._files.pop(call_id, [])
-        block = console_block(message, printed, tool=self._tools.get(call_id, ""), files=files)
+        block = console_block(message, printed, tool=self._code_tools.get(call_id, ""), files=files)
         return {**block, "tool_use_id": call_id}
 
     def _compaction(self, message: Message) -> Iterator[dict[str, Any]]:
-        block = dict(mapping(block_of(message)))
-        told = {key: block.pop(key, None) for key in ("content", "encrypted_content")}
+        block = dict(as_object(block_of(message)))
+        summary = {key: block.pop(key, None) for key in ("content", "encrypted_content")}
         yield self._start(message, {**block, "content": None})
-        if any(told.values()):
-            yield self._delta(message, {"type": "compaction_delta", **without(told)})
+        if any(summary.values()):
+            yield self._delta(message, {"type": "compaction_delta", **without_keys(summary)})
         yield self._stop(message)
 
 
-_KINDS = (m.TextMessage, m.RefusalMessage, m.ReasoningMessage, m.ToolCallMessage, m.CodeMessage)
-_BESIDE = (m.ConsoleMessage, m.ToolOutputMessage, m.FileMessage)
+_ANSWERS = (m.TextMessage, m.RefusalMessage, m.ReasoningMessage, m.ToolCallMessage, m.CodeMessage)
+_RESULTS = (m.ConsoleMessage, m.ToolOutputMessage, m.FileMessage)
 
 
-def _expressible(message: Message) -> bool:
-    """Whether a model that answers could have told it."""
+def _is_expressible(message: Message) -> bool:
+    """Whether an answer of this API can have such a message in it."""
     if message.choice != 0:
         return False
-    beside = isinstance(message, _BESIDE)
-    if message.role != "assistant" and not (beside and message.role == "computer"):
+    is_result = isinstance(message, _RESULTS)
+    if message.role != "assistant" and not (is_result and message.role == "computer"):
         return False
-    return beside or isinstance(message, _KINDS) or message.type == "compaction" or message.type in KEPT
+    return is_result or isinstance(message, _ANSWERS) or message.type == "compaction" or message.type in TEXTLESS_BLOCKS
 
 
-def _tool(code: m.CodeMessage) -> str:
+def _code_tool(code: m.CodeMessage) -> str:
     """The server tool that runs such code."""
-    return code.name if code.name in CODE else LANGUAGES.get(code.format or "", "code_execution")
+    return code.name if code.name in CODE_TOOLS else TOOL_OF_LANGUAGE.get(code.format or "", "code_execution")
 
 
 def _caller(message: Message) -> dict[str, Any]:
@@ -314,18 +322,18 @@ def _caller(message: Message) -> dict[str, Any]:
 
 
 def _usage(usage: e.Usage | None) -> dict[str, Any]:
-    """Usage as this API tells it, also where OpenAI gave it."""
+    """Usage with this API's keys, also where it came from OpenAI's."""
     if usage is None:
         return {"output_tokens": 0}
-    told = {"input_tokens": usage.input_tokens, **usage.details, "output_tokens": usage.output_tokens}
+    wire = {"input_tokens": usage.input_tokens, **usage.details, "output_tokens": usage.output_tokens}
     for key in ("prompt_tokens_details", "input_tokens_details"):
-        cached = mapping(told.pop(key, None)).get("cached_tokens")
+        cached = as_object(wire.pop(key, None)).get("cached_tokens")
         if isinstance(cached, int) and 0 < cached <= usage.input_tokens:
-            told |= {"input_tokens": usage.input_tokens - cached, "cache_read_input_tokens": cached}
+            wire |= {"input_tokens": usage.input_tokens - cached, "cache_read_input_tokens": cached}
     for key in ("completion_tokens_details", "output_tokens_details"):
-        spent = mapping(told.get(key))
-        if "thinking_tokens" not in spent and key in told:
-            del told[key]
-        if isinstance(thought := spent.get("reasoning_tokens"), int):
-            told["output_tokens_details"] = {"thinking_tokens": thought}
-    return told
+        details = as_object(wire.get(key))
+        if "thinking_tokens" not in details and key in wire:
+            del wire[key]
+        if isinstance(reasoning := details.get("reasoning_tokens"), int):
+            wire["output_tokens_details"] = {"thinking_tokens": reasoning}
+    return wire

@@ -1,4 +1,4 @@
-"""Messages on their way back: the `messages=` of a Messages request."""
+"""Messages as input: the `messages=` of a Messages request."""
 
 from __future__ import annotations
 
@@ -7,122 +7,125 @@ from typing import Any
 
 from ... import messages as m
 from ...answers import Confirmation
-from ...errors import UsageError
 from ...messages import Message
-from .output import block_of
-from .wire import CODE
+from ..request_content import cannot_take, fenced_block
+from .block_writer import block_of
+from .wire import CODE_TOOLS
 
 __all__ = ["to_input"]
 
-_MEDIA = {"png": "image/png", "jpeg": "image/jpeg", "jpg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
+_MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg", "jpg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
 
 
 def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
-    """Flat messages as `messages=` of a request: turns, of the user and the assistant, each a list of content blocks.
+    """Flat messages as the `messages=` of a request: turns of the user and the assistant, each a list of content blocks.
 
-    What this API told goes back as it came, so that a paused answer goes on and signatures hold: texts with their
-    citations, signed and redacted thinking, calls, server tools with what they gave, compactions. Messages of one step
-    of a run (without steps: of one `group`) are one turn, also where an output came before the next call; all outputs
-    of its calls are in one turn of the user's, first in it. Console output and images of a call are its output, unless
-    a tool output is. Other code is a fenced block of the assistant's, other console output one of the user's. A user's
+    What came from this API goes back unchanged, so that a paused answer can continue and signatures are valid: texts with
+    their citations, signed and redacted thinking, calls, server tools with their results, compactions. The messages of one
+    step of a run (without steps: of one `group`) are one turn, even if an output came before the next call. The outputs of
+    all its calls are in one user's turn, at its beginning. Console output and images of a call are its output, unless
+    there is a tool output. Other code is a fenced block of the assistant's, other console output one of the user's. A user's
     images (`url`, `file_id`, `base64.…`) and files (`file_id`) become blocks beside the text.
 
-    System messages keep their role, which is for those amid a conversation: give a leading one as `system=` instead.
+    System messages keep their role, which is for those amid a conversation: pass a leading one as `system=` instead.
 
     Left out by design: reasoning that is not signed; calls that another provider ran, with their outputs; calls that
     were not completed; explanations of refusals; empty texts, which the API refuses; confirmations; images, audio and
-    files of the assistant's and the computer's making, as far as they belong to no call of ours; messages of a type of
-    another provider's; choices but the first.
+    files that the assistant or the computer made, unless they belong to a call for us; messages with a type of another
+    provider's; choices other than the first.
 
     Raises:
-        UsageError: the API cannot take what a user gave: an image or a file that is a path on this machine, audio, a
+        UsageError: the API cannot take what a user sent: an image or a file that is a path on this machine, audio, a
             message of an unknown type.
     """
-    known = [message for message in messages if isinstance(message, Message)]  # there may be confirmations
-    return _Turns([message for message in known if message.choice == 0]).wire()
+    first_choice = [message for message in messages if isinstance(message, Message) and message.choice == 0]
+    return _Turns(first_choice).wire()
 
 
 class _Turns:
-    """The turns of a conversation, as they are made."""
+    """The turns of a conversation, as they are written."""
 
-    def __init__(self, given: list[Message]) -> None:
-        self._given = given
-        calls = [message for message in given if isinstance(message, m.ToolCallMessage)]
-        ours = {call.call_id or call.id for call in calls if call.status == "completed" and not call.provider_executed}
-        self._calls = ours
-        self._elsewhere = {call.call_id or call.id for call in calls} - ours
-        self._answered = {message.call_id for message in given if isinstance(message, m.ToolOutputMessage)}
+    def __init__(self, messages: list[Message]) -> None:
+        self._messages = messages
+        calls = [message for message in messages if isinstance(message, m.ToolCallMessage)]
+        # The ids of the calls that the request has and we answer, and of all others.
+        self._calls = {
+            call.call_id or call.id for call in calls if call.status == "completed" and not call.provider_executed
+        }
+        self._other_calls = {call.call_id or call.id for call in calls} - self._calls
+        self._with_output = {message.call_id for message in messages if isinstance(message, m.ToolOutputMessage)}
         self._turns: list[dict[str, Any]] = []
-        self._results: dict[str | None, dict[str, Any]] = {}  # those that the newest turn begins with, by call id
-        self._assistant: tuple[Any, dict[str, Any]] | None = None  # the newest one: of which step, and the turn
+        self._results: dict[str | None, dict[str, Any]] = {}  # at the beginning of the newest turn, by call id
+        self._assistant: tuple[Any, dict[str, Any]] | None = None  # the step and the turn of the newest answer
 
     def wire(self) -> list[dict[str, Any]]:
-        for message in self._given:
+        """The turns of all messages."""
+        for message in self._messages:
             self._add(message)
         return self._turns
 
     def _add(self, message: Message) -> None:
         match message:
             case m.ConsoleMessage() | m.ImageMessage() if message.call_id in self._calls:
-                if message.call_id not in self._answered and (part := _part(message)) is not None:
-                    self._answer(message, part)
+                if message.call_id not in self._with_output and (part := _part(message)) is not None:
+                    self._add_output(message, part)
             case m.CodeMessage() if message.call_id in self._calls:
-                pass  # it is in the call
+                pass  # the call's arguments have it
             case m.ToolOutputMessage() if "block_type" not in message.metadata:
-                if message.call_id not in self._elsewhere:
-                    self._answer(message, {"type": "text", "text": message.content})
+                if message.call_id not in self._other_calls:
+                    self._add_output(message, {"type": "text", "text": message.content})
             case m.ToolCallMessage() if message.status != "completed" and not message.provider_executed:
                 pass
             case m.RefusalMessage():
                 if "stop_details" not in message.metadata:
-                    self._say(message, {"type": "text", "text": message.content})
+                    self._add_to_answer(message, {"type": "text", "text": message.content})
             case m.TextMessage() if message.role in ("user", "system", "developer"):
                 if message.content.strip():
                     role = "user" if message.role == "user" else "system"
                     self._turn(role)["content"].append({"type": "text", "text": message.content})
             case m.TextMessage() if message.role != "assistant":
                 pass
-            case m.CodeMessage() if message.name not in CODE:
-                fenced = f"```{message.format or ''}\n{message.content}\n```"
-                self._say(message, {"type": "text", "text": fenced})
+            case m.CodeMessage() if message.name not in CODE_TOOLS:
+                fenced = fenced_block(message.content, message.format)
+                self._add_to_answer(message, {"type": "text", "text": fenced})
             case m.ConsoleMessage() if "block_type" not in message.metadata:
-                fenced = f"```output\n{message.content}\n```"
+                fenced = fenced_block(message.content, "output")
                 self._turn("user")["content"].append({"type": "text", "text": fenced})
             case _ if (block := block_of(message)) is not None:
-                self._say(message, block)
+                self._add_to_answer(message, block)
             case _ if message.role == "user" and not isinstance(message, m.ReasoningMessage | m.ToolCallMessage):
-                self._turn("user")["content"].append(_given(message))
+                self._turn("user")["content"].append(_user_part(message))
             case _:
                 pass
 
     def _turn(self, role: str) -> dict[str, Any]:
-        """The turn that is being written, if it is of this role, else a new one."""
+        """The newest turn if it is of this role, else a new one."""
         if not self._turns or self._turns[-1]["role"] != role:
             self._turns.append({"role": role, "content": []})
             self._results = {}
         return self._turns[-1]
 
-    def _say(self, message: Message, block: dict[str, Any]) -> None:
-        """A block of the assistant's, in the turn of its step."""
+    def _add_to_answer(self, message: Message, block: dict[str, Any]) -> None:
+        """Add a block of the assistant's to the turn of its step."""
         if block["type"] == "text" and not block["text"].strip():
             return
         step = (message.run_id, message.step_id) if message.step_id else message.group
         last = self._assistant
-        if last is not None and step is not None and last[0] == step and self._only_answers_follow():
+        if last is not None and step is not None and last[0] == step and self._only_outputs_follow():
             turn = last[1]
         else:
             turn = self._turn("assistant")
         self._assistant = (step, turn)
         turn["content"].append(block)
 
-    def _only_answers_follow(self) -> bool:
-        """Whether nothing was said since the assistant's newest turn but the outputs of its calls."""
+    def _only_outputs_follow(self) -> bool:
+        """Whether only the outputs of its calls follow the assistant's newest turn."""
         if len(self._turns) < 2 or self._assistant is None or self._turns[-2] is not self._assistant[1]:
             return False
         return len(self._turns[-1]["content"]) == len(self._results)
 
-    def _answer(self, message: Message, part: dict[str, Any]) -> None:
-        """The output of a call of ours, which may come in several messages. Outputs come first in their turn."""
+    def _add_output(self, message: Message, part: dict[str, Any]) -> None:
+        """Add an output of a call, which may come in several messages, to the outputs at the beginning of its turn."""
         blocks = self._turn("user")["content"]
         result = self._results.get(message.call_id, {})
         if not result:
@@ -135,21 +138,18 @@ class _Turns:
             result.setdefault("content", []).append(part)
 
 
-def _given(message: Message) -> dict[str, Any]:
-    """What a user gave, which is never dropped."""
+def _user_part(message: Message) -> dict[str, Any]:
+    """The block of a user's message, which is never left out."""
     part = _part(message)
     if part is None:
-        what = f"the user's {message.type} {message.id!r}" + (
-            f", of format {message.format!r}" if message.format else ""
-        )
-        raise UsageError(f"the Messages API cannot take {what}; it takes text, and images and files by id or data")
+        raise cannot_take("the Messages API", message, "it takes text, and images and files by id or data")
     return part
 
 
 def _part(message: Message) -> dict[str, Any] | None:
-    """What a user gave, or a tool showed, as a block; None if there is none for it."""
+    """The block of a user's message or of a tool's output, None if there is no such block."""
     format, content = message.format or "", message.content
-    media = _MEDIA.get(format.removeprefix("base64."))
+    media = _MEDIA_TYPES.get(format.removeprefix("base64."))
     match message.type:
         case "console":
             return {"type": "text", "text": content}

@@ -1,182 +1,116 @@
-"""What the Messages API sends, read so that no value of an unexpected type can do harm.
+"""The tables of the Messages API, and its citations, usage and errors.
 
-A value of the wrong type reads as if it were absent. The deltas of text come in thousands: for these there are typed
-structs, which accept an event only as it mostly comes.
+The deltas of text come in thousands: for these there are typed structs, which accept the common form alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from ... import messages as m
 from ...events import Usage
-from ..values import is_list, is_object
+from ..values import WireObject, as_count, as_text, error_object, text_or_none, without_keys
 
 __all__ = [
-    "CODE",
-    "ENDS",
-    "GROWN",
-    "LANGUAGES",
-    "PAUSES",
-    "SYNTHESIZED",
+    "CODE_TOOLS",
+    "DELTA_STRUCTS",
+    "HELPER_EVENTS",
+    "PAUSE_REASONS",
+    "STATUS_OF_STOP_REASON",
+    "TOOL_OF_LANGUAGE",
     "annotation_of",
-    "decode_grown",
+    "decode_delta",
     "error_of",
-    "index_of",
-    "items_of",
-    "json_text",
-    "mapping",
-    "parsed",
-    "text",
     "usage_of",
-    "without",
 ]
 
-Wire = Mapping[str, Any]
-
-# What a stop_reason says of the answer; any other ends it well.
-ENDS: dict[str, m.Status] = {
+STATUS_OF_STOP_REASON: dict[str, m.Status] = {
     "max_tokens": "incomplete",
     "model_context_window_exceeded": "incomplete",
     "refusal": "incomplete",  # classifiers cut the answer short, as a content filter does
-    "pause_turn": "incomplete",  # it goes on in the answer to a request that sends it back
-    "compaction": "incomplete",  # so does this one
+    "pause_turn": "incomplete",  # continued by the answer to a request that sends it back
+    "compaction": "incomplete",  # continued in the same way
 }
-PAUSES = ("pause_turn", "compaction")
-# The server tools that run code: its language, and where in their input it is.
-CODE = {"code_execution": ("python", "code"), "bash_code_execution": ("shell", "command")}
-LANGUAGES = {"shell": "bash_code_execution", "bash": "bash_code_execution", "sh": "bash_code_execution"}
-# What the SDK's helper adds to the events; each repeats one of them.
-SYNTHESIZED = frozenset(("text", "input_json", "thinking", "citation", "signature", "compaction"))
-_LIMIT = 2**53  # no counter of a real stream is beyond what every JSON reader can hold
-_encode = msgspec.json.Encoder(enc_hook=str).encode
-_decode = msgspec.json.Decoder().decode
+"""The status that a stop_reason gives to an answer, and to its last message. Any other means `completed`."""
+
+PAUSE_REASONS = ("pause_turn", "compaction")
+"""The stop_reasons after which the answer continues in the next response."""
+
+CODE_TOOLS = {"code_execution": ("python", "code"), "bash_code_execution": ("shell", "command")}
+"""The server tools that run code: its language, and the key of their input that has it."""
+
+TOOL_OF_LANGUAGE = {"shell": "bash_code_execution", "bash": "bash_code_execution", "sh": "bash_code_execution"}
+"""The server tool that runs code of a language. Any other language is encoded as `code_execution`."""
+
+HELPER_EVENTS = frozenset(("text", "input_json", "thinking", "citation", "signature", "compaction"))
+"""The events that the SDK's stream helper adds. Each repeats one of the API's own."""
 
 
-# -- the fast path's view of an event: one piece of an open block, and nothing else
+# -- the fast path: a piece of an open block, and nothing else
+
+_NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
 
-_Piece = Annotated[str, msgspec.Meta(min_length=1)]
+class _TextDelta(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
+    value: _NonEmpty = msgspec.field(name="text")
 
 
-class _GrownText(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
-    value: _Piece = msgspec.field(name="text")
+class _ThinkingDelta(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=False):
+    value: _NonEmpty = msgspec.field(name="thinking")
 
 
-class _GrownThinking(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=False):
-    value: _Piece = msgspec.field(name="thinking")
+class _InputDelta(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=False):
+    value: _NonEmpty = msgspec.field(name="partial_json")
 
 
-class _GrownInput(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=False):
-    value: _Piece = msgspec.field(name="partial_json")
-
-
-class _Grown(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
+class _ContentBlockDelta(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
     index: int
-    delta: _GrownText | _GrownThinking | _GrownInput
+    delta: _TextDelta | _ThinkingDelta | _InputDelta
 
 
-GROWN: dict[str, type] = {
-    "text_delta": _GrownText,
-    "thinking_delta": _GrownThinking,
-    "input_json_delta": _GrownInput,
+DELTA_STRUCTS: dict[str, type] = {
+    "text_delta": _TextDelta,
+    "thinking_delta": _ThinkingDelta,
+    "input_json_delta": _InputDelta,
 }
-decode_grown = msgspec.json.Decoder(_Grown).decode
+"""The struct of each type of delta that the fast path reads."""
+
+decode_delta = msgspec.json.Decoder(_ContentBlockDelta).decode
+"""Decodes a `content_block_delta` in its common form; raises `msgspec.DecodeError` for any other item."""
 
 
-# -- reading values of any type
+# -- objects
 
 
-def text(value: Any) -> str:
-    """A wire value as text; "" if it is none."""
-    return value if isinstance(value, str) else ""
-
-
-def mapping(value: Any) -> Wire:
-    """A wire value as an object; an empty one if it is none."""
-    return value if is_object(value) else {}
-
-
-def items_of(value: Any) -> list[Any]:
-    """A wire value as a list; an empty one if it is none."""
-    return value if is_list(value) else []
-
-
-def without(wire: Wire, *keys: str) -> dict[str, Any]:
-    """What an object says beside these keys."""
-    return {key: wire[key] for key in wire if key not in keys and wire[key] is not None}
-
-
-def json_text(value: Any) -> str:
-    """Any value as JSON text."""
-    try:
-        return _encode(value).decode()
-    except (TypeError, ValueError, RecursionError):  # what no JSON text gives: typed objects
-        return str(value)
-
-
-def parsed(content: str | bytearray) -> Any:
-    """What JSON text holds; None if it is none."""
-    try:
-        return _decode(content)
-    except (ValueError, RecursionError):
-        return None
-
-
-def index_of(value: Any, fault: Callable[[str, str], None]) -> int | None:
-    """An index; None where there is none that can be used. `fault` is told what is odd about it."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
-        fault("bad-index", f"the index {value!r} is a string; read as a number")
-        return int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LIMIT:
-        return value
-    fault("bad-index", "its index is no number that counts; it was taken as that of the newest block")
-    return None
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LIMIT else None
-
-
-def annotation_of(citation: Wire) -> m.Annotation:
-    """A citation. Where it points to in its document is in `raw`: no citation says what part of the text it is for,
-    which is all of it."""
-    source = text(citation.get("source"))
+def annotation_of(citation: WireObject) -> m.Annotation:
+    """A citation. It stands for the text of its whole block; its place in the cited document is in `raw`."""
+    source = as_text(citation.get("source"))
     return m.Annotation(
-        type=text(citation.get("type")) or "citation",
-        url=text(citation.get("url")) or (source if source.startswith(("http://", "https://")) else None),
-        file_id=text(citation.get("file_id")) or None,
-        title=text(citation.get("title")) or text(citation.get("document_title")) or None,
-        quote=text(citation.get("cited_text")) or None,
+        type=as_text(citation.get("type")) or "citation",
+        url=as_text(citation.get("url")) or (source if source.startswith(("http://", "https://")) else None),
+        file_id=text_or_none(citation.get("file_id")),
+        title=text_or_none(citation.get("title")) or text_or_none(citation.get("document_title")),
+        quote=text_or_none(citation.get("cited_text")),
         raw=dict(citation),
     )
 
 
-def usage_of(wire: Wire) -> Usage:
-    """Tokens, as the provider counts them: `input_tokens` is without what was read from a cache or written to one,
-    which `details` counts, and `total_tokens` has."""
-    counts = {key: _count(wire.get(key)) or 0 for key in ("input_tokens", "output_tokens")}
+def usage_of(wire: WireObject) -> Usage:
+    """Token counts. The provider's `input_tokens` exclude those that were written to a cache or read from one, which are
+    in `details`; `total_tokens` includes them."""
+    counts = {key: as_count(wire.get(key)) or 0 for key in ("input_tokens", "output_tokens")}
     cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
-    total = sum(counts.values()) + sum(_count(wire.get(key)) or 0 for key in cached)
-    return Usage(**counts, total_tokens=total, details=without(wire, *counts))
+    total = sum(counts.values()) + sum(as_count(wire.get(key)) or 0 for key in cached)
+    return Usage(**counts, total_tokens=total, details=without_keys(wire, *counts))
 
 
-def error_of(item: Wire) -> dict[str, Any]:
-    """The error that an event tells of."""
-    given = item.get("error")
-    if is_object(given):
-        error = dict(given)
-    elif given is not None:
-        error = {"message": given if isinstance(given, str) else json_text(given)}
-    else:
-        error = without(item, "type")
-    if request := text(item.get("request_id")):
-        error["request_id"] = request
-    if not text(error.get("message")):
-        error["message"] = text(error.get("type")) or "the answer failed"
-    return error
+def error_of(item: WireObject) -> WireObject:
+    """The error of an `error` event, with the `request_id` that is beside it."""
+    error = item["error"] if item.get("error") is not None else without_keys(item, "type")
+    request_id = text_or_none(item.get("request_id"))
+    return {
+        **error_object(error, "the answer failed", message_keys=("type",)),
+        **({"request_id": request_id} if request_id else {}),
+    }

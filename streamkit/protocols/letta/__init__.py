@@ -1,4 +1,11 @@
-"""Letta's streams, of today and of 2024; `decoder` tells the format and its quirks."""
+"""Letta's streams: today's (server 0.16), and those of 2024, MemGPT's among them.
+
+Documented at https://docs.letta.com/guides/agents/streaming and in the `letta-client` package's types.
+
+`decoder` states the terminal rule and the quirks of the stream, `encoder` what the protocol cannot express, `input` what a
+request takes, `wire` the tables and forms of the wire, `legacy` how the items of 2024 correspond to today's. `fragments`
+has the merge rules, which `texts` and `calls` apply; `ids` numbers messages, `dates` reads and writes times.
+"""
 
 from .decoder import Decoder
 from .encoder import Encoder

@@ -1,6 +1,7 @@
 """Dates as Letta writes them, `2026-11-21T00:26:49+00:00`, to seconds since 1970 and back.
 
-The core reads no clock, so there is no calendar in it but this one (Gregorian, with the leap day at a year's end).
+The protocols import no clock and no calendar, so this has its own: Gregorian, with years that begin in March, so that the
+leap day is the last day of a year.
 """
 
 from __future__ import annotations
@@ -10,58 +11,62 @@ from typing import Any
 
 __all__ = ["date_of", "time_of"]
 
-_parts_of = re.compile(
+_match_date = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(\.\d{1,9})?(?:Z|([+-]\d\d):?(\d\d))?", re.ASCII
 ).fullmatch
-_DAY = 86400
-_BEFORE_1970 = 719468  # days from the first of March of the year 0
-_END = 253402300800  # the year 10000
+_SECONDS_PER_DAY = 86400
+_DAYS_PER_ERA = 146097  # 400 years
+_DAYS_BEFORE_1970 = 719468  # from the first of March of the year 0
+_YEAR_10000 = 253402300800  # in seconds
 
 
 def time_of(value: Any) -> float | None:
-    """The seconds of a date, None if it is none, or not after 1970 began. Letta's client has read some already."""
-    found = _parts_of(value) if isinstance(value, str) else None
+    """The seconds of a date, None if it is no date or not after the beginning of 1970.
+
+    Letta's client parses some dates; a `datetime` is read, too.
+    """
+    found = _match_date(value) if isinstance(value, str) else None
     if found is None:
-        return _read_already(value)
+        return _time_of_object(value)
     year, month, day, hour, minute, second = map(int, found.groups()[:6])
     if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second <= 60):
         return None
     sign = -1 if (found[8] or "").startswith("-") else 1
     offset = int(found[8] or 0) * 3600 + sign * int(found[9] or 0) * 60
-    seconds = _days(year, month, day) * _DAY + hour * 3600 + minute * 60 + second - offset
+    seconds = _days_of(year, month, day) * _SECONDS_PER_DAY + hour * 3600 + minute * 60 + second - offset
     time = seconds + float(found[7] or 0)
     return time if time > 0 else None
 
 
-def _read_already(value: Any) -> float | None:
-    read = getattr(value, "timestamp", None)
+def _time_of_object(value: Any) -> float | None:
+    timestamp = getattr(value, "timestamp", None)
     try:
-        time = read() if callable(read) else None
+        time = timestamp() if callable(timestamp) else None
     except (TypeError, ValueError, OverflowError, OSError):
         return None
     return time if isinstance(time, float) and time > 0 else None
 
 
 def date_of(time: float | None) -> str:
-    """The date of these seconds; that of 0 where there are none."""
-    known = time if time is not None and 0 < time < _END else 0.0
-    seconds, micros = divmod(round(known * 1_000_000), 1_000_000)
-    days, rest = divmod(seconds, _DAY)
-    year, month, day = _date(days)
+    """The date of these seconds; the first of 1970 for None, and for times before it or after the year 9999."""
+    valid = time if time is not None and 0 < time < _YEAR_10000 else 0.0
+    seconds, microseconds = divmod(round(valid * 1_000_000), 1_000_000)
+    days, rest = divmod(seconds, _SECONDS_PER_DAY)
+    year, month, day = _date_of_days(days)
     clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
-    return f"{year:04}-{month:02}-{day:02}T{clock}{f'.{micros:06}' if micros else ''}+00:00"
+    return f"{year:04}-{month:02}-{day:02}T{clock}{f'.{microseconds:06}' if microseconds else ''}+00:00"
 
 
-def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970. A year begins in March here, so that a leap day is its last."""
+def _days_of(year: int, month: int, day: int) -> int:
+    """The days since 1970 of a date."""
     year -= month <= 2
     day_of_year = (153 * ((month - 3) % 12) + 2) // 5 + day - 1
-    return year * 365 + year // 4 - year // 100 + year // 400 + day_of_year - _BEFORE_1970
+    return year * 365 + year // 4 - year // 100 + year // 400 + day_of_year - _DAYS_BEFORE_1970
 
 
-def _date(days: int) -> tuple[int, int, int]:
-    days += _BEFORE_1970
-    era, day = divmod(days, 146097)  # 400 years
+def _date_of_days(days: int) -> tuple[int, int, int]:
+    """The year, month and day of these days since 1970."""
+    era, day = divmod(days + _DAYS_BEFORE_1970, _DAYS_PER_ERA)
     year = (day - day // 1460 + day // 36524 - day // 146096) // 365
     day -= year * 365 + year // 4 - year // 100
     month = (5 * day + 2) // 153

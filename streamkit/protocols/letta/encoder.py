@@ -1,8 +1,8 @@
-"""Canonical events on their way out, as the items of today's Letta servers. The table says what they cannot tell."""
+"""Encodes canonical events as the items of today's Letta servers. The table of `Encoder` says what they cannot express."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -12,19 +12,20 @@ from ... import messages as m
 from ...answers import Confirmation
 from ...messages import Message
 from .. import base
+from ..values import WireObject, as_text, without_keys
 from .dates import date_of
-from .wire import ENDS, text
+from .wire import STATUS_OF_STOP_REASON
 
 __all__ = ["Encoder"]
 
-_STOPS = {
+_STOP_REASON_OF_STATUS = {
     "completed": "end_turn",
     "in_progress": "end_turn",
     "requires_action": "requires_approval",
     "incomplete": "max_tokens_exceeded",
     "cancelled": "cancelled",
 }
-_CODE = "run_code"  # Letta's own tool for it
+_CODE_TOOL = "run_code"  # Letta's own tool that runs code
 
 
 class Encoder(base.Encoder):
@@ -38,19 +39,19 @@ class Encoder(base.Encoder):
     | tool calls, tool outputs | `tool_call_message`, `tool_return_message`, whoever executes them |
     | console output of a call, tied to it by its call_id | `stdout`, then `stderr`, of the call's return |
     | a call that a confirmation asks about, or that waits for an output when its run ends | `approval_request_message` |
-    | its outcome | `approval_response_message`; none where nobody answered, so that it still waits |
-    | code | a call of Letta's `run_code`, whole; what it prints is the call's return |
+    | its outcome | `approval_response_message`; nothing without an answer, so that it still waits |
+    | code | a call of Letta's `run_code`, in one item; what it prints is the call's return |
     | other console output | left out |
     | a run's id and created_at, a step's id, usage | `run_id` and the ping's `date`, `step_id`, `usage_statistics` |
     | how the run ended | `stop_reason`: its finish_reason, if it is one of Letta's for this ending, else `end_turn`, `error` … |
     | a failed run, a failed stream | `stop_reason`, then `error_message` under `event: error` |
     | a refusal, a summary of reasoning | text, reasoning: their format is left out |
     | signatures, a call's error | `signature`, `status`; what else is in `metadata` is left out |
-    | a message without any content, but for calls and what they gave | left out |
+    | a message without any content, except for calls and their returns | left out |
     | a `replace` delta | left out: what was sent cannot be taken back |
-    | what follows the JSON object in a call's arguments | told, but no reader keeps it: there they are complete |
-    | a message that is open when the next step begins | told, but readers end it there, and begin another |
-    | images, files, audio, annotations, choices but the first, other roles and types | left out |
+    | what follows the JSON object in a call's arguments | the same, but readers drop it, as the arguments are complete there |
+    | a message that is open when the next step begins | the same, but readers end it there, and begin another |
+    | images, files, audio, annotations, choices other than the first, other roles and types | left out |
     | a model, active lines, warnings, statuses of single messages and steps | left out |
     """
 
@@ -59,18 +60,20 @@ class Encoder(base.Encoder):
 
     def __init__(self) -> None:
         self._run = e.Run()
-        self._failed = False
-        self._open: set[str] = set()
-        self._held: list[dict[str, Any]] = []  # returns and answers: they end what is open
-        self._calls: dict[str, m.ToolCallMessage | m.CodeMessage] = {}  # those that were told, by call id
-        self._asked: set[str] = set()
-        self._waiting: dict[str, m.ToolCallMessage] = {}  # for an output of ours
-        self._unnamed: set[str] = set()
-        self._printed: dict[str, dict[str, list[str]]] = {}  # by call id, and stream
-        self._consoles: dict[str, Message] = {}
-        self._code = ""  # the call id of the last code
+        self._has_failed = False
+        self._open: set[str] = set()  # the ids of open messages
+        # Returns and approval responses end whatever is open, so they are held back until nothing is.
+        self._held: list[dict[str, Any]] = []
+        self._calls: dict[str, m.ToolCallMessage | m.CodeMessage] = {}  # those that were sent, by call id
+        self._asked: set[str] = set()  # the ids of calls that were sent as approval requests
+        self._waiting: dict[str, m.ToolCallMessage] = {}  # calls that wait for an output, by call id
+        self._unnamed: set[str] = set()  # the ids of call messages that were sent without a name
+        self._printed: dict[str, dict[str, list[str]]] = {}  # console output, by call id and stream
+        self._consoles: dict[str, Message] = {}  # console messages whose call has no return yet, by call id
+        self._newest_code = ""  # its call id, for console output that does not say which code it is of
 
     def feed(self, event: e.Event) -> Iterable[dict[str, Any]]:
+        """The items of one event."""
         match event:
             case e.RunCreated(run=run):
                 self._run = run
@@ -78,26 +81,29 @@ class Encoder(base.Encoder):
                 yield {**ping, "run_id": run.id}
             case e.RunDone(run=run):
                 self._run = run
-                yield from self._ending(run)
-            case e.StreamException(error=name, message=message) if not self._failed:
-                self._failed = True
+                yield from self._end(run)
+            case e.StreamException(error=name, message=message) if not self._has_failed:
+                self._has_failed = True
                 yield {"message_type": "stop_reason", "stop_reason": "error"}
                 yield self._error({"message": message, "type": name})
             case e.ConfirmationCreated(confirmation=confirmation):
-                yield from self._confirmation(confirmation)
+                yield from self._ask(confirmation)
             case e.ConfirmationDone(confirmation=confirmation) if confirmation.reason != "not answered":
-                self._decided(confirmation)
+                self._hold_response(confirmation)
                 yield from self._release()
             case e.Created(message=message) if message.choice == 0:
-                yield from self._begin(message)
+                yield from self._created(message)
             case e.Delta(snapshot=Message() as message, replace=False) if message.choice == 0 and event.value:
-                yield from self._piece(message, event)
+                yield from self._grow(message, event)
             case e.Done(message=message) if message.choice == 0:
-                yield from self._finish(message)
+                yield from self._done(message)
+                self._open.discard(message.id)
+                yield from self._release()
             case _:
                 pass
 
-    def event_name(self, item: Mapping[str, Any]) -> str | None:
+    def event_name(self, item: WireObject) -> str | None:
+        """`error` for an error, else None."""
         return "error" if item["message_type"] == "error_message" else None
 
     def _item(self, message: Message, kind: str, **more: Any) -> dict[str, Any]:
@@ -113,9 +119,9 @@ class Encoder(base.Encoder):
 
     # -- messages
 
-    def _begin(self, message: Message) -> Iterator[dict[str, Any]]:
+    def _created(self, message: Message) -> Iterator[dict[str, Any]]:
         if isinstance(message, m.ToolOutputMessage | m.ConsoleMessage | m.CodeMessage):
-            return  # they are told whole
+            return  # these are sent in one item, when they are done
         self._open.add(message.id)
         if isinstance(message, m.ToolCallMessage):
             self._calls[message.call_id or message.id] = message
@@ -123,10 +129,10 @@ class Encoder(base.Encoder):
                 self._unnamed.add(message.id)
             yield self._fragment(message, **({"name": message.name} if message.name else {}))
         if message.type == "reasoning" and message.format == "redacted":
-            known = {key: message.metadata.get(key) for key in ("state", "hidden_reasoning")}
-            yield self._item(message, "hidden_reasoning_message", **{"state": "redacted", **_known(known)})
+            hidden = {key: message.metadata.get(key) for key in ("state", "hidden_reasoning")}
+            yield self._item(message, "hidden_reasoning_message", **{"state": "redacted", **without_keys(hidden)})
 
-    def _piece(self, message: Message, delta: e.Delta) -> Iterator[dict[str, Any]]:
+    def _grow(self, message: Message, delta: e.Delta) -> Iterator[dict[str, Any]]:
         match message:
             case m.ToolCallMessage():
                 yield self._fragment(message, arguments=delta.value)
@@ -136,19 +142,14 @@ class Encoder(base.Encoder):
                 yield self._item(message, "assistant_message", content=delta.value)
             case m.ConsoleMessage():
                 stream = "stderr" if (delta.metadata or {}).get("stream") == "stderr" else "stdout"
-                call_id = message.call_id or self._code
+                call_id = message.call_id or self._newest_code
                 self._printed.setdefault(call_id, {}).setdefault(stream, []).append(delta.value)
             case _:
                 pass
 
-    def _finish(self, message: Message) -> Iterator[dict[str, Any]]:
-        yield from self._last(message)
-        self._open.discard(message.id)
-        yield from self._release()
-
-    def _last(self, message: Message) -> Iterator[dict[str, Any]]:
-        """What only a done message knows, and what is told whole."""
-        signature = text(message.metadata.get("signature"))
+    def _done(self, message: Message) -> Iterator[dict[str, Any]]:
+        """What is known only when a message is done, and the messages that are sent in one item."""
+        signature = as_text(message.metadata.get("signature"))
         match message:
             case m.ToolCallMessage():
                 if message.id in self._unnamed and message.name:
@@ -156,14 +157,14 @@ class Encoder(base.Encoder):
                 if not message.provider_executed and message.status == "completed":
                     self._waiting[message.call_id or message.id] = message
             case m.ToolOutputMessage():
-                self._return(message, message.call_id or message.id, message.content)
+                self._hold_return(message, message.call_id or message.id, message.content)
             case m.CodeMessage():
-                yield from self._run_code(message)
+                yield from self._code_call(message)
             case m.ConsoleMessage():
-                call_id = message.call_id or self._code
+                call_id = message.call_id or self._newest_code
                 self._consoles[call_id] = message
                 if isinstance(self._calls.get(call_id), m.CodeMessage):
-                    self._return(message, call_id, message.content)
+                    self._hold_return(message, call_id, message.content)
             case m.ReasoningMessage() if signature and message.format != "redacted":
                 yield self._reasoning(message, "", signature=signature)
             case m.TextMessage() if signature and message.role == "assistant":
@@ -172,113 +173,121 @@ class Encoder(base.Encoder):
             case m.TextMessage() if message.role in ("user", "system") and message.content:
                 yield self._item(message, f"{message.role}_message", content=message.content)
             case _ if message.type == "summary" and message.content:
-                stats = {"compaction_stats": message.metadata.get("compaction_stats")}
-                yield self._item(message, "summary_message", summary=message.content, **_known(stats))
+                stats = without_keys({"compaction_stats": message.metadata.get("compaction_stats")})
+                yield self._item(message, "summary_message", summary=message.content, **stats)
             case _:
                 pass
 
     def _release(self) -> Iterator[dict[str, Any]]:
+        """The items that were held back, if nothing is open."""
         if not self._open:
             held, self._held = self._held, []
             yield from held
 
     def _reasoning(self, message: Message, value: str, **more: Any) -> dict[str, Any]:
-        source = text(message.metadata.get("source")) or "reasoner_model"
+        source = as_text(message.metadata.get("source")) or "reasoner_model"
         return self._item(message, "reasoning_message", source=source, reasoning=value, **more)
 
     # -- calls
 
-    def _fragment(self, call: m.ToolCallMessage, **known: Any) -> dict[str, Any]:
+    def _fragment(self, call: m.ToolCallMessage, **fields: Any) -> dict[str, Any]:
         call_id = call.call_id or call.id
-        asks = call.metadata.get("requires_approval") or call.metadata.get("item_type") == "mcp_approval_request"
-        if asks:
+        needs_approval = (
+            call.metadata.get("requires_approval") or call.metadata.get("item_type") == "mcp_approval_request"
+        )
+        if needs_approval:
             self._asked.add(call_id)
-        fragment = {**known, "tool_call_id": call_id}
-        kind = "approval_request_message" if asks else "tool_call_message"
+        fragment = {**fields, "tool_call_id": call_id}
+        kind = "approval_request_message" if needs_approval else "tool_call_message"
         return self._item(call, kind, tool_call=fragment, tool_calls=fragment)
 
-    def _ask(self, call: Message) -> Iterator[dict[str, Any]]:
-        """A call that was told without a question becomes one."""
+    def _request_approval(self, call: Message) -> Iterator[dict[str, Any]]:
+        """A call that was sent without an approval request becomes one."""
         call_id = call.call_id or call.id
         if call_id not in self._asked:
             self._asked.add(call_id)
-            fragment = {"name": call.name or _CODE, "tool_call_id": call_id}
+            fragment = {"name": call.name or _CODE_TOOL, "tool_call_id": call_id}
             yield self._item(call, "approval_request_message", tool_call=fragment, tool_calls=fragment)
 
-    def _confirmation(self, confirmation: Confirmation) -> Iterator[dict[str, Any]]:
+    def _ask(self, confirmation: Confirmation) -> Iterator[dict[str, Any]]:
         subject, call_id = confirmation.subject, _call_id(confirmation)
         if call_id in self._calls:
-            yield from self._ask(subject)
+            yield from self._request_approval(subject)
             return
-        name = subject.name or (_CODE if isinstance(subject, m.CodeMessage) else subject.type)
-        asks = {"requires_approval": True}
+        name = subject.name or (_CODE_TOOL if isinstance(subject, m.CodeMessage) else subject.type)
+        metadata = {"requires_approval": True}
         call = m.ToolCallMessage(
-            call_id, name=name, content=_arguments(subject), metadata=asks, step_id=subject.step_id
+            call_id, name=name, content=_arguments(subject), metadata=metadata, step_id=subject.step_id
         )
         self._calls[call_id] = call
         yield self._fragment(call, name=name, arguments=call.content)
 
-    def _decided(self, confirmation: Confirmation) -> None:
+    def _hold_response(self, confirmation: Confirmation) -> None:
+        """Hold back the outcome of a confirmation."""
         call_id, approve = _call_id(confirmation), confirmation.status == "approved"
-        reason = _known({"reason": confirmation.reason})
+        reason = without_keys({"reason": confirmation.reason})
         answer = {"type": "approval", "tool_call_id": call_id, "approve": approve, **reason}
         response = {"approvals": [answer], "approve": approve, **reason}
         self._held.append(self._item(m.Message(f"{call_id}.approval"), "approval_response_message", **response))
 
-    def _run_code(self, code: m.CodeMessage) -> Iterator[dict[str, Any]]:
-        """Code that no call of this stream has in its arguments, as a call."""
+    def _code_call(self, code: m.CodeMessage) -> Iterator[dict[str, Any]]:
+        """Code as a call, unless it came from the arguments of a call that was sent."""
         call_id = code.call_id or code.id
         if call_id not in self._calls:
-            self._code, self._calls[call_id] = call_id, code
-            fragment = {"name": _CODE, "arguments": _arguments(code), "tool_call_id": call_id}
+            self._newest_code, self._calls[call_id] = call_id, code
+            fragment = {"name": _CODE_TOOL, "arguments": _arguments(code), "tool_call_id": call_id}
             yield self._item(code, "tool_call_message", tool_call=fragment, tool_calls=[fragment])
 
-    def _return(self, message: Message, call_id: str, output: str) -> None:
-        """Hold what a call gave until nothing is open: a return ends what is."""
+    def _hold_return(self, message: Message, call_id: str, output: str) -> None:
+        """Hold back the return of a call, with what it printed."""
         self._waiting.pop(call_id, None)
         self._consoles.pop(call_id, None)
-        printed = {stream: ["".join(told)] for stream, told in self._printed.pop(call_id, {}).items()}
+        printed = {stream: ["".join(pieces)] for stream, pieces in self._printed.pop(call_id, {}).items()}
         call = self._calls.get(call_id)
-        failed = message.metadata.get("error") is True or message.status == "failed"
-        status = "error" if failed else text(message.metadata.get("status")) or "success"
-        flat = {"tool_return": output, "status": status, "tool_call_id": call_id, **printed}
+        has_failed = message.metadata.get("error") is True or message.status == "failed"
+        status = "error" if has_failed else as_text(message.metadata.get("status")) or "success"
+        entry = {"tool_return": output, "status": status, "tool_call_id": call_id, **printed}
         name = message.name or (call.name if call else None)
-        whole = {"name": name, **flat, "tool_returns": [{"type": "tool", **flat}]}
-        self._held.append(self._item(message, "tool_return_message", **whole))
+        item = {"name": name, **entry, "tool_returns": [{"type": "tool", **entry}]}
+        self._held.append(self._item(message, "tool_return_message", **item))
 
     # -- endings
 
-    def _ending(self, run: e.Run) -> Iterator[dict[str, Any]]:
+    def _end(self, run: e.Run) -> Iterator[dict[str, Any]]:
+        """The items of the run's end: what was held back, the stop_reason, the usage, and an error."""
         for call_id, console in [*self._consoles.items()]:
             if call_id in self._calls:
-                self._return(console, call_id, "")
+                self._hold_return(console, call_id, "")
         self._open.clear()
         yield from self._release()
         if run.status == "requires_action":
             for call in self._waiting.values():
-                yield from self._ask(call)
-        failed = run.status in ("failed", "expired")
+                yield from self._request_approval(call)
+        has_failed = run.status in ("failed", "expired")
         reason = run.finish_reason or ""
-        if ENDS.get(reason) != ("failed" if failed else run.status):
-            reason = _STOPS.get(run.status, "error")
+        if STATUS_OF_STOP_REASON.get(reason) != ("failed" if has_failed else run.status):
+            reason = _STOP_REASON_OF_STATUS.get(run.status, "error")
         yield {"message_type": "stop_reason", "stop_reason": reason}
-        if (used := run.usage) is not None:
-            counts = (used.input_tokens, used.output_tokens, used.total_tokens)
-            names = ("prompt_tokens", "completion_tokens", "total_tokens")
-            yield {**used.details, "message_type": "usage_statistics", **dict(zip(names, counts, strict=True))}
-        if failed and not self._failed:
-            self._failed = True
+        if (usage := run.usage) is not None:
+            yield {
+                **usage.details,
+                "message_type": "usage_statistics",
+                "prompt_tokens": usage.input_tokens,
+                "completion_tokens": usage.output_tokens,
+                "total_tokens": usage.total_tokens,
+            }
+        if has_failed and not self._has_failed:
+            self._has_failed = True
             yield self._error({"message": f"the run ended as {run.status}", **(run.error or {})})
 
-    def _error(self, error: Mapping[str, Any]) -> dict[str, Any]:
-        kind = str(error.get("type") or error.get("code") or "internal_error")
-        known = _known({"detail": error.get("detail"), "code": error.get("code")})
-        head = {"message_type": "error_message", "run_id": self._run.id, "error_type": kind}
-        return {**head, "message": str(error.get("message") or ""), **known}
-
-
-def _known(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
+    def _error(self, error: WireObject) -> dict[str, Any]:
+        return {
+            "message_type": "error_message",
+            "run_id": self._run.id,
+            "error_type": str(error.get("type") or error.get("code") or "internal_error"),
+            "message": str(error.get("message") or ""),
+            **without_keys({"detail": error.get("detail"), "code": error.get("code")}),
+        }
 
 
 def _call_id(confirmation: Confirmation) -> str:
@@ -286,9 +295,9 @@ def _call_id(confirmation: Confirmation) -> str:
 
 
 def _arguments(subject: Message) -> str:
-    """The arguments of the call that a message is, or is told as."""
+    """The arguments of a call, or of the call that another message is sent as."""
     if isinstance(subject, m.ToolCallMessage):
         return subject.content
-    code = isinstance(subject, m.CodeMessage)
-    known = {"code": subject.content, "language": subject.format or "python"} if code else {"content": subject.content}
-    return msgspec.json.encode(known).decode()
+    is_code = isinstance(subject, m.CodeMessage)
+    code = {"code": subject.content, "language": subject.format or "python"}
+    return msgspec.json.encode(code if is_code else {"content": subject.content}).decode()

@@ -1,7 +1,7 @@
-"""Letta's items of 2024 (and MemGPT's before), as today's.
+"""Letta's items of 2024 (and MemGPT's before) as today's items.
 
-Then an item was named by its `message_type` or by the one key that it had: `internal_monologue`, `function_call`,
-`function_return` with a `status`, `assistant_message`. What these say has other names today, and nothing more.
+An item was then named by its `message_type` or by the one key that it had: `internal_monologue`, `function_call`,
+`function_return` with a `status`, `assistant_message`. The same content has other names today.
 """
 
 from __future__ import annotations
@@ -9,50 +9,50 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..values import is_object
-from .wire import PAYLOADS, Wire, text
+from ..values import WireObject, as_text, is_object
+from .wire import PAYLOAD_KEYS
 
-__all__ = ["is_legacy", "kind_of", "today"]
+__all__ = ["is_legacy", "kind_of", "modernise"]
 
-# What named an item that had no `message_type`, and whether its value is of a type that it may have.
-_NAMED_BY: dict[str, tuple[type, ...]] = {
+# The keys that name an item without a `message_type`, and the types that their values may have.
+_NAMING_KEYS: dict[str, tuple[type, ...]] = {
     "internal_monologue": (str,),
     "function_call": (str, dict),
     "function_return": (str,),
     "assistant_message": (str,),
 }
-_OWN = frozenset(("id", "date", "name", "status", "function_call_id", "step_id", "message_type", *_NAMED_BY))
+_ALL_KEYS = frozenset(("id", "date", "name", "status", "function_call_id", "step_id", "message_type", *_NAMING_KEYS))
 
-_called = re.compile(r"\s*([A-Za-z_]\w*)\((.*)\)\s*", re.DOTALL).fullmatch
-
-
-def is_legacy(item: Wire) -> bool:
-    """Whether an item without a `message_type` is one of these, and can be nothing else."""
-    named = any(isinstance(item.get(key), kinds) for key, kinds in _NAMED_BY.items())
-    return named and not item.get("message_type") and all(key in _OWN for key in item)
+_match_call = re.compile(r"\s*([A-Za-z_]\w*)\((.*)\)\s*", re.DOTALL).fullmatch
 
 
-def kind_of(item: Wire) -> str:
-    """The kind of an item: its `message_type`, or what its keys say; "" if they say nothing."""
-    if kind := text(item.get("message_type")):
+def is_legacy(item: WireObject) -> bool:
+    """Whether an item without a `message_type` is one of these, and cannot be anything else."""
+    is_named = any(isinstance(item.get(key), types) for key, types in _NAMING_KEYS.items())
+    return is_named and not item.get("message_type") and all(key in _ALL_KEYS for key in item)
+
+
+def kind_of(item: WireObject) -> str:
+    """The kind of any item, by its `message_type` or else by its keys; "" if they do not show it."""
+    if kind := as_text(item.get("message_type")):
         return kind
     if item.get("error") is not None:
         return "error_message"
-    if (kind := next((key for key in _NAMED_BY if key in item), "")) or "step_count" not in item:
+    if (kind := next((key for key in _NAMING_KEYS if key in item), "")) or "step_count" not in item:
         return kind
-    return "usage_statistics" if any(key in item for key in PAYLOADS["usage_statistics"]) else ""
+    return "usage_statistics" if any(key in item for key in PAYLOAD_KEYS["usage_statistics"]) else ""
 
 
-def today(kind: str, item: Wire) -> tuple[str, Wire]:
-    """The kind and the item that today's servers would send."""
+def modernise(kind: str, item: WireObject) -> tuple[str, WireObject]:
+    """The kind and the item that today's servers would send in place of this one, which may be one of theirs."""
     match kind:
         case "internal_monologue":
             return "reasoning_message", {**item, "reasoning": item.get(kind)}
         case "function_call":
-            return "tool_call_message", {**item, "tool_call": _call(item.get(kind), item)}
+            return "tool_call_message", {**item, "tool_call": _tool_call(item.get(kind), item)}
         case "function_return":
-            known = {"tool_return": item.get(kind), "tool_call_id": item.get("function_call_id")}
-            return "tool_return_message", {**item, **known}
+            fields = {"tool_return": item.get(kind), "tool_call_id": item.get("function_call_id")}
+            return "tool_return_message", {**item, **fields}
         case "assistant_message" if "content" not in item:
             return kind, {**item, "content": item.get(kind)}
         case "user_message" | "system_message" if "content" not in item:
@@ -61,11 +61,11 @@ def today(kind: str, item: Wire) -> tuple[str, Wire]:
             return kind, item
 
 
-def _call(given: Any, item: Wire) -> Any:
-    """A call: its name and its arguments, or, where it was told whole as text, `name(arguments)`."""
-    if isinstance(given, str):
-        found = _called(given)
-        return {"name": found[1] if found else None, "arguments": found[2] if found else given}
-    if not is_object(given):
-        return given
-    return {**given, "tool_call_id": given.get("function_call_id") or item.get("function_call_id")}
+def _tool_call(call: Any, item: WireObject) -> Any:
+    """A call with its name and arguments, also where it came complete as the text `name(arguments)`."""
+    if isinstance(call, str):
+        found = _match_call(call)
+        return {"name": found[1] if found else None, "arguments": found[2] if found else call}
+    if not is_object(call):
+        return call
+    return {**call, "tool_call_id": call.get("function_call_id") or item.get("function_call_id")}

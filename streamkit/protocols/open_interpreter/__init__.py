@@ -1,4 +1,11 @@
-"""Open Interpreter; `decoder` tells the format and its quirks, `legacy` that of before 0.2."""
+"""Open Interpreter 0.2 to 0.4: its streaming chunks and its static messages. Documented at
+https://docs.openinterpreter.com/guides/streaming-response and https://docs.openinterpreter.com/protocols/lmc-messages.
+Chunks of 0.1 are decoded by `legacy`.
+
+Its quirks: pulling a live producer past a confirmation approves it (`questions`); two forms of what a confirmation is
+about (`confirmations`); chunks that leave out what they should have (`assembly`); what cannot be expressed (the table of
+`Encoder`).
+"""
 
 from .decoder import Decoder, WebsocketDecoder
 from .encoder import Encoder

@@ -1,6 +1,6 @@
-"""Messages and events as Open Interpreter's chunks, and as its static messages.
+"""Encodes messages and events as Open Interpreter's chunks, and writes the static form of messages.
 
-Every message is start, content, end; a chunk that was given away is never changed. Ids are sent only where messages
+Every message is start, content, end; a chunk is never changed after it was returned. Ids are sent only where messages
 are open side by side, as Open Interpreter itself sends none.
 """
 
@@ -26,39 +26,43 @@ from ...events import (
 from ...messages import Message
 from .. import base
 from ..values import is_object
-from .chunks import FIELDS, KEYS, TRANSIENT, is_confirmation
+from .confirmations import confirmation_content
+from .questions import is_confirmation_type
+from .wire import CHUNK_KEYS, FIELD_KEYS, TRANSIENT_TYPES
 
-__all__ = ["Encoder", "static_form", "with_format"]
+__all__ = ["Encoder", "header_of", "with_console_format"]
 
-_NOT_STORED = (*TRANSIENT, "status", "error")
+_NOT_STORED = (*TRANSIENT_TYPES, "status", "error")
 
 
-class _Sent:
-    """A message that was started: the keys that its chunks share, and what its start told besides."""
+class _OpenMessage:
+    """A message that was started: the keys that all its chunks have, and the further keys that its start had."""
 
-    def __init__(self, header: dict[str, Any], extra: dict[str, Any]) -> None:
+    def __init__(self, header: dict[str, Any], further_keys: dict[str, Any]) -> None:
         self.header = header
-        self.extra = extra
-        self.filled = False
+        self.further_keys = further_keys
+        self.has_text = False
 
-    def content(self, value: str, replace: bool) -> dict[str, Any]:
+    def content_chunk(self, value: str, replace: bool) -> dict[str, Any]:
         flag = {"replace": True} if replace else {}
-        return {**with_format(self.header), "content": value, **flag}
+        return {**with_console_format(self.header), "content": value, **flag}
 
 
 class Encoder(base.Encoder):
-    """Beyond Open Interpreter's own keys, a start or an end has `name`, `call_id`, `created_at`, `provider_executed`,
-    `status` and the message's metadata where they are set; tool calls, their outputs, and reasoning with a format keep
-    their types' names. Readers keep or pass over what they do not know.
+    """Events as chunks.
 
-    | what cannot be said | what becomes of it |
+    Beyond Open Interpreter's own keys, a start or an end has `name`, `call_id`, `created_at`, `provider_executed`,
+    `status` and the message's metadata where they are set; tool calls, their outputs, and reasoning with a format have
+    types that Open Interpreter lacks. Its readers store or ignore what they do not understand.
+
+    | what cannot be expressed | what becomes of it |
     |---|---|
     | annotations, usage, warnings, run steps, a run's model, a delta's metadata | left out |
-    | how a run ended, besides completed and failed | expired: `error`; else nothing, at the end `complete` |
+    | how a run ended, besides completed and failed | expired: `error`; others: nothing, and `complete` at the end |
     | a message's group, index, run and step; choices but the first | left out |
     | a console without output, after another message of the computer | the reader does not store it |
     | a replacement by nothing; a format or a recipient that comes with a message's end | left out |
-    | a confirmation's id and outcome | counted anew; what runs was approved |
+    | a confirmation's id and outcome | the reader counts ids anew; code that runs counts as approved |
     | a confirmation, a review or a command within a message | it ends that message |
     | a stored message of type review, command, confirmation, status or error | left out |
     | two pieces of one base64 image that both begin as an image does | two images |
@@ -70,32 +74,33 @@ class Encoder(base.Encoder):
     done = b"[DONE]"
 
     def __init__(self) -> None:
-        self._open: dict[str, _Sent] = {}
-        self._running: str | None = None  # a console group without a message
+        self._open: dict[str, _OpenMessage] = {}  # by message id
+        self._idle_console: str | None = None  # the id of an open console group that has lines but no message
         self._last_role: str | None = None
-        self._ended = False
+        self._has_ended = False
 
     def feed(self, event: Event) -> Iterator[dict[str, Any]]:
+        """The chunks of one event."""
         match event:
-            case Created(message=message) if message.type not in _NOT_STORED and not is_confirmation(message.type):
+            case Created(message=message) if message.type not in _NOT_STORED and not is_confirmation_type(message.type):
                 yield from self._created(message)
             case Delta(message_id=id, value=value, replace=replace) if value and id in self._open:
-                self._open[id].filled = True
-                yield self._open[id].content(value, replace)
+                self._open[id].has_text = True
+                yield self._open[id].content_chunk(value, replace)
             case Done(message=message) if message.id in self._open:
                 yield from self._done(message)
             case ActiveLine(message_id=id, line=line):
-                yield from self._line(id, line)
+                yield from self._active_line(id, line)
             case ConfirmationCreated(confirmation=confirmation):
-                yield from self._stop_running()
-                yield _confirmation(confirmation)
-            case RawEvent(name=name) if name in TRANSIENT:
-                yield from self._stop_running()
+                yield from self._end_idle_console()
+                yield _confirmation_chunk(confirmation)
+            case RawEvent(name=name) if name in TRANSIENT_TYPES:
+                yield from self._end_idle_console()
                 data: Any = event.data
                 if is_object(data):
                     yield {**data}
             case RunDone(run=run):
-                yield from self._stop_running()
+                yield from self._end_idle_console()
                 yield from self._run_done(run)
             case StreamException(message=text):
                 yield from self._end("error", text)
@@ -106,49 +111,49 @@ class Encoder(base.Encoder):
 
     def _created(self, message: Message) -> Iterator[dict[str, Any]]:
         self._last_role = message.role
-        if self._running is not None and self._running == message.id:
-            running = self._open[message.id]
-            self._open[message.id] = _Sent({**running.header, **static_form(message)}, {})
-            self._running = None
+        if self._idle_console is not None and self._idle_console == message.id:
+            started = self._open[message.id]
+            self._open[message.id] = _OpenMessage({**started.header, **header_of(message)}, {})
+            self._idle_console = None
             return
-        yield from self._stop_running()
-        sent = _Sent({**static_form(message), **self._id(message.id)}, _extra(message))
-        self._open[message.id] = sent
-        yield {**sent.header, **sent.extra, "start": True}
+        yield from self._end_idle_console()
+        header = {**header_of(message), **self._id_key(message.id)}
+        sent = self._open[message.id] = _OpenMessage(header, _further_keys(message))
+        yield {**sent.header, **sent.further_keys, "start": True}
 
     def _done(self, message: Message) -> Iterator[dict[str, Any]]:
         sent = self._open.pop(message.id)
-        if message.type == "console" and not sent.filled:
+        if message.type == "console" and not sent.has_text:
             yield {**sent.header, "format": "active_line", "content": None}
-        extra = {key: value for key, value in _extra(message).items() if sent.extra.get(key) != value}
+        changed = {k: value for k, value in _further_keys(message).items() if sent.further_keys.get(k) != value}
         if message.status not in ("completed", "in_progress"):
-            extra["status"] = message.status
-        yield {**sent.header, **extra, "end": True}
+            changed["status"] = message.status
+        yield {**sent.header, **changed, "end": True}
 
-    def _line(self, id: str, line: int | None) -> Iterator[dict[str, Any]]:
+    def _active_line(self, id: str, line: int | None) -> Iterator[dict[str, Any]]:
         if id in self._open:
             sent = self._open[id]
-            if line is None and id == self._running:
-                yield from self._stop_running()  # null would ask the reader for a message
-            elif line is not None or sent.filled:  # of an empty console its end says it
+            if line is None and id == self._idle_console:
+                yield from self._end_idle_console()  # a chunk with null would make the reader create a message
+            elif line is not None or sent.has_text:  # the end of an empty console has that chunk with null
                 yield {**sent.header, "format": "active_line", "content": line}
             return
-        yield from self._stop_running()
-        header = {"role": "computer", "type": "console", **self._id(id)}
+        yield from self._end_idle_console()
+        header = {"role": "computer", "type": "console", **self._id_key(id)}
         yield {**header, "start": True}
         if line is not None:
-            self._running = id
-            self._open[id] = _Sent(header, {})
+            self._idle_console = id
+            self._open[id] = _OpenMessage(header, {})
             yield {**header, "format": "active_line", "content": line}
             return
         if self._last_role == "computer":
             yield {**header, "format": "active_line", "content": None}
         yield {**header, "end": True}
 
-    def _stop_running(self) -> Iterator[dict[str, Any]]:
-        if self._running is not None:
-            sent = self._open.pop(self._running)
-            self._running = None
+    def _end_idle_console(self) -> Iterator[dict[str, Any]]:
+        if self._idle_console is not None:
+            sent = self._open.pop(self._idle_console)
+            self._idle_console = None
             yield {**sent.header, "end": True}
 
     def _run_done(self, run: Run) -> Iterator[dict[str, Any]]:
@@ -158,20 +163,22 @@ class Encoder(base.Encoder):
             case "completed" | "requires_action" | "in_progress":
                 yield from self._end("status", "complete")
             case _:
-                pass  # the stream's end tells whether it failed
+                pass  # the end of the stream shows whether it failed
 
     def _end(self, type: str, content: str) -> Iterator[dict[str, Any]]:
-        if not self._ended:
-            self._ended = True
+        if not self._has_ended:
+            self._has_ended = True
             yield {"role": "server", "type": type, "content": content}
 
-    def _id(self, id: str) -> dict[str, Any]:
+    def _id_key(self, id: str) -> dict[str, Any]:
         return {"id": id} if self._open else {}
 
 
-def static_form(message: Message) -> dict[str, Any]:
-    """Open Interpreter's keys of a message, without its content. A console's pieces have its format, its flags have
-    not."""
+def header_of(message: Message) -> dict[str, Any]:
+    """Open Interpreter's keys of a message but its content, as its start and its end have them.
+
+    A console's have no format; its pieces and its static form do (`with_console_format`).
+    """
     type, format = message.type, message.format
     if type == "reasoning" and format is None:
         type, format = "message", "reasoning"
@@ -183,25 +190,20 @@ def static_form(message: Message) -> dict[str, Any]:
     return header
 
 
-def with_format(header: dict[str, Any]) -> dict[str, Any]:
+def with_console_format(header: dict[str, Any]) -> dict[str, Any]:
+    """The same keys; those of a console with the format of its output."""
     return {**header, "format": "output"} if header["type"] == "console" and "format" not in header else header
 
 
-def _extra(message: Message) -> dict[str, Any]:
-    """What a message has beyond Open Interpreter's keys, as far as chunks carry it; its status apart."""
-    extra = {key: value for key, value in message.metadata.items() if key not in KEYS and key not in FIELDS}
-    for key in FIELDS:
+def _further_keys(message: Message) -> dict[str, Any]:
+    """What a message has beyond Open Interpreter's keys, except its status."""
+    further = {k: value for k, value in message.metadata.items() if k not in CHUNK_KEYS and k not in FIELD_KEYS}
+    for key in FIELD_KEYS:
         if key != "status" and (value := getattr(message, key, None)):
-            extra[key] = value
-    return extra
+            further[key] = value
+    return further
 
 
-def _confirmation(confirmation: Confirmation) -> dict[str, Any]:
-    subject = confirmation.subject
-    content: Any = {"type": "code", "format": subject.format, "content": subject.content}
-    if confirmation.malformed:
-        content = subject.content  # no object, so that nobody takes it for something to approve
-    elif subject.type == "tool_call":
-        known = {key: value for key in ("name", "call_id") if (value := getattr(subject, key))}
-        content = {"type": "tool_call", **known, "content": subject.content}
+def _confirmation_chunk(confirmation: Confirmation) -> dict[str, Any]:
+    content = confirmation_content(confirmation)
     return {"role": "computer", "type": "confirmation", "format": "execution", "content": content}

@@ -1,21 +1,22 @@
-"""Chunks of Open Interpreter 0.1: one key each, `{"message": "…"}`, `{"code": "…"}`, `{"output": "…"}` ….
+"""Chunks of Open Interpreter 0.1, with one key each: `{"message": "…"}`, `{"code": "…"}`, `{"output": "…"}` ….
 
-They are turned into today's chunks, and read as those; today's own are read too. Nothing recognises them: whoever has
-such a stream names this protocol. What is written, and taken as input, is today's form.
+They are converted to today's chunks and decoded as those; a stream may also contain today's own. No item of this form is
+recognised: a user who has such a stream names this protocol. Encoding and input use today's form.
 
-Terminal rule: the source's end. These streams do not always tell where a message ends, so none counts as cut off.
+Terminal rule: the source's end. These streams do not always mark the end of a message, so none counts as cut off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ...events import Event
+from ..values import text_or_none
 from . import decoder as open_interpreter
-from .chunks import question_in, word
 from .encoder import Encoder
 from .input import to_input
+from .questions import question_in_chunk
 
 __all__ = ["Decoder", "Encoder", "to_input"]
 
@@ -28,45 +29,51 @@ _PIECES = ("message", "language", "code", "executing", "output", "active_line")
 
 
 class Decoder(open_interpreter.Decoder):
-    """One-key chunks. Those that begin and end a message may be missing."""
+    """Chunks with one key each. Those that begin and end a message may be missing."""
 
     name = "open_interpreter_legacy"
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._adapter = _Adapter()
+        self._converter = _ChunkConverter()
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
+        """Never: such keys are too common."""
         return False
 
     def feed(self, item: Mapping[str, Any]) -> list[Event]:
-        ours = "executing" in item and word(item, "type") is None
-        if not any(key in item for key in (*_STARTS, *_PIECES, *_ENDS)) or (not ours and question_in(item)):
-            return super().feed(item)  # among them what asks in another way than this form does
-        return [event for chunk in self._adapter.today(item) for event in super(Decoder, self).feed(chunk)]
+        """The events of one item. A question in any other form than this one's is read as today's decoder reads it."""
+        is_own_question = "executing" in item and text_or_none(item.get("type")) is None
+        has_own_key = any(key in item for key in (*_STARTS, *_PIECES, *_ENDS))
+        if not has_own_key or (not is_own_question and question_in_chunk(item)):
+            return super().feed(item)
+        return self._feed_chunks(self._converter.convert(item))
 
     def finish(self) -> list[Event]:
-        ends = [event for chunk in self._adapter.end() for event in super(Decoder, self).feed(chunk)]
-        return [*ends, *super().finish()]
+        """Close what is open."""
+        return [*self._feed_chunks(self._converter.end()), *super().finish()]
+
+    def _feed_chunks(self, chunks: Iterable[dict[str, Any]]) -> list[Event]:
+        return [event for chunk in chunks for event in super(Decoder, self).feed(chunk)]
 
 
-class _Adapter:
-    """Remembers what is open and the language of the code, which one-key chunks do not repeat."""
+class _ChunkConverter:
+    """Converts chunks of 0.1 to today's. It remembers what they do not repeat: what is open, and the code's language."""
 
     def __init__(self) -> None:
-        self.header: dict[str, str] | None = None
+        self.header: dict[str, str] | None = None  # the keys of the open message
         self.language: str | None = None
 
-    def today(self, item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The chunks that say the same today."""
+    def convert(self, item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The same as chunks of today."""
         for key, header in _STARTS.items():
             if item.get(key):
                 yield from self.start(header)
         if "message" in item:
             yield from self.piece(_MESSAGE, item["message"])
         if "language" in item:
-            yield from self.code(item["language"])
+            yield from self.code_language(item["language"])
         if "code" in item:
             yield from self.piece(_CODE, item["code"], self.language)
         if "executing" in item:
@@ -81,22 +88,25 @@ class _Adapter:
                 yield from self.end()
 
     def start(self, header: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """End what is open, and start a message with these keys."""
         yield from self.end()
         self.header = header
         yield {**header, "start": True}
 
-    def code(self, language: Any) -> Iterator[dict[str, Any]]:
-        """A language begins code, unless code has begun already."""
+    def code_language(self, language: Any) -> Iterator[dict[str, Any]]:
+        """Remember the language. It starts a code message, unless one is open already."""
         if self.header is not _CODE:
             yield from self.start(_CODE)
-        self.language = language if isinstance(language, str) and language else None
+        self.language = text_or_none(language)
 
     def piece(self, header: dict[str, str], content: Any, format: str | None = None) -> Iterator[dict[str, Any]]:
+        """Content of the open message if that has these keys, else of a new one."""
         if self.header is not header:
             yield from self.start(header)
         yield {**header, **({"format": format} if format else {}), "content": content}
 
     def end(self) -> Iterator[dict[str, Any]]:
+        """End what is open."""
         if self.header is not None:
             yield {**self.header, "end": True}
             self.header = None

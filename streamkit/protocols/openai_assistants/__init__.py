@@ -1,4 +1,9 @@
-"""The retired OpenAI Assistants API; `decoder` tells the format and its quirks."""
+"""The retired OpenAI Assistants API (v2), whose streams compatible servers still send. Documented at
+https://platform.openai.com/docs/api-reference/assistants-streaming.
+
+Its quirks: a run goes on in another stream after `requires_action` (`decoder`); servers leave out or repeat ids and indexes
+(`steps`, `thread_messages`); what its streams cannot express (the table of `Encoder`).
+"""
 
 from .decoder import Decoder
 from .encoder import Encoder

@@ -1,296 +1,227 @@
-"""The tool calls of a run's step, and the flat messages that tell of them.
+"""The tool calls of a run step, decoded to flat messages.
 
-Calls grow side by side. Each is one flat message with the call's id; what it printed, drew or gave has ids made from it
-(`id.console`, `id.image.0`, `id.output`), so that the same thing gives the same ids wherever it is told: the outputs of
-a step that is completed in a later stream are those that were given to it before.
+A call becomes one flat message with the call's id. What it printed, drew or returned has ids made from that
+(`id.console`, `id.image.0`, `id.output`), so the same thing has the same id in every stream: a step that is completed in
+a later stream has the outputs that were submitted for it before, under the same ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ...events import Event, MessageCreated, MessageDone
 from ...messages import CodeMessage, ConsoleMessage, ImageMessage, Message, Status, ToolCallMessage, ToolOutputMessage
-from .wire import Warn, Wire, integer, json_text, kept, kind_of, mapping, objects, text
+from ..values import WireObject, as_object, as_objects, as_text, text_or_json
+from .wire import Warn, nonempty_values
 
-__all__ = ["Call", "Step"]
+__all__ = ["TOOLS", "Call"]
 
-_TOOLS = ("function", "code_interpreter", "file_search")
+TOOLS = ("function", "code_interpreter", "file_search")
+"""The kinds of calls that the API documents."""
 
 
 class Call:
-    """One tool call of a step, as far as it was told.
+    """One tool call, and the flat messages of what came out of it.
+
+    The call is created with its first piece, once its name is there; then its content grows, by `add_delta`; its content
+    is done when an output arrives or the call ends; the call is done when nothing more of it can come.
 
     Args:
-        id: the id of its first flat message, which is the call's, unless another call has it already.
+        id: of its first flat message: the call's own, unless another call has that.
+        call_id: the call's own id; "" where it is not there yet.
+        type: its kind, such as `function`.
+        step_id: of its step, if that began in this stream.
+        warn: makes a warning.
     """
 
     def __init__(self, id: str, call_id: str, type: str, step_id: str | None, warn: Warn) -> None:
         self.id = id
         self.call_id = call_id
         self.type = type
-        self.step_id = step_id
-        self.warn = warn
-        self.name = "" if type == "function" else type
-        self.opened = False
-        self.closed = False
-        self.done = False
-        self.given: str | None = None
-        self.unnamed: list[str] = []  # arguments of a function whose name is not known yet
-        self.printing = False
-        self.drawn: set[str] = set()
-        self.body: Wire = {}
+        self.is_done = False
+        self._step_id = step_id
+        self._warn = warn
+        self._name = "" if type == "function" else type
+        self._is_created = False
+        self._is_content_done = False
+        self._initial_piece: str | None = None  # what the call had when its step began; a first delta may repeat it
+        self._pieces_before_name: list[str] = []
+        self._has_open_console = False
+        self._image_ids: set[str] = set()
+        self._body: WireObject = {}  # of a call that neither is a function's nor has code
 
-    def feed(self, entry: Wire, *, first: bool = False) -> Iterator[Event]:
-        """A piece of the call."""
-        self.call_id = self.call_id or text(entry.get("id"))
-        body = mapping(entry.get(self.type))
-        if self.done:
+    def add_delta(self, entry: WireObject, *, is_initial: bool = False) -> Iterator[Event]:
+        """Add an entry of a delta to the call; `is_initial` if its step began with it."""
+        self.call_id = self.call_id or as_text(entry.get("id"))
+        body = as_object(entry.get(self.type))
+        if self.is_done:
             if body:
-                fault = f"a delta came for tool call {self.call_id!r}, which was done; it was dropped"
-                yield self.warn("delta-after-done", fault, "thread.run.step.delta")
+                fault = f"a delta came for tool call {self.call_id!r}, which was done; it was skipped"
+                yield self._warn("delta-after-done", fault, "thread.run.step.delta")
             return
         match self.type:
             case "function":
-                self.name = self.name or text(body.get("name"))
-                yield from self._write(body.get("arguments"), first=first)
+                self._name = self._name or as_text(body.get("name"))
+                yield from self._add_content(body.get("arguments"), is_initial=is_initial)
                 if output := body.get("output"):
-                    yield from self._close(None, "completed")
-                    yield from self._give(output)
+                    yield from self._complete_content(None, "completed")
+                    yield self._output(output)
             case "code_interpreter":
-                yield from self._write(body.get("input"), first=first)
-                yield from self._show(objects(body.get("outputs")))
+                yield from self._add_content(body.get("input"), is_initial=is_initial)
+                yield from self._add_code_outputs(as_objects(body.get("outputs")))
             case _:
-                self.body = {**self.body, **kept(body, body)}
-                yield from self._open()
+                self._body = {**self._body, **nonempty_values(body, body)}
+                yield from self._create()
 
-    def finish(self, entry: Wire, status: Status) -> Iterator[Event]:
-        """The call is over, with its final form."""
-        self.call_id = self.call_id or text(entry.get("id"))
-        if self.done:
+    def complete(self, entry: WireObject, status: Status) -> Iterator[Event]:
+        """The call is there in its final form. A function's call without an output still waits for that."""
+        self.call_id = self.call_id or as_text(entry.get("id"))
+        if self.is_done:
             return
-        body = mapping(entry.get(self.type))
+        body = as_object(entry.get(self.type))
         match self.type:
             case "function":
-                self.name = self.name or text(body.get("name"))
+                self._name = self._name or as_text(body.get("name"))
                 output = body.get("output")
-                yield from self._close(json_text(body.get("arguments")), status)
+                yield from self._complete_content(text_or_json(body.get("arguments")), status)
                 if output is not None:
-                    yield from self._give(output)
-                self.done = output is not None or status != "completed"
+                    yield self._output(output)
+                self.is_done = output is not None or status != "completed"
                 return
             case "code_interpreter":
-                yield from self._ran(body, status)
+                yield from self._complete_code(body, status)
             case _:
-                self.body = {**self.body, **kept(body, body)}
-        yield from self.settle(status)
+                self._body = {**self._body, **nonempty_values(body, body)}
+        yield from self.close(status)
 
-    def settle(self, status: Status) -> Iterator[Event]:
-        """What is open of the call is over."""
-        if self.done:
+    def close(self, status: Status) -> Iterator[Event]:
+        """End what is open of the call."""
+        if self.is_done:
             return
-        self.done = True
+        self.is_done = True
         if self.type in ("function", "code_interpreter"):
-            yield from self._close(None, status)
-            if self.printing:
+            yield from self._complete_content(None, status)
+            if self._has_open_console:
                 yield MessageDone(self._console(status=status))
             return
-        results = self.body.get("results")
-        rest = {key: value for key, value in self.body.items() if key != "results"}
-        search = self.type == "file_search"
-        yield from self._close("" if search or not rest else json_text(rest), status, rest if search else {})
+        results = self._body.get("results")
+        rest = {key: value for key, value in self._body.items() if key != "results"}
+        if self.type == "file_search":
+            yield from self._complete_content("", status, rest)
+        else:
+            yield from self._complete_content(text_or_json(rest) if rest else "", status)
         if results is not None:
-            yield from self._give(results)
+            yield self._output(results)
 
-    def _write(self, value: Any, *, first: bool) -> Iterator[Event]:
-        """A piece of the arguments, or of the code."""
-        piece = json_text(value)
-        repeated = bool(piece) and self.given == piece
-        if first:
-            self.given = piece
+    # -- the call itself
+
+    def _add_content(self, value: Any, *, is_initial: bool) -> Iterator[Event]:
+        """Add a piece of the arguments, or of the code."""
+        piece = text_or_json(value)
+        is_repeated = bool(piece) and self._initial_piece == piece
+        if is_initial:
+            self._initial_piece = piece
         elif piece:
-            self.given = None
-        if self.closed:
+            self._initial_piece = None
+        if self._is_content_done:
             if piece:
-                fault = f"a piece of tool call {self.call_id!r} came after what it gave; it was dropped"
-                yield self.warn("delta-after-done", fault, "thread.run.step.delta")
+                fault = f"a piece of tool call {self.call_id!r} came after its output; it was skipped"
+                yield self._warn("delta-after-done", fault, "thread.run.step.delta")
             return
-        if self.type == "function" and not self.name:
-            if piece and not repeated:
-                self.unnamed.append(piece)
+        if self.type == "function" and not self._name:
+            if piece and not is_repeated:
+                self._pieces_before_name.append(piece)
             return
-        yield from self._open()
-        if piece and not repeated:
-            make: Any = self._make.delta_event
-            yield make(self.id, piece)
+        yield from self._create()
+        if piece and not is_repeated:
+            yield self._delta(piece)
 
     @property
-    def _make(self) -> type[Message]:
+    def _message_class(self) -> type[Message]:
         return CodeMessage if self.type == "code_interpreter" else ToolCallMessage
 
-    def _open(self) -> Iterator[Event]:
-        if self.opened:
-            return
-        self.opened = True
-        yield MessageCreated(self._message())
-        make: Any = self._make.delta_event
-        held, self.unnamed = self.unnamed, []
-        for piece in held:
-            yield make(self.id, piece)
+    def _delta(self, piece: str) -> Event:
+        make_delta: Any = self._message_class.delta_event
+        delta: Event = make_delta(self.id, piece)
+        return delta
 
-    def _close(self, content: str | None, status: Status, metadata: Wire | None = None) -> Iterator[Event]:
-        if self.closed:
+    def _create(self) -> Iterator[Event]:
+        if self._is_created:
             return
-        self.closed = True
-        if self.unnamed and not content:
-            content = "".join(self.unnamed)
+        self._is_created = True
+        yield MessageCreated(self._message())
+        earlier, self._pieces_before_name = self._pieces_before_name, []
+        yield from map(self._delta, earlier)
+
+    def _complete_content(
+        self, content: str | None, status: Status, metadata: WireObject | None = None
+    ) -> Iterator[Event]:
+        """Emit the end of the arguments, or of the code; without content, what was streamed stays."""
+        if self._is_content_done:
+            return
+        self._is_content_done = True
+        if self._pieces_before_name and not content:
+            content = "".join(self._pieces_before_name)
         yield MessageDone(self._message(content=content or None, status=status, metadata=metadata))
 
     def _message(self, **fields: Any) -> Message:
-        fields["call_id"] = self.call_id or self.id
-        fields["step_id"] = self.step_id
         if self.type == "code_interpreter":
-            return CodeMessage(self.id, format="python", **fields)
-        executed = self.type != "function"
-        return ToolCallMessage(self.id, name=self.name or None, provider_executed=executed, **fields)
+            return CodeMessage(self.id, format="python", **self._links, **fields)
+        is_executed = self.type != "function"
+        name = self._name or None
+        return ToolCallMessage(self.id, name=name, provider_executed=is_executed, **self._links, **fields)
 
-    def _give(self, output: Any) -> Iterator[Event]:
-        """What the tool gave."""
-        more: dict[str, Any] = {"call_id": self.call_id or self.id, "step_id": self.step_id, "name": self.name or None}
-        yield MessageDone(ToolOutputMessage(f"{self.id}.output", content=json_text(output), **more))
+    @property
+    def _links(self) -> dict[str, Any]:
+        """The fields that all its flat messages have."""
+        return {"call_id": self.call_id or self.id, "step_id": self._step_id}
 
-    # -- what code gave
+    def _output(self, output: Any) -> Event:
+        """What the tool returned."""
+        content, name = text_or_json(output), self._name or None
+        return MessageDone(ToolOutputMessage(f"{self.id}.output", content=content, name=name, **self._links))
 
-    def _show(self, outputs: list[Wire]) -> Iterator[Event]:
+    # -- what code printed and drew
+
+    def _add_code_outputs(self, outputs: list[WireObject]) -> Iterator[Event]:
         for output in outputs:
-            if logs := text(output.get("logs")):
-                yield from self._print(logs)
-            yield from self._draw(output)
+            if logs := as_text(output.get("logs")):
+                yield from self._add_logs(logs)
+            yield from self._add_image(output)
 
-    def _print(self, logs: str) -> Iterator[Event]:
-        yield from self._close(None, "completed")  # what runs is written
-        if not self.printing:
-            self.printing = True
+    def _add_logs(self, logs: str) -> Iterator[Event]:
+        yield from self._complete_content(None, "completed")  # code that runs is complete
+        if not self._has_open_console:
+            self._has_open_console = True
             yield MessageCreated(self._console())
         yield ConsoleMessage.delta_event(f"{self.id}.console", logs)
 
-    def _draw(self, output: Wire) -> Iterator[Event]:
-        file_id = text(mapping(output.get("image")).get("file_id"))
-        if not file_id or file_id in self.drawn:
+    def _add_image(self, output: WireObject) -> Iterator[Event]:
+        file_id = as_text(as_object(output.get("image")).get("file_id"))
+        if not file_id or file_id in self._image_ids:
             return
-        yield from self._close(None, "completed")
-        id = f"{self.id}.image.{len(self.drawn)}"
-        more: dict[str, Any] = {"call_id": self.call_id or self.id, "step_id": self.step_id, "index": len(self.drawn)}
-        self.drawn.add(file_id)
-        yield MessageDone(ImageMessage(id, role="computer", format="file_id", content=file_id, **more))
+        yield from self._complete_content(None, "completed")
+        index = len(self._image_ids)
+        self._image_ids.add(file_id)
+        image = ImageMessage(
+            f"{self.id}.image.{index}", role="computer", format="file_id", content=file_id, index=index, **self._links
+        )
+        yield MessageDone(image)
 
-    def _ran(self, body: Wire, status: Status) -> Iterator[Event]:
-        """The final form of code, and of what it gave."""
-        yield from self._close(text(body.get("input")), status)
-        outputs = objects(body.get("outputs"))
-        logs = [piece for output in outputs if (piece := text(output.get("logs")))]
-        if not self.printing:
+    def _complete_code(self, body: WireObject, status: Status) -> Iterator[Event]:
+        """The final form of the code, and of what it printed and drew."""
+        yield from self._complete_content(as_text(body.get("input")), status)
+        outputs = as_objects(body.get("outputs"))
+        logs = [piece for output in outputs if (piece := as_text(output.get("logs")))]
+        if not self._has_open_console:
             for piece in logs:
-                yield from self._print(piece)
-        if self.printing:
-            self.printing = False
+                yield from self._add_logs(piece)
+        if self._has_open_console:
+            self._has_open_console = False
             yield MessageDone(self._console(status=status, content="".join(logs) or None))
         for output in outputs:
-            yield from self._draw(output)
+            yield from self._add_image(output)
 
     def _console(self, **fields: Any) -> ConsoleMessage:
-        return ConsoleMessage(f"{self.id}.console", call_id=self.call_id or self.id, step_id=self.step_id, **fields)
-
-
-class Step:
-    """One step of a run, as far as it was told.
-
-    Args:
-        announced: whether it begins in this stream; if not, it began in an earlier one.
-        unused: gives an id that no flat message of this stream has, from the one that is wanted.
-    """
-
-    def __init__(self, id: str, warn: Warn, unused: Callable[[str], str], *, announced: bool = True) -> None:
-        self.id = id
-        self.warn = warn
-        self.unused = unused
-        self.announced = announced
-        self.calls: dict[int, Call] = {}
-        self.by_id: dict[str, Call] = {}
-        self.latest: Call | None = None
-        self.done = False
-        self._next = 0  # beyond every index that was told
-
-    def begin(self, details: Wire) -> Iterator[Event]:
-        """The step begins, perhaps with calls already."""
-        if not self.calls:
-            for position, entry in enumerate(objects(details.get("tool_calls"))):
-                yield from self.grow(position, entry, first=True)
-
-    def grow(self, position: int, entry: Wire, *, first: bool = False) -> Iterator[Event]:
-        """A piece of the call that an entry of a delta names."""
-        call = self._find(position, entry, first=first)
-        if call is not None:
-            self.latest = call
-            yield from call.feed(entry, first=first)
-
-    def finish(self, details: Wire, status: Status) -> Iterator[Event]:
-        """The step is over, with the final form of its calls."""
-        entries = objects(details.get("tool_calls"))
-        final = {text(entry.get("id")) for entry in entries} - {""}
-        spare = iter([call for _, call in sorted(self.calls.items()) if call.call_id not in final])
-        for entry in entries:
-            call = self.by_id.get(text(entry.get("id"))) or next(spare, None)
-            if call is None or (entry.get("type") and call.type != kind_of(entry, _TOOLS)):
-                call = self._enter(self._next, entry)
-            if call is not None:
-                yield from call.finish(entry, status)
-        yield from self.settle(status)
-
-    def answer(self, entry: Wire) -> Iterator[Event]:
-        """A call that the run waits for is all there."""
-        call = self.by_id.get(text(entry.get("id"))) or self._enter(self._next, entry)
-        if call is not None:
-            yield from call.finish(entry, "completed")
-
-    def settle(self, status: Status) -> Iterator[Event]:
-        """What is open of the step is over."""
-        for call in self.calls.values():
-            yield from call.settle(status)
-        self.done = True
-
-    def _find(self, position: int, entry: Wire, *, first: bool) -> Call | None:
-        id, index = text(entry.get("id")), integer(entry.get("index"))
-        known = self.by_id.get(id) if id else None
-        if known is not None and (index is None or self.calls.get(index) is known):
-            return known
-        if index is None:
-            if id or first:
-                return self._enter(self._next, entry)
-            if self.latest is not None and not position:
-                return self.latest
-            index = position
-        call = self.calls.get(index)
-        if call is None:
-            return self._enter(index, entry)
-        if id and call.call_id and call.call_id != id:  # a server that counts no calls
-            return known or self._enter(self._next, entry)
-        if id:
-            self.by_id.setdefault(id, call)
-        return call
-
-    def _enter(self, index: int, entry: Wire) -> Call | None:
-        """A new call; None of something that is not known to be one."""
-        kind = kind_of(entry, _TOOLS)
-        if not kind:
-            return None
-        index = self._next if index in self.calls else index
-        self._next = max(self._next, index + 1)
-        call_id = text(entry.get("id"))
-        id = self.unused(call_id or f"{self.id or 'step'}.{index}")
-        call = Call(id, call_id, kind, (self.id or None) if self.announced else None, self.warn)
-        self.calls[index] = call
-        if call_id:
-            self.by_id.setdefault(call_id, call)
-        return call
+        return ConsoleMessage(f"{self.id}.console", **self._links, **fields)

@@ -1,15 +1,14 @@
-"""OpenAI's Assistants streams, which compatible servers still speak: items are `{"event": name, "data": …}`.
+"""Decodes OpenAI's Assistants streams, which compatible servers still send: items are `{"event": name, "data": …}`.
 
 Terminal rule: `done` (`[DONE]`), an `error` event, or a run that reached one of its ends: completed, incomplete,
 failed, cancelled, expired, or requires_action, from which it goes on in another stream. Some servers send no `done`
 after these. A run that queues again after requires_action, in the same stream, is not at its end any more. Objects
-that come without an event's name (`{"object": "thread.run", …}`) are named by what they say they are.
+without an event name (`{"object": "thread.run", …}`) are named by their own `object` and `status`.
 
-Each part of a thread's message is a message, and so is each tool call of a step; see `openai_assistants_items`
-and `openai_assistants_calls`. A run's
-`finish_reason` is its `incomplete_details.reason`; its `metadata` has the ids of the thread and the assistant and what
-else a run says of itself. A step that is completed before a run or any step was created in this stream began in an earlier one: its
-calls were told there, by the same ids, and only what is new of it is told.
+Each part of a thread's message becomes a message (`thread_messages`), and so does each tool call of a step (`steps`,
+`calls`). A run's `finish_reason` is its `incomplete_details.reason`; its `metadata` has the ids of the thread and the
+assistant and the run's settings. A step that is completed before a run or any step was created in this stream began in
+an earlier one: that stream had its calls, under the same ids, so that only what is new of them is emitted.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import msgspec
 
 from ...core.unique_ids import UniqueIds
 from ...events import (
+    OPEN_MESSAGE_STATUS,
     Event,
     RawEvent,
     Run,
@@ -31,35 +31,31 @@ from ...events import (
     RunStepCreated,
     RunStepDone,
     TextDelta,
-    Usage,
 )
 from ...messages import Status
 from .. import base
 from ..framing import Frames, as_frame
-from .calls import Step
-from .items import ThreadMessage
+from ..values import WireObject, as_object, as_objects, as_text
+from .steps import Step
+from .thread_messages import ThreadMessage
+from .unassigned_usage import UnassignedUsage
 from .wire import (
-    ANNOUNCED,
+    ANNOUNCEMENTS,
     MESSAGE_ENDS,
     RUN_ENDS,
-    STATUSES,
     STEP_ENDS,
-    Wire,
-    decode_grown,
+    decode_text_delta,
     error_of,
-    kept,
-    mapping,
-    named,
-    objects,
+    name_and_data,
+    nonempty_values,
     run_of,
+    run_usage_of,
     step_of,
-    text,
-    usage_of,
 )
 
 __all__ = ["Decoder"]
 
-_GROWS = b"thread.message.delta"
+_TEXT_DELTA = b"thread.message.delta"
 
 
 class Decoder(base.Decoder):
@@ -70,56 +66,60 @@ class Decoder(base.Decoder):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._begun = False  # a run was told
-        self._known = False  # with all that it says of itself
-        self._created = False  # in this stream
-        self._ended = ""  # how the run ended, or that it waits
         self._run_id = ""
-        self._messages: dict[str, ThreadMessage] = {}
-        self._latest: ThreadMessage | None = None
+        self._run_is_emitted = False  # as created, perhaps with nothing but its id
+        self._run_is_complete = False  # it was emitted with all that its own event has
+        self._run_began_here = False  # not in an earlier stream
+        self._end_status = ""  # the status with which the run ended, or requires_action
+        self._usage = UnassignedUsage()
         self._steps: dict[str, Step] = {}
-        self._step: Step | None = None  # the latest
-        self._makers: dict[str, str] = {}  # the steps by the ids of the messages that they make
+        self._latest_step: Step | None = None
+        self._step_ids: dict[str, str] = {}  # by the id of the thread's message that the step creates
+        self._messages: dict[str, ThreadMessage] = {}
+        self._latest_message: ThreadMessage | None = None
         self._ids = UniqueIds()
-        self._counted = False
-        self._owed: list[Usage] = []  # of steps that were not begun here, until a step can take it
-        # By the id of a thread's message: the text part that grows, as (index, message id).
-        self._growing: dict[str, tuple[int, str]] = {}
+        # By the id of a thread's message: its text part that is open, as (index, id of the flat message).
+        self._open_texts: dict[str, tuple[int, str]] = {}
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
-        return named(item)[0].startswith("thread.")
+        """Whether the item's event, or its object, is one of a thread."""
+        return name_and_data(item)[0].startswith("thread.")
 
     # -- the fast path: deltas of a text that is open
 
     def feed_frames(self, frames: Frames) -> list[Event]:
+        """The events of frames. A text delta for the open part gives one event, without a look at anything else."""
         events: list[Event] = []
         if self.exhausted:
             return events
-        growing = self._growing
+        open_texts = self._open_texts
         self._first, self._frames = self.index, frames
-        start, beyond = self.index, 0  # what slow items told beyond one event each
+        # A fast frame gives one event. `extra` counts the events of slow frames beyond one each, so that the index of
+        # a frame is `start + len(events) - extra`.
+        start, extra = self.index, 0
         for id, name, data in map(as_frame, frames):
-            if name == _GROWS and not id:
+            if name == _TEXT_DELTA and not id:
                 try:
-                    grown = decode_grown(data)
-                    part = grown.delta.content[0]
-                    index, message_id = growing[grown.id]
+                    wire = decode_text_delta(data)
+                    part = wire.delta.content[0]
+                    index, message_id = open_texts[wire.id]
                     if index == part.index:
                         events.append(TextDelta(message_id, part.text.value, raw_item=data))
                         continue
                 except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
                     pass
-            self.index = start + len(events) - beyond
-            told = self.feed_frame(id, name, data)
-            events += told
-            beyond += len(told) - 1
+            self.index = start + len(events) - extra
+            slow = self.feed_frame(id, name, data)
+            events += slow
+            extra += len(slow) - 1
             if self.exhausted:
                 return events
         self.index = start + len(frames)
         return events
 
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
+        """The events of one frame. `done` ends the stream even without its `[DONE]`."""
         if name == b"done" and not data.strip():
             data = b"[DONE]"
         return super().feed_frame(id, name, data)
@@ -127,207 +127,200 @@ class Decoder(base.Decoder):
     # -- the tolerant path
 
     def feed(self, item: Mapping[str, Any]) -> Iterable[Event]:
-        name, data = named(item)
+        """The events of one item. One that gives no other event is emitted as a raw event."""
+        name, data = name_and_data(item)
         events = list(self._read(name, data, item))
-        if name in ANNOUNCED or not (events or name == "done"):
+        if name in ANNOUNCEMENTS or not (events or name == "done"):
             events.append(RawEvent(name, item))
         return events
 
     def finish(self) -> Iterable[Event]:
-        status: Status = "completed" if self.complete else "incomplete"
-        yield from self._settle(status)
+        """Close what is open."""
+        return self._close_all("completed" if self.complete else "incomplete")
 
-    def _read(self, name: str, data: Any, item: Wire) -> Iterator[Event]:
-        wire = mapping(data)
+    def _read(self, name: str, data: Any, item: WireObject) -> Iterator[Event]:
+        wire = as_object(data)
         match name:
             case "thread.run.created" | "thread.run.queued" | "thread.run.in_progress" | "thread.run.cancelling":
-                self._created = self._created or name == "thread.run.created"
-                yield from self._begin(wire)
+                self._run_began_here = self._run_began_here or name == "thread.run.created"
+                yield from self._begin_run(wire)
             case "thread.run.requires_action":
-                yield from self._ask(wire)
+                yield from self._require_action(wire)
             case "thread.run.step.created" | "thread.run.step.in_progress":
                 step = yield from self._step_of(wire)
-                yield from step.begin(mapping(wire.get("step_details")))
+                yield from step.begin(as_object(wire.get("step_details")))
             case "thread.run.step.delta":
-                yield from self._step_delta(wire)
+                yield from self._add_step_delta(wire)
             case "thread.message.created" | "thread.message.in_progress":
                 message = yield from self._message_of(wire)
                 yield from message.begin(wire)
             case "thread.message.delta":
-                yield from self._message_delta(wire)
+                yield from self._add_message_delta(wire)
             case "error":
-                yield from self._fail(data, item)
+                yield from self._fail_run(data, item)
             case "done":
                 self.complete = self.exhausted = True
             case _ if name in RUN_ENDS:
-                yield from self._end(wire, RUN_ENDS[name])
+                yield from self._complete_run(wire, RUN_ENDS[name])
             case _ if name in STEP_ENDS:
-                yield from self._step_end(wire, STEP_ENDS[name])
+                yield from self._complete_step(wire, STEP_ENDS[name])
             case _ if name in MESSAGE_ENDS:
                 message = yield from self._message_of(wire)
-                self._growing.pop(message.key, None)
-                yield from message.finish(wire, MESSAGE_ENDS[name])
+                self._open_texts.pop(message.key, None)
+                yield from message.complete(wire, MESSAGE_ENDS[name])
             case _:
                 pass
 
     # -- the run
 
-    def _begin(self, wire: Wire) -> Iterator[Event]:
-        """The run, with all that it says of itself; where it goes on after requires_action, once more."""
-        another = bool(self._run_id) and text(wire.get("id")) not in ("", self._run_id)
-        if not self._known or self._ended == "requires_action" or (self._ended and another):
-            self._begun = self._known = True
-            self._ended, self.complete = "", False
-            self._run_id = text(wire.get("id")) or self._run_id
+    def _begin_run(self, wire: WireObject) -> Iterator[Event]:
+        """Emit the run, once with all its fields; again where it goes on after requires_action, or another one begins."""
+        is_another = bool(self._run_id) and as_text(wire.get("id")) not in ("", self._run_id)
+        goes_on = self._end_status == "requires_action" or (bool(self._end_status) and is_another)
+        if not self._run_is_complete or goes_on:
+            self._run_is_emitted = self._run_is_complete = True
+            self._end_status, self.complete = "", False
+            self._run_id = as_text(wire.get("id")) or self._run_id
             yield RunCreated(run_of(wire, "in_progress"))
 
-    def _belong(self, wire: Wire) -> Iterator[Event]:
-        """What comes before its run tells that there is one."""
-        if not self._begun and (run_id := text(wire.get("run_id"))):
-            self._begun = True
-            yield RunCreated(Run(id=run_id, metadata=kept(wire, ("thread_id", "assistant_id"))))
+    def _begin_run_of(self, wire: WireObject) -> Iterator[Event]:
+        """Emit the run of a step or a message that comes before the run's own event."""
+        if not self._run_is_emitted and (run_id := as_text(wire.get("run_id"))):
+            self._run_is_emitted = True
+            yield RunCreated(Run(id=run_id, metadata=nonempty_values(wire, ("thread_id", "assistant_id"))))
 
-    def _ask(self, wire: Wire) -> Iterator[Event]:
-        """The run waits for its calls' outputs. What is open of these is all there."""
-        yield from self._begin(wire)
-        if self._ended:
+    def _require_action(self, wire: WireObject) -> Iterator[Event]:
+        """The run waits for the outputs of its calls. Those that are open are in their final form."""
+        yield from self._begin_run(wire)
+        if self._end_status:
             return
-        for entry in objects(
-            mapping(mapping(wire.get("required_action")).get("submit_tool_outputs")).get("tool_calls")
-        ):
-            step = self._holder(text(entry.get("id")))
+        action = as_object(as_object(wire.get("required_action")).get("submit_tool_outputs"))
+        for entry in as_objects(action.get("tool_calls")):
+            step = self._step_with_call(as_text(entry.get("id")))
             if step is None:
-                step = yield from self._new_step("", {})
-            yield from step.answer(entry)
-        if self._owed:
-            yield self._pay(None)
+                step = yield from self._add_step("", {})
+            yield from step.complete_call(entry)
+        if self._usage.is_pending:
+            yield self._usage.take()
         yield RunRequiresAction(run_of(wire, "requires_action"))
         yield from self._end_run(wire, "requires_action")
 
-    def _holder(self, call_id: str) -> Step | None:
-        """The step that has this call, else the one that calls would come in."""
+    def _step_with_call(self, call_id: str) -> Step | None:
+        """The step that has this call, else the open one that a new call would be in."""
         for step in reversed(self._steps.values()):
-            if call_id in step.by_id:
+            if step.has_call(call_id):
                 return step
-        return self._step if self._step is not None and not self._step.done else None
+        return self._latest_step if self._latest_step is not None and not self._latest_step.is_done else None
 
-    def _end(self, wire: Wire, status: RunStatus) -> Iterator[Event]:
-        yield from self._begin(wire)
-        if self._ended:
+    def _complete_run(self, wire: WireObject, status: RunStatus) -> Iterator[Event]:
+        yield from self._begin_run(wire)
+        if self._end_status:
             return
-        yield from self._settle(STATUSES[status])
-        used = mapping(wire.get("usage"))
-        if self._owed or (used and not self._counted):
-            yield self._pay(usage_of(used) if used and not self._counted else None)
+        yield from self._close_all(OPEN_MESSAGE_STATUS[status])
+        usage = None if self._usage.has_step_usage else run_usage_of(wire)
+        if self._usage.is_pending or usage is not None:
+            yield self._usage.take(usage)
         yield from self._end_run(wire, status)
 
-    def _end_run(self, wire: Wire, status: RunStatus) -> Iterator[Event]:
-        self._ended, self.complete = status, True
-        self._growing.clear()
+    def _end_run(self, wire: WireObject, status: RunStatus) -> Iterator[Event]:
+        self._end_status, self.complete = status, True
+        self._open_texts.clear()
         yield RunDone(run_of(wire, status))
 
-    def _fail(self, data: Any, item: Wire) -> Iterator[Event]:
-        if self._ended not in ("", "requires_action"):
+    def _fail_run(self, data: Any, item: WireObject) -> Iterator[Event]:
+        if self._end_status not in ("", "requires_action"):
             return
-        self._begun = self.complete = True
-        self._ended = "failed"
-        yield from self._settle("failed")
+        self._run_is_emitted = self.complete = True
+        self._end_status = "failed"
+        yield from self._close_all("failed")
         yield RunDone(Run(status="failed", error=error_of(data), raw=dict(item)))
 
-    def _settle(self, status: Status) -> Iterator[Event]:
-        """What is open is over."""
-        self._growing.clear()
+    def _close_all(self, status: Status) -> Iterator[Event]:
+        """End the messages and the steps that are open."""
+        self._open_texts.clear()
         for message in self._messages.values():
-            if not message.done:
-                yield from message.settle(status)
+            if not message.is_done:
+                yield from message.close(status)
         for step in self._steps.values():
-            if not step.done:
-                yield from step.settle(status)
-
-    def _pay(self, usage: Usage | None) -> Usage:
-        """Tokens of a step or a run, and of what was completed before any step of this stream."""
-        together = [*self._owed, *([] if usage is None else [usage])]
-        self._owed.clear()
-        self._counted = True
-        return Usage(
-            sum(one.input_tokens for one in together),
-            sum(one.output_tokens for one in together),
-            sum(one.total_tokens for one in together),
-            together[-1].details,
-        )
+            if not step.is_done:
+                yield from step.close(status)
 
     # -- steps
 
-    def _step_of(self, wire: Wire) -> Generator[Event, None, Step]:
-        """The step that an event's data is, begun here if nothing told of it before."""
-        yield from self._belong(wire)
-        id = text(wire.get("id"))
-        known = self._steps.get(id) if id else self._step
-        if known is None or (known.done and not id):
-            known = yield from self._new_step(id, wire)
-        return known
-
-    def _new_step(self, id: str, wire: Wire) -> Generator[Event, None, Step]:
-        told = step_of(wire, id, "in_progress")
-        told.usage = told.error = told.completed_at = None
-        step = self._step = self._steps[id or f"#{len(self._steps)}"] = Step(id, self.warn, self._ids.unused)
-        if message_id := text(told.metadata.get("message_id")):
-            self._makers[message_id] = id
-        yield RunStepCreated(told)
+    def _step_of(self, wire: WireObject) -> Generator[Event, None, Step]:
+        """The step that an event is about, which begins here if no event was about it before."""
+        yield from self._begin_run_of(wire)
+        id = as_text(wire.get("id"))
+        step = self._steps.get(id) if id else self._latest_step
+        if step is None or (step.is_done and not id):
+            step = yield from self._add_step(id, wire)
         return step
 
-    def _step_delta(self, wire: Wire) -> Iterator[Event]:
-        details = mapping(mapping(wire.get("delta")).get("step_details"))
-        step = yield from self._step_of({"step_details": {"type": details.get("type")}, **wire})
-        if message_id := text(mapping(details.get("message_creation")).get("message_id")):
-            self._makers[message_id] = step.id
-        for position, entry in enumerate(objects(details.get("tool_calls"))):
-            yield from step.grow(position, entry)
+    def _add_step(self, id: str, wire: WireObject) -> Generator[Event, None, Step]:
+        created = step_of(wire, id, "in_progress")
+        created.usage = created.error = created.completed_at = None
+        step = Step(id, self.warn, self._ids.unused)
+        self._latest_step = self._steps[id or f"#{len(self._steps)}"] = step
+        if message_id := as_text(created.metadata.get("message_id")):
+            self._step_ids[message_id] = id
+        yield RunStepCreated(created)
+        return step
 
-    def _step_end(self, wire: Wire, status: RunStatus) -> Iterator[Event]:
-        id = text(wire.get("id"))
-        earlier = not self._created and not self._steps
-        if earlier and id:
-            yield from self._belong(wire)
-            step = self._steps[id] = Step(id, self.warn, self._ids.unused, announced=False)
+    def _add_step_delta(self, wire: WireObject) -> Iterator[Event]:
+        details = as_object(as_object(wire.get("delta")).get("step_details"))
+        step = yield from self._step_of({"step_details": {"type": details.get("type")}, **wire})
+        if message_id := as_text(as_object(details.get("message_creation")).get("message_id")):
+            self._step_ids[message_id] = step.id
+        for position, entry in enumerate(as_objects(details.get("tool_calls"))):
+            yield from step.add_delta(position, entry)
+
+    def _complete_step(self, wire: WireObject, status: RunStatus) -> Iterator[Event]:
+        id = as_text(wire.get("id"))
+        began_earlier = not self._run_began_here and not self._steps
+        if began_earlier and id:
+            yield from self._begin_run_of(wire)
+            step = self._steps[id] = Step(id, self.warn, self._ids.unused, began_here=False)
         else:
             step = yield from self._step_of(wire)
-        if step.done:
+        if step.is_done:
             return
-        told = step_of(wire, step.id, status)
-        yield from step.finish(mapping(wire.get("step_details")), STATUSES[status])
-        if told.usage is not None and step.announced:
-            yield self._pay(told.usage)
-        elif told.usage is not None:
-            self._owed.append(told.usage)
-            self._counted = True
-        yield RunStepDone(told)
+        completed = step_of(wire, step.id, status)
+        yield from step.complete(as_object(wire.get("step_details")), OPEN_MESSAGE_STATUS[status])
+        if completed.usage is not None and step.began_here:
+            yield self._usage.take(completed.usage)
+        elif completed.usage is not None:
+            self._usage.add(completed.usage)
+        yield RunStepDone(completed)
 
     # -- messages
 
-    def _message_of(self, wire: Wire) -> Generator[Event, None, ThreadMessage]:
-        """The thread's message that an event's data is, or is a part of."""
-        yield from self._belong(wire)
-        id = text(wire.get("id"))
-        message = self._messages.get(id) if id else self._latest
-        if message is None or (message.done and not id):
+    def _message_of(self, wire: WireObject) -> Generator[Event, None, ThreadMessage]:
+        """The thread's message that an event is about, which begins here if no event was about it before."""
+        yield from self._begin_run_of(wire)
+        id = as_text(wire.get("id"))
+        message = self._messages.get(id) if id else self._latest_message
+        if message is None or (message.is_done and not id):
             key = id or self.new_id()
             message = self._messages[key] = ThreadMessage(key, self.warn, self._ids.unused)
-            message.step_id = self._makers.get(id)
-        self._latest = message
+            message.step_id = self._step_ids.get(id)
+        self._latest_message = message
         return message
 
-    def _message_delta(self, wire: Wire) -> Iterator[Event]:
+    def _add_message_delta(self, wire: WireObject) -> Iterator[Event]:
         message = yield from self._message_of(wire)
-        delta = mapping(wire.get("delta"))
-        message.role = message.role or text(delta.get("role"))
-        entries = objects(delta.get("content"))
-        if not isinstance(delta.get("content"), (list, tuple)) and (alone := mapping(delta.get("content"))):
-            entries = [alone]
-        for position, entry in enumerate(entries):
-            yield from message.grow(position, entry)
+        delta = as_object(wire.get("delta"))
+        message.role = message.role or as_text(delta.get("role"))
+        for position, entry in enumerate(_delta_entries(delta)):
+            yield from message.add_delta(position, entry)
         part = message.current
-        if part is not None and part.kind == "text" and part.opened and not part.closed:
-            self._growing[message.key] = (part.index, part.id)
+        if part is not None and part.kind == "text" and part.is_open:
+            self._open_texts[message.key] = (part.index, part.id)
         else:
-            self._growing.pop(message.key, None)
+            self._open_texts.pop(message.key, None)
+
+
+def _delta_entries(delta: WireObject) -> list[WireObject]:
+    """The entries of a delta's content; some servers send a single one without a list."""
+    content = delta.get("content")
+    single = as_object(content)
+    return [single] if single else as_objects(content)

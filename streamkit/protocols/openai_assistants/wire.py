@@ -1,50 +1,49 @@
-"""What an Assistants stream sends, read so that no value of an unexpected type can do harm.
+"""The events and objects of an Assistants stream, read so that a value of an unexpected type does no harm.
 
-A value of the wrong type reads as if it were absent. The deltas of a message's text come in thousands: for these there
-is a typed struct, which accepts an event only as it mostly comes.
+A value of the wrong type reads as if it were absent, as `..values` reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from ...events import Run, RunStatus, RunStep, StreamWarning, Usage
 from ...messages import Annotation, Status
-from ..openai_responses.wire import integer, json_text, mapping, sequence, text
-from ..values import is_object
+from ..values import (
+    WireObject,
+    annotation_of,
+    as_object,
+    as_seconds,
+    as_text,
+    error_object,
+    is_object,
+    text_or_none,
+    usage_of,
+)
 
 __all__ = [
-    "ANNOUNCED",
+    "ANNOUNCEMENTS",
     "MESSAGE_ENDS",
     "RUN_ENDS",
-    "STATUSES",
     "STEP_ENDS",
     "Warn",
-    "Wire",
-    "annotation_key",
-    "annotation_of",
-    "decode_grown",
+    "citation_of",
+    "decode_text_delta",
     "error_of",
-    "integer",
-    "json_text",
-    "kept",
+    "identity_of",
     "kind_of",
-    "mapping",
-    "named",
-    "number",
-    "objects",
+    "name_and_data",
+    "nonempty_values",
     "run_of",
-    "sequence",
+    "run_usage_of",
     "step_of",
-    "text",
-    "usage_of",
 ]
 
-Wire = Mapping[str, Any]
 Warn = Callable[..., StreamWarning]
+"""`Decoder.warn`."""
 
 RUN_ENDS: dict[str, RunStatus] = {
     "thread.run.completed": "completed",
@@ -60,8 +59,8 @@ STEP_ENDS: dict[str, RunStatus] = {
     "thread.run.step.expired": "expired",
 }
 MESSAGE_ENDS: dict[str, Status] = {"thread.message.completed": "completed", "thread.message.incomplete": "incomplete"}
-# Events that only announce what others tell; no message and no run comes of them, so they are told as they are.
-ANNOUNCED = frozenset(
+# Events that change no message and no run. Each is emitted as a raw event, besides whatever its data gives.
+ANNOUNCEMENTS = frozenset(
     [
         "thread.created",
         "thread.run.queued",
@@ -72,19 +71,12 @@ ANNOUNCED = frozenset(
         "thread.message.in_progress",
     ]
 )
-# How messages end in a step, or a run, that ends so.
-STATUSES: dict[RunStatus, Status] = {
-    "completed": "completed",
-    "incomplete": "incomplete",
-    "failed": "failed",
-    "cancelled": "cancelled",
-    "expired": "failed",
-}
-_GROWING = ("thread.message.delta", "thread.run.step.delta")
-_OBJECTS = ("thread.run", "thread.run.step", "thread.message")
+_DELTA_OBJECTS = ("thread.message.delta", "thread.run.step.delta")
+_STATUS_OBJECTS = ("thread.run", "thread.run.step", "thread.message")
+_CITATIONS = ("file_citation", "file_path", "url_citation")
 
-# What a run and a step have a place of their own for; the rest of their objects is metadata.
-_PLACED = frozenset(
+# The keys of a run and a step that have their own place in `Run` and `RunStep`; the other ones are metadata.
+_FIELD_KEYS = frozenset(
     [
         "id",
         "object",
@@ -101,147 +93,122 @@ _PLACED = frozenset(
         "completed_at",
     ]
 )
+_STEP_FIELD_KEYS = _FIELD_KEYS | {"assistant_id", "thread_id"}
 
 
-def named(item: Wire) -> tuple[str, Any]:
-    """The name and the data of an item. An object without a name is named by what it says it is."""
-    bare = "event" not in item and "data" not in item
-    name, data = ("", item) if bare else (text(item.get("event")), item.get("data"))
+def name_and_data(item: WireObject) -> tuple[str, Any]:
+    """The event name and the data of an item. Data without a name is named by its own `object` and `status`."""
+    is_bare = "event" not in item and "data" not in item
+    name, data = ("", item) if is_bare else (as_text(item.get("event")), item.get("data"))
     if name.startswith("thread.") or name in ("error", "done"):
         return name, data
-    wire = mapping(data)
-    object = text(wire.get("object"))
-    if object in _GROWING:
+    wire = as_object(data)
+    object = as_text(wire.get("object"))
+    if object in _DELTA_OBJECTS:
         return object, data
-    if object in _OBJECTS:
-        return f"{object}.{text(wire.get('status'))}", data
+    if object in _STATUS_OBJECTS:
+        return f"{object}.{as_text(wire.get('status'))}", data
     if object == "thread":
         return "thread.created", data
     return ("error", data) if wire.get("error") else (name, data)
 
 
-def objects(value: Any) -> list[Wire]:
-    """The objects in a list of the wire; what else is in it reads as empty ones, so that places are kept."""
-    return [mapping(one) for one in sequence(value)]
+def kind_of(entry: WireObject, kinds: Iterable[str]) -> str:
+    """The `type` of an entry of a list; without one, the kind among these that is one of its keys; else ""."""
+    return as_text(entry.get("type")) or next((kind for kind in kinds if entry.get(kind) is not None), "")
 
 
-def kind_of(entry: Wire, kinds: Iterable[str]) -> str:
-    """What an entry of a list is: as it says, else by the key that it has."""
-    return text(entry.get("type")) or next((kind for kind in kinds if entry.get(kind) is not None), "")
-
-
-def number(value: Any) -> float | None:
-    """A wire value as a time; None if it is none."""
-    return value if type(value) in (int, float) and 0 <= value < 1e15 else None
-
-
-def kept(wire: Wire, keys: Iterable[str]) -> dict[str, Any]:
-    """Those of an object's values that say something."""
+def nonempty_values(wire: WireObject, keys: Iterable[str]) -> dict[str, Any]:
+    """The values under these keys, except for null and empty ones."""
     return {key: value for key in keys if (value := wire.get(key)) not in (None, [], {}, "")}
 
 
-def annotation_of(wire: Wire) -> Annotation:
-    """A citation of a file, or of a page where a server has these. `raw` has the text that it stands on."""
-    kind = text(wire.get("type")) or "annotation"
-    body = mapping(wire.get(kind))
-    return Annotation(
-        type=kind,
-        url=text(body.get("url")) or None,
-        file_id=text(body.get("file_id")) or None,
-        title=text(body.get("title")) or None,
-        quote=text(body.get("quote")) or None,
-        start=integer(wire.get("start_index")),
-        end=integer(wire.get("end_index")),
-        raw={key: value for key, value in wire.items() if key != "index"},
-    )
+def citation_of(wire: WireObject) -> Annotation:
+    """A citation of a file, or of a page. Its `raw` has the text in the message that it stands for."""
+    kind = kind_of(wire, _CITATIONS)
+    fields = {key: value for key, value in wire.items() if key != "index"}
+    return annotation_of({**fields, "type": kind} if kind else fields)
 
 
-def annotation_key(annotation: Annotation) -> tuple[Any, ...]:
-    """By what a citation is known again: its deltas say more of it than the final message."""
-    marked = text(mapping(annotation.raw).get("text"))
-    return (annotation.type, annotation.url, annotation.file_id, annotation.start, annotation.end, marked)
+def identity_of(citation: Annotation) -> tuple[Any, ...]:
+    """What is the same of a citation in a delta and in the final message, where it may have fewer details."""
+    marker = as_text(as_object(citation.raw).get("text"))
+    return (citation.type, citation.url, citation.file_id, citation.start, citation.end, marker)
 
 
-def error_of(value: Any) -> dict[str, Any]:
-    """An error, as any of the forms in which servers have it."""
-    wire = mapping(value)
-    given = wire.get("error") if wire.get("error") else value
-    error: dict[str, Any] = dict(mapping(given)) or {"message": json_text(given) if given else ""}
-    if not text(error.get("message")):
-        error["message"] = text(error.get("code")) or text(error.get("type")) or "the run failed"
-    return error
+def error_of(data: Any) -> dict[str, Any]:
+    """An error in any of the forms in which servers send it: an object, one under `error`, or text."""
+    return error_object(as_object(data).get("error") or data or None)
 
 
-def run_of(wire: Wire, status: RunStatus) -> Run:
-    """The run that an event's data is. Its `metadata` has the thread, the assistant and what they were asked to do."""
+def run_of(wire: WireObject, status: RunStatus) -> Run:
+    """The run in an event's data. Its `metadata` has the thread, the assistant and the request's settings."""
     error = wire.get("last_error")
     return Run(
-        id=text(wire.get("id")),
+        id=as_text(wire.get("id")),
         status=status,
-        model=text(wire.get("model")) or None,
+        model=text_or_none(wire.get("model")),
         error=error_of(error) if is_object(error) else None,
-        finish_reason=text(mapping(wire.get("incomplete_details")).get("reason")) or None,
-        created_at=number(wire.get("created_at")),
-        completed_at=number(wire.get("completed_at")),
-        metadata=kept(wire, [key for key in wire if key not in _PLACED]),
+        finish_reason=text_or_none(as_object(wire.get("incomplete_details")).get("reason")),
+        created_at=as_seconds(wire.get("created_at")),
+        completed_at=as_seconds(wire.get("completed_at")),
+        metadata=nonempty_values(wire, [key for key in wire if key not in _FIELD_KEYS]),
         raw=dict(wire) or None,
     )
 
 
-def step_of(wire: Wire, id: str, status: RunStatus) -> RunStep:
-    """The step that an event's data is. Its `metadata` has the id of the message that it makes."""
-    details = mapping(wire.get("step_details"))
+def step_of(wire: WireObject, id: str, status: RunStatus) -> RunStep:
+    """The step in an event's data. Its `metadata` has the id of the message that it creates, as `message_id`."""
+    details = as_object(wire.get("step_details"))
     error = wire.get("last_error")
-    usage = mapping(wire.get("usage"))
-    metadata = kept(wire, [key for key in wire if key not in _PLACED and key not in ("assistant_id", "thread_id")])
-    if message_id := text(mapping(details.get("message_creation")).get("message_id")):
+    metadata = nonempty_values(wire, [key for key in wire if key not in _STEP_FIELD_KEYS])
+    if message_id := as_text(as_object(details.get("message_creation")).get("message_id")):
         metadata["message_id"] = message_id
     return RunStep(
         id=id,
         status=status,
-        run_id=text(wire.get("run_id")) or None,
-        type=text(wire.get("type")) or text(details.get("type")) or None,
-        usage=usage_of(usage) if usage else None,
+        run_id=text_or_none(wire.get("run_id")),
+        type=text_or_none(wire.get("type")) or text_or_none(details.get("type")),
+        usage=run_usage_of(wire),
         error=error_of(error) if is_object(error) else None,
-        created_at=number(wire.get("created_at")),
-        completed_at=number(wire.get("completed_at")),
+        created_at=as_seconds(wire.get("created_at")),
+        completed_at=as_seconds(wire.get("completed_at")),
         metadata=metadata,
         raw={key: value for key, value in wire.items() if key != "step_details"} or None,
     )
 
 
-def usage_of(wire: Wire) -> Usage:
-    """The tokens of a step, or of a run."""
-    keys = ("prompt_tokens", "completion_tokens", "total_tokens")
-    asked, answered, total = (integer(wire.get(key)) or 0 for key in keys)
-    details = {key: value for key, value in wire.items() if key not in keys and value is not None}
-    return Usage(asked, answered, total or asked + answered, details)
+def run_usage_of(wire: WireObject) -> Usage | None:
+    """The tokens of a step or a run; None where it has no `usage`."""
+    usage = as_object(wire.get("usage"))
+    return usage_of(usage, "prompt_tokens", "completion_tokens") if usage else None
 
 
-# -- the fast path
+# -- the fast path: the deltas of a message's text, which come in thousands
 
 
-class _GrownText(msgspec.Struct):
+class _TextBody(msgspec.Struct):
     value: Annotated[str, msgspec.Meta(min_length=1)]
     annotations: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
 
 
-class _GrownPart(msgspec.Struct):
+class _TextPart(msgspec.Struct):
     index: int
     type: Literal["text"]
-    text: _GrownText
+    text: _TextBody
 
 
-class _GrownContent(msgspec.Struct):
-    content: Annotated[list[_GrownPart], msgspec.Meta(min_length=1, max_length=1)]
+class _MessageDelta(msgspec.Struct):
+    content: Annotated[list[_TextPart], msgspec.Meta(min_length=1, max_length=1)]
 
 
-class Grown(msgspec.Struct):
-    """The data of a delta of one text part, as it mostly comes; what differs takes the tolerant path."""
+class TextDeltaData(msgspec.Struct):
+    """The data of `thread.message.delta` as it mostly comes: text for one part. Any other takes the tolerant path."""
 
     id: str
-    delta: _GrownContent
-    data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0  # refuses an item that is wrapped once more
+    delta: _MessageDelta
+    # No value fits this type: an item that is wrapped in another one must take the tolerant path.
+    data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
 
 
-decode_grown = msgspec.json.Decoder(Grown).decode
+decode_text_delta = msgspec.json.Decoder(TextDeltaData).decode

@@ -1,4 +1,9 @@
-"""Chat Completions of OpenAI and every server that speaks it; `decoder` tells the format and its quirks."""
+"""The Chat Completions protocol of OpenAI, and of the many servers that imitate it.
+
+The format is documented at https://platform.openai.com/docs/api-reference/chat-streaming. `decoder` states when an
+answer is complete. What servers do differently is stated where it is handled: tool calls in `tool_calls`, the fields
+of a delta in `choice`, errors and usage in `wire`. `encoder` has a table of what Chat Completions cannot express.
+"""
 
 from .decoder import Decoder
 from .encoder import Encoder

@@ -1,22 +1,29 @@
-"""Canonical events on their way out, as Chat Completions chunks. The table says what the protocol cannot tell."""
+"""Encodes events as Chat Completions chunks. The table of `Encoder` states what the protocol cannot express."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ... import events as e
-from ... import messages as m
-from ...messages import Message
+from ...events import AnnotationAdded, Created, Delta, Done, Event, Run, RunCreated, RunDone, StreamException, Usage
+from ...messages import (
+    Annotation,
+    AudioMessage,
+    Message,
+    ReasoningMessage,
+    RefusalMessage,
+    TextMessage,
+    ToolCallMessage,
+)
 from .. import base
-from ..values import is_list, is_object
-from .wire import mapping
+from ..values import as_object, as_text, is_list, is_object, without_keys
 
 __all__ = ["Encoder"]
 
-# The finish_reasons of Chat, and what other protocols and servers call them. Those that are nowhere here are told by
-# how the run ended.
-_REASONS = {
+_CLASSES = (TextMessage, RefusalMessage, ReasoningMessage, AudioMessage, ToolCallMessage)
+# Chat's finish_reasons, and what other protocols and servers call them. A run with any other reason gets one by its
+# status.
+_FINISH_REASONS = {
     "stop": "stop",
     "length": "length",
     "tool_calls": "tool_calls",
@@ -26,12 +33,16 @@ _REASONS = {
     "max_tokens": "length",
     "model_length": "length",
 }
+_FINISH_REASON_OF_STATUS = {"incomplete": "length", "requires_action": "tool_calls"}
 # What Responses calls the parts of `usage`.
-_DETAILS = {"input_tokens_details": "prompt_tokens_details", "output_tokens_details": "completion_tokens_details"}
+_USAGE_DETAILS = {
+    "input_tokens_details": "prompt_tokens_details",
+    "output_tokens_details": "completion_tokens_details",
+}
 
 
 class Encoder(base.Encoder):
-    """Canonical events as `chat.completion.chunk` items, the usage last, in a chunk without choices.
+    """Events as `chat.completion.chunk` items, the usage last, in a chunk without choices.
 
     | canonical | here |
     |---|---|
@@ -43,12 +54,12 @@ class Encoder(base.Encoder):
     | logprobs, signatures and encrypted reasoning in `metadata` | `logprobs`, `delta.reasoning_details` |
     | a run's id, model, created_at, usage | the same |
     | its finish_reason(s) | the same, or Chat's word for it: `max_output_tokens` is `length` |
-    | no finish_reason, or one without such a word | `length` if incomplete, `tool_calls` where calls wait, else `stop` |
-    | a failed run, a failed stream | `{"error": …}`, which is no chunk |
-    | the type of a call of a custom tool | left out: chunks know only `function` |
+    | no finish_reason, or one without such a word | `length` if incomplete, `tool_calls` if calls wait, else `stop` |
+    | a failed run, a failed stream | `{"error": …}`, which is not a chunk |
+    | the type of a call of a custom tool | left out: chunks have only `function` |
     | a `replace` delta | left out: what was sent cannot be taken back |
     | code, console, tool outputs, images, files, provider-executed calls, other roles and types | left out |
-    | what else is in `metadata`, the run's and the messages' | left out |
+    | other `metadata`, of the run and of the messages | left out |
     | confirmations, active lines, steps, warnings, statuses of single messages | left out |
     """
 
@@ -56,131 +67,152 @@ class Encoder(base.Encoder):
     done = b"[DONE]"
 
     def __init__(self) -> None:
-        self._run = e.Run()
-        self._usage: e.Usage | None = None
-        self._begun: set[int] = set()  # choices whose role was told
-        self._called: dict[int, dict[str, int]] = {}  # the indexes of each choice's calls, by message id
-        self._failed = False
+        self._run = Run()
+        self._usage: Usage | None = None
+        self._begun_choices: set[int] = set()  # their role was sent
+        self._call_indexes: dict[int, dict[str, int]] = {}  # by choice and message id
+        self._has_failed = False
 
-    def feed(self, event: e.Event) -> Iterable[dict[str, Any]]:
+    def feed(self, event: Event) -> Iterable[dict[str, Any]]:
+        """The chunks of one event: none for what Chat cannot express."""
         match event:
-            case e.RunCreated(run=run):
+            case RunCreated(run=run):
                 self._run = run
-            case e.Usage():
+            case Usage():
                 self._usage = event
-            case e.RunDone(run=run):
+            case RunDone(run=run):
                 self._run = run
-                yield from self._ending(run)
-            case e.StreamException(error=name, message=message) if not self._failed:
-                self._failed = True
+                yield from self._end(run)
+            case StreamException(error=name, message=message) if not self._has_failed:
+                self._has_failed = True
                 yield {"error": {"message": message, "type": name}}
-            case e.Created(message=message) if _expressible(message):
+            case Created(message=message) if _is_expressible(message):
                 yield from self._begin(message)
-            case e.Delta(snapshot=Message() as message, replace=False) if _expressible(message):
+            case Delta(snapshot=Message() as message, replace=False) if _is_expressible(message):
                 if event.value or event.metadata:
                     yield from self._begin(message)
-                    yield self._piece(event, message)
-            case e.AnnotationAdded(snapshot=Message() as message) if _expressible(message):
-                yield self._chunk(message.choice, {"annotations": [_wire_annotation(event.annotation)]})
-            case e.Done(message=message) if _expressible(message):
-                yield from self._finish_message(message)
+                    yield self._delta(event, message)
+            case AnnotationAdded(snapshot=Message() as message) if _is_expressible(message):
+                yield self._chunk(message.choice, {"annotations": [_annotation(event.annotation)]})
+            case Done(message=message) if _is_expressible(message):
+                yield from self._done(message)
             case _:
                 pass
 
-    def _chunk(self, choice: int, delta: dict[str, Any], **more: Any) -> dict[str, Any]:
-        return self._item([{"index": choice, "delta": delta, "finish_reason": None, **more}])
+    def _chunk(self, choice: int, delta: dict[str, Any], **fields: Any) -> dict[str, Any]:
+        return self._item([{"index": choice, "delta": delta, "finish_reason": None, **fields}])
 
     def _item(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         run = self._run
-        created = int(run.created_at or 0)
         return {
             "id": run.id,
             "object": "chat.completion.chunk",
-            "created": created,
+            "created": int(run.created_at or 0),
             "model": run.model or "",
             "choices": choices,
         }
 
+    # -- messages
+
     def _begin(self, message: Message) -> Iterator[dict[str, Any]]:
-        """What comes before a message's first piece: its choice's role, a call's name and id."""
-        if message.choice not in self._begun:
-            self._begun.add(message.choice)
+        """What comes before a message's first delta, if it was not sent: its choice's role, a call's name and id."""
+        if message.choice not in self._begun_choices:
+            self._begun_choices.add(message.choice)
             yield self._chunk(message.choice, {"role": message.role, "content": ""})
-        calls = self._called.setdefault(message.choice, {})
-        if isinstance(message, m.ToolCallMessage) and message.id not in calls:
-            calls[message.id] = len(calls)
-            kind, text = ("custom", "input") if message.metadata.get("custom") else ("function", "arguments")
-            call: dict[str, Any] = {"index": len(calls) - 1, "id": message.call_id or message.id}
+        indexes = self._call_indexes.setdefault(message.choice, {})
+        if isinstance(message, ToolCallMessage) and message.id not in indexes:
+            indexes[message.id] = len(indexes)
+            kind, text_key = _call_keys(message)
+            call: dict[str, Any] = {"index": indexes[message.id], "id": message.call_id or message.id}
             if kind == "function":
                 call["type"] = kind
-            call[kind] = {"name": message.name or "", text: ""}
+            call[kind] = {"name": message.name or "", text_key: ""}
             yield self._chunk(message.choice, {"tool_calls": [call]})
 
-    def _piece(self, event: e.Delta, message: Message) -> dict[str, Any]:
-        tokens = _wire_tokens((event.metadata or {}).get("logprobs"))
+    def _delta(self, event: Delta, message: Message) -> dict[str, Any]:
+        choice, value = message.choice, event.value
         match message:
-            case m.ToolCallMessage():
-                kind, text = ("custom", "input") if message.metadata.get("custom") else ("function", "arguments")
-                call = {"index": self._called[message.choice][message.id], kind: {text: event.value}}
-                return self._chunk(message.choice, {"tool_calls": [call]})
-            case m.ReasoningMessage():
-                return self._chunk(message.choice, {"reasoning_content": event.value})
-            case m.AudioMessage():
-                return self._chunk(message.choice, {"audio": {"data": event.value}})
-            case m.RefusalMessage():
-                more = {"logprobs": {"content": None, "refusal": tokens}} if tokens else {}
-                return self._chunk(message.choice, {"refusal": event.value}, **more)
+            case ToolCallMessage():
+                kind, text_key = _call_keys(message)
+                call = {"index": self._call_indexes[choice][message.id], kind: {text_key: value}}
+                return self._chunk(choice, {"tool_calls": [call]})
+            case ReasoningMessage():
+                return self._chunk(choice, {"reasoning_content": value})
+            case AudioMessage():
+                return self._chunk(choice, {"audio": {"data": value}})
+            case RefusalMessage():
+                return self._chunk(choice, {"refusal": value}, **_logprobs(event, "refusal"))
             case _ if message.metadata.get("audio_transcript"):
-                return self._chunk(message.choice, {"audio": {"transcript": event.value}})
+                return self._chunk(choice, {"audio": {"transcript": value}})
             case _:
-                more = {"logprobs": {"content": tokens, "refusal": None}} if tokens else {}
-                return self._chunk(message.choice, {"content": event.value}, **more)
+                return self._chunk(choice, {"content": value}, **_logprobs(event, "content"))
 
-    def _finish_message(self, message: Message) -> Iterator[dict[str, Any]]:
-        """What only a done message knows."""
-        known = message.metadata
-        if isinstance(message, m.ReasoningMessage) and known.get("reasoning_details"):
-            yield self._chunk(message.choice, {"reasoning_details": known["reasoning_details"]})
-        elif isinstance(message, m.AudioMessage) and known.get("audio_id"):
-            audio = {"id": known["audio_id"], "expires_at": known.get("expires_at")}
+    def _done(self, message: Message) -> Iterator[dict[str, Any]]:
+        """What only a done message has: the details of reasoning, and the id of audio."""
+        metadata = message.metadata
+        if isinstance(message, ReasoningMessage) and metadata.get("reasoning_details"):
+            yield self._chunk(message.choice, {"reasoning_details": metadata["reasoning_details"]})
+        elif isinstance(message, AudioMessage) and metadata.get("audio_id"):
+            audio = {"id": metadata["audio_id"], "expires_at": metadata.get("expires_at")}
             yield self._chunk(message.choice, {"audio": audio})
 
-    def _ending(self, run: e.Run) -> Iterator[dict[str, Any]]:
+    # -- the run
+
+    def _end(self, run: Run) -> Iterator[dict[str, Any]]:
         if run.status in ("failed", "expired"):
-            self._failed = True
+            self._has_failed = True
             yield {"error": {"message": f"the run ended as {run.status}", **(run.error or {})}}
             return
-        reasons = mapping(run.metadata.get("finish_reasons"))
-        for choice in sorted(self._begun) or [0]:
-            given = run.finish_reason if choice == min(self._begun, default=0) else reasons.get(str(choice))
-            reason = _REASONS.get(given) if isinstance(given, str) else None
-            if reason is None:
-                ends = {"incomplete": "length", "requires_action": "tool_calls"}
-                reason = ends.get(run.status) or ("tool_calls" if self._called.get(choice) else "stop")
-            yield self._item([{"index": choice, "delta": {}, "finish_reason": reason}])
-        if (used := run.usage or self._usage) is not None:
-            counts = (used.input_tokens, used.output_tokens, used.total_tokens)
-            names = ("prompt_tokens", "completion_tokens", "total_tokens")
-            details = {_DETAILS.get(key, key): value for key, value in used.details.items()}
-            yield {**self._item([]), "usage": {**details, **dict(zip(names, counts, strict=True))}}
+        for choice in sorted(self._begun_choices) or [0]:
+            yield self._item([{"index": choice, "delta": {}, "finish_reason": self._finish_reason(run, choice)}])
+        usage = run.usage or self._usage
+        if usage is not None:
+            yield {**self._item([]), "usage": _usage(usage)}
+
+    def _finish_reason(self, run: Run, choice: int) -> str:
+        """The lowest choice has the run's reason; the others have theirs in its metadata."""
+        is_lowest = choice == min(self._begun_choices, default=0)
+        reasons = as_object(run.metadata.get("finish_reasons"))
+        reason = run.finish_reason if is_lowest else reasons.get(str(choice))
+        by_status = _FINISH_REASON_OF_STATUS.get(run.status) or (
+            "tool_calls" if self._call_indexes.get(choice) else "stop"
+        )
+        return _FINISH_REASONS.get(as_text(reason), by_status)
 
 
-def _expressible(message: Message) -> bool:
-    if message.role != "assistant" or (isinstance(message, m.ToolCallMessage) and message.provider_executed):
+def _is_expressible(message: Message) -> bool:
+    if message.role != "assistant" or (isinstance(message, ToolCallMessage) and message.provider_executed):
         return False
-    kinds = (m.TextMessage, m.RefusalMessage, m.ReasoningMessage, m.AudioMessage, m.ToolCallMessage)
-    return isinstance(message, kinds)
+    return isinstance(message, _CLASSES)
 
 
-def _wire_tokens(tokens: Any) -> list[Any] | None:
-    """Log probabilities; Responses leaves out the alternatives where there are none."""
-    if not is_list(tokens):
-        return None
-    return [{"top_logprobs": [], **token} if is_object(token) and "logprob" in token else token for token in tokens]
+def _call_keys(call: ToolCallMessage) -> tuple[str, str]:
+    """Where a call has its name and text, and the key of the text there."""
+    return ("custom", "input") if call.metadata.get("custom") else ("function", "arguments")
 
 
-def _wire_annotation(annotation: m.Annotation) -> dict[str, Any]:
-    given = {
+def _logprobs(event: Delta, kind: str) -> Mapping[str, Any]:
+    """The `logprobs` of a choice, if the delta has any. Responses leaves out the alternatives where there are none."""
+    tokens = (event.metadata or {}).get("logprobs")
+    if not is_list(tokens) or not tokens:
+        return {}
+    complete: list[Any] = [
+        {"top_logprobs": [], **token} if is_object(token) and "logprob" in token else token for token in tokens
+    ]
+    return {"logprobs": {"content": None, "refusal": None, kind: complete}}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        **{_USAGE_DETAILS.get(key, key): value for key, value in usage.details.items()},
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+
+
+def _annotation(annotation: Annotation) -> dict[str, Any]:
+    fields = {
         "url": annotation.url,
         "file_id": annotation.file_id,
         "title": annotation.title,
@@ -188,5 +220,4 @@ def _wire_annotation(annotation: m.Annotation) -> dict[str, Any]:
         "start_index": annotation.start,
         "end_index": annotation.end,
     }
-    body = {key: value for key, value in given.items() if value is not None}
-    return {"type": annotation.type, annotation.type: body}
+    return {"type": annotation.type, annotation.type: without_keys(fields)}

@@ -1,129 +1,152 @@
-"""Messages on their way back: the `messages=` of a Chat Completions request."""
+"""Converts messages into the `messages=` of a Chat Completions request.
+
+What the user gave is either converted or refused with an error; it is never left out silently.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from ... import messages as m
 from ...answers import Confirmation
-from ...errors import UsageError
-from ...messages import Message
+from ...messages import (
+    CodeMessage,
+    ConsoleMessage,
+    Message,
+    ReasoningMessage,
+    RefusalMessage,
+    TextMessage,
+    ToolCallMessage,
+    ToolOutputMessage,
+)
+from ..request_content import cannot_take, fenced_block, image_url
 
 __all__ = ["to_input"]
 
-# Left out whoever's they are; of the user's own, all else is told or refused.
-_DROPPED = (m.ReasoningMessage, m.ToolCallMessage, m.ToolOutputMessage, m.CodeMessage)
+# Left out even if the role is the user's.
+_NEVER_OF_A_USER = (ReasoningMessage, ToolCallMessage, ToolOutputMessage, CodeMessage)
 
 
 def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
-    """Flat messages as `messages=` of a request.
+    """Flat messages as the `messages=` of a request.
 
-    Texts of user, system and developer keep their roles; a user's images (`url`, `base64.…`), audio (`wav`, `mp3`) and files
-    (`file_id`) become content parts beside the text. What the assistant said, wrote and called between two others is
-    one message: its texts joined, code as a fenced block, a refusal, the calls that were completed. A tool output is a
-    `tool` message. Console output answers the call that it belongs to, if no tool output does, and code of a call is
-    in the call already; other console output is told as a fenced block by the user.
+    Texts of user, system and developer keep their roles; a user's images (`url`, `base64.…`), audio (`wav`, `mp3`) and
+    files (`file_id`) become content parts beside the text. What the assistant wrote and called between two messages of
+    others is one message: its texts joined, code as a fenced block, a refusal, the calls that were completed. A tool
+    output is a `tool` message. Console output answers the call that it belongs to, if no tool output does, and code of
+    a call is in the call already; other console output is a fenced block in a message of the user.
 
     Left out by design: reasoning, encrypted or not; calls that the provider ran, with their outputs, and calls that
-    were not completed; confirmations; texts, images, audio and files of the assistant's and the computer's making, as
-    far as they are not the assistant's texts; messages of a provider's own type; choices but the first.
+    were not completed; confirmations; what the assistant and the computer made that is not the assistant's text
+    (images, audio, files); messages of a provider's own type; all choices but the first.
 
     Raises:
         UsageError: Chat Completions cannot express what a user gave: an image or a file that is a path on this
             machine, audio that is neither wav nor mp3, a message of an unknown type.
     """
-    known = [message for message in messages if isinstance(message, Message)]  # there may be confirmations
-    given = [message for message in known if message.choice == 0]
-    calls = {call.call_id or call.id for call in given if isinstance(call, m.ToolCallMessage) and _answerable(call)}
-    elsewhere = {call.call_id or call.id for call in given if isinstance(call, m.ToolCallMessage)} - calls
-    answered = {message.call_id for message in given if isinstance(message, m.ToolOutputMessage)}
-    out: list[dict[str, Any]] = []
-    for message in given:
+    first_choice = [message for message in messages if isinstance(message, Message) and message.choice == 0]
+    request = _Request(first_choice)
+    for message in first_choice:
+        request.add(message)
+    return request.messages
+
+
+class _Request:
+    """The `messages=` of a request while it is built. `conversation` is everything that will be added."""
+
+    def __init__(self, conversation: list[Message]) -> None:
+        self.messages: list[dict[str, Any]] = []
+        calls = [message for message in conversation if isinstance(message, ToolCallMessage)]
+        self._sent_calls = {_call_id(call) for call in calls if _is_sent(call)}
+        self._other_calls = {_call_id(call) for call in calls} - self._sent_calls
+        self._answered = {message.call_id for message in conversation if isinstance(message, ToolOutputMessage)}
+
+    def add(self, message: Message) -> None:
         match message:
-            case m.ToolCallMessage() if _answerable(message):
-                call = _wire_call(message)
-                _assistant(out).setdefault("tool_calls", []).append(call)
-            case m.ToolOutputMessage() if message.call_id not in elsewhere:
-                out.append({"role": "tool", "tool_call_id": message.call_id or "", "content": message.content})
-            case m.ConsoleMessage() if message.call_id in calls:
-                if message.call_id not in answered:
-                    _console(out, message)
-            case m.ConsoleMessage():
-                _user(out, {"type": "text", "text": f"```output\n{message.content}\n```"})
-            case m.CodeMessage() if message.call_id not in calls:
-                _say(out, f"```{message.format or ''}\n{message.content}\n```")
-            case m.RefusalMessage():
-                assistant = _assistant(out)
+            case ToolCallMessage() if _is_sent(message):
+                self._assistant().setdefault("tool_calls", []).append(_wire_call(message))
+            case ToolOutputMessage() if message.call_id not in self._other_calls:
+                self._add_tool_output(message)
+            case ConsoleMessage() if message.call_id not in self._sent_calls:
+                self._add_to_user({"type": "text", "text": fenced_block(message.content, "output")})
+            case ConsoleMessage():
+                if message.call_id not in self._answered:
+                    self._add_console(message)
+            case CodeMessage() if message.call_id not in self._sent_calls:
+                self._add_text(fenced_block(message.content, message.format))
+            case RefusalMessage():
+                assistant = self._assistant()
                 assistant["refusal"] = assistant.get("refusal", "") + message.content
-            case m.TextMessage() if message.role == "assistant":
-                _say(out, message.content)
-            case m.TextMessage() if message.role == "user":
-                _user(out, {"type": "text", "text": message.content})
-            case m.TextMessage() if message.role in ("system", "developer"):
-                out.append({"role": message.role, "content": message.content})
-            case _ if message.role == "user" and not isinstance(message, _DROPPED):
-                _user(out, _part(message))
+            case TextMessage(role="assistant"):
+                self._add_text(message.content)
+            case TextMessage(role="user"):
+                self._add_to_user({"type": "text", "text": message.content})
+            case TextMessage(role="system" | "developer"):
+                self.messages.append({"role": message.role, "content": message.content})
+            case Message(role="user") if not isinstance(message, _NEVER_OF_A_USER):
+                self._add_to_user(_content_part(message))
             case _:
                 pass
-    return out
+
+    def _assistant(self) -> dict[str, Any]:
+        """The assistant's message that is being written."""
+        if not self.messages or self.messages[-1]["role"] != "assistant":
+            self.messages.append({"role": "assistant", "content": None})
+        return self.messages[-1]
+
+    def _add_text(self, text: str) -> None:
+        """A text of the assistant. Fenced blocks stand on lines of their own."""
+        assistant = self._assistant()
+        content = assistant["content"]
+        separator = "\n" if content and (text.startswith("```") or content.endswith("\n```")) else ""
+        assistant["content"] = text if content is None else content + separator + text
+
+    def _add_to_user(self, part: dict[str, Any]) -> None:
+        """A content part of the user. The content is a string as long as it is one text."""
+        if not self.messages or self.messages[-1]["role"] != "user":
+            self.messages.append({"role": "user", "content": part["text"] if part["type"] == "text" else [part]})
+            return
+        content = self.messages[-1]["content"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        self.messages[-1]["content"] = [*parts, part]
+
+    def _add_tool_output(self, message: ToolOutputMessage | ConsoleMessage) -> None:
+        content = message.content
+        self.messages.append({"role": "tool", "tool_call_id": message.call_id or "", "content": content})
+
+    def _add_console(self, message: ConsoleMessage) -> None:
+        """Console output as the answer of its call. It may come in several messages, which are joined."""
+        if self.messages and self.messages[-1].get("tool_call_id") == message.call_id:
+            self.messages[-1]["content"] += message.content
+        else:
+            self._add_tool_output(message)
 
 
-def _answerable(call: m.ToolCallMessage) -> bool:
+def _call_id(call: ToolCallMessage) -> str:
+    return call.call_id or call.id
+
+
+def _is_sent(call: ToolCallMessage) -> bool:
+    """Whether a call goes into the request: those that somebody is expected to answer."""
     return call.status == "completed" and not call.provider_executed
 
 
-def _wire_call(call: m.ToolCallMessage) -> dict[str, Any]:
-    id = call.call_id or call.id
+def _wire_call(call: ToolCallMessage) -> dict[str, Any]:
     if call.metadata.get("custom"):
-        return {"id": id, "type": "custom", "custom": {"name": call.name or "", "input": call.content}}
-    return {"id": id, "type": "function", "function": {"name": call.name or "", "arguments": call.content or "{}"}}
+        return {"id": _call_id(call), "type": "custom", "custom": {"name": call.name or "", "input": call.content}}
+    function = {"name": call.name or "", "arguments": call.content or "{}"}
+    return {"id": _call_id(call), "type": "function", "function": function}
 
 
-def _assistant(out: list[dict[str, Any]]) -> dict[str, Any]:
-    """The assistant's message that is being written."""
-    if not out or out[-1]["role"] != "assistant":
-        out.append({"role": "assistant", "content": None})
-    return out[-1]
-
-
-def _say(out: list[dict[str, Any]], text: str) -> None:
-    assistant = _assistant(out)
-    said = assistant["content"]
-    between = "\n" if said and (text.startswith("```") or said.endswith("\n```")) else ""
-    assistant["content"] = text if said is None else said + between + text
-
-
-def _user(out: list[dict[str, Any]], part: dict[str, Any]) -> None:
-    """A part of what the user says: the content is a string while it is one text."""
-    if not out or out[-1]["role"] != "user":
-        out.append({"role": "user", "content": part["text"] if part["type"] == "text" else [part]})
-        return
-    content = out[-1]["content"]
-    out[-1]["content"] = [*([{"type": "text", "text": content}] if isinstance(content, str) else content), part]
-
-
-def _console(out: list[dict[str, Any]], message: m.ConsoleMessage) -> None:
-    """Console output as the answer of its call, which may come in several messages."""
-    last = out[-1] if out else {}
-    if last.get("tool_call_id") == message.call_id:
-        last["content"] += message.content
-    else:
-        out.append({"role": "tool", "tool_call_id": message.call_id, "content": message.content})
-
-
-def _part(message: Message) -> dict[str, Any]:
+def _content_part(message: Message) -> dict[str, Any]:
+    """What the user attached, as a content part. Raises `UsageError` if Chat Completions has none for it."""
     format, content = message.format or "", message.content
     match message.type:
-        case "image" if format == "url":
-            return {"type": "image_url", "image_url": {"url": content}}
-        case "image" if format.startswith("base64."):
-            url = f"data:image/{format.removeprefix('base64.')};base64,{content}"
-            return {"type": "image_url", "image_url": {"url": url}}
+        case "image" if format == "url" or format.startswith("base64."):
+            return {"type": "image_url", "image_url": {"url": image_url(message)}}
         case "audio" if format in ("wav", "mp3"):
             return {"type": "input_audio", "input_audio": {"data": content, "format": format}}
         case "file" if format == "file_id":
             return {"type": "file", "file": {"file_id": content}}
-        case type:
-            what = f"the user's {type} {message.id!r}" + (f", whose format is {format!r}" if format else "")
-            raise UsageError(f"Chat Completions cannot take {what}")
+        case _:
+            raise cannot_take("Chat Completions", message)

@@ -1,50 +1,39 @@
-"""What a Chat Completions chunk may hold: its keys, its bare form, and readers for values of any type.
+"""What a Chat Completions chunk may hold: its keys, the shape of a plain delta, and readers of what only Chat has.
 
-What is not of the type that it should have reads as absent; nothing here raises.
+A value of an unexpected type reads as absent, and no reader here raises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from ... import events as e
-from ... import messages as m
-from ..values import is_list, is_object
+from ...events import Delta, Event, Usage
+from ...messages import Status
+from ..values import WireObject, as_object, as_text, is_list, is_object, json_text, usage_of
 
 __all__ = [
-    "ENDS",
-    "KEPT",
-    "KEPT_SOMETIMES",
-    "KNOWN_OF_CHOICE",
-    "OBJECTS",
-    "RAW",
-    "REASONING",
-    "BareCall",
-    "BareDelta",
-    "annotation_of",
-    "arguments_of",
-    "as_error",
-    "count",
-    "decode_bare",
+    "CHANGING_METADATA_KEYS",
+    "CHOICE_KEYS",
+    "CHUNK_OBJECTS",
+    "FINISH_REASON_STATUS",
+    "METADATA_KEYS",
+    "RAW_EVENT_KEYS",
+    "REASONING_KEYS",
+    "PlainDelta",
+    "PlainToolCall",
+    "decode_plain_chunk",
     "error_of",
-    "has_more",
-    "index_of",
-    "is_whole",
-    "joined",
-    "json_text",
-    "list_of",
-    "mapping",
-    "name_of",
-    "only_deltas",
-    "string",
-    "time_of",
+    "has_unread_keys",
+    "is_only_deltas",
+    "read_usage",
+    "thinking_text",
+    "usage_in",
 ]
 
-# What a finish_reason says of the answer; any other ends it well. The first two are OpenAI's.
-ENDS: dict[str, m.Status] = {
+FINISH_REASON_STATUS: dict[str, Status] = {
     "length": "incomplete",
     "content_filter": "incomplete",
     "max_tokens": "incomplete",
@@ -53,43 +42,68 @@ ENDS: dict[str, m.Status] = {
     "error": "failed",  # OpenRouter, Mistral
     "network_error": "failed",  # Zhipu
 }
-OBJECTS = ("chat.completion.chunk", "chat.completion", "chat.completion.done")
-REASONING = ("reasoning_content", "reasoning")
-# Chunk keys kept in `Run.metadata`: from every chunk, and from those that tell more than a piece of text.
-KEPT = ("citations", "search_results", "prompt_filter_results", "x_groq")
-KEPT_SOMETIMES = ("service_tier", "system_fingerprint", "provider")
-RAW = ("moderation", "prompt_filter_results")  # told whole as well: no event is for them
-# Keys that are understood, or mean nothing. An item that tells nothing and has others is told as it came.
-_KNOWN = frozenset(
-    (*KEPT, *KEPT_SOMETIMES, *RAW, "id", "object", "created", "model", "choices", "usage", "error", "obfuscation")
+"""How a finish_reason ends a choice's messages; any other completes them. The first two are OpenAI's."""
+
+CHUNK_OBJECTS = ("chat.completion.chunk", "chat.completion", "chat.completion.done")
+"""What `object` may be: a chunk, a completion that was not streamed, and a completion that ends a stream."""
+
+REASONING_KEYS = ("reasoning_content", "reasoning")
+"""Where a delta has its reasoning as text. Some servers send both, with the same text."""
+
+METADATA_KEYS = ("citations", "search_results", "prompt_filter_results", "x_groq")
+"""Keys of a chunk that go into `Run.metadata`."""
+
+CHANGING_METADATA_KEYS = ("service_tier", "system_fingerprint", "provider")
+"""Keys that go there too, but not from plain deltas, which have them all and for which the fast path skips them."""
+
+RAW_EVENT_KEYS = ("moderation", "prompt_filter_results")
+"""Keys of a chunk that no event expresses, so that the chunk is a raw event as well."""
+
+CHOICE_KEYS = frozenset(("index", "delta", "message", "finish_reason", "logprobs", "usage", "error"))
+"""Keys of a choice that are read. The others go into `Run.metadata["choices"]`."""
+
+# Keys that are read or mean nothing. A chunk without events that has other keys is a raw event.
+_CHUNK_KEYS = frozenset(
+    (
+        *METADATA_KEYS,
+        *CHANGING_METADATA_KEYS,
+        *RAW_EVENT_KEYS,
+        *("id", "object", "created", "model", "choices", "usage", "error", "obfuscation"),
+    )
 )
-KNOWN_OF_CHOICE = frozenset(("index", "delta", "message", "finish_reason", "logprobs", "usage", "error"))
-_KNOWN_OF_DELTA = frozenset(
-    ("role", "content", "refusal", "tool_calls", "function_call", "audio", "images", "annotations", "index")
-).union((*REASONING, "reasoning_details"))
-_LIMIT = 2**53
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+_DELTA_KEYS = frozenset(
+    (
+        *REASONING_KEYS,
+        *("role", "content", "refusal", "tool_calls", "function_call", "audio", "images", "annotations", "index"),
+        "reasoning_details",
+    )
+)
+_COUNT_KEYS = ("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens")
 
 
-# -- the fast path's view of a chunk: one choice with one piece of an open message, and nothing else
+# -- the fast path's chunk: one choice with one piece of an open message, and nothing else that would give an event
 
 
-class _BareFunction(msgspec.Struct, gc=False):
+class _PlainFunction(msgspec.Struct, gc=False):
     arguments: str
 
 
-class BareCall(msgspec.Struct, gc=False):
+class PlainToolCall(msgspec.Struct, gc=False):
+    """A fragment of the arguments of a function call that has begun."""
+
     index: int
-    function: _BareFunction
+    function: _PlainFunction
     id: str | None = None
     custom: None = None
 
 
-class BareDelta(msgspec.Struct, gc=False):
+class PlainDelta(msgspec.Struct, gc=False):
+    """A piece of text, of reasoning or of one call's arguments. A delta with anything else does not decode as one."""
+
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    tool_calls: tuple[BareCall] | None = None
+    tool_calls: tuple[PlainToolCall] | None = None
     refusal: None = None
     function_call: None = None
     audio: None = None
@@ -98,8 +112,8 @@ class BareDelta(msgspec.Struct, gc=False):
     images: None = None
 
 
-class _BareChoice(msgspec.Struct, gc=False):
-    delta: BareDelta
+class _PlainChoice(msgspec.Struct, gc=False):
+    delta: PlainDelta
     index: int = 0
     finish_reason: None = None
     logprobs: None = None
@@ -109,8 +123,8 @@ class _BareChoice(msgspec.Struct, gc=False):
     content_filter_results: None = None
 
 
-class _BareChunk(msgspec.Struct, gc=False):
-    choices: tuple[_BareChoice]
+class _PlainChunk(msgspec.Struct, gc=False):
+    choices: tuple[_PlainChoice]
     usage: None = None
     error: None = None
     citations: None = None
@@ -120,135 +134,66 @@ class _BareChunk(msgspec.Struct, gc=False):
     moderation: None = None
 
 
-decode_bare = msgspec.json.Decoder(_BareChunk).decode
+decode_plain_chunk = msgspec.json.Decoder(_PlainChunk).decode
+"""Decodes a chunk that is one plain delta. Raises `msgspec.DecodeError` for every other chunk."""
 
 
-# -- reading values of any type
+# -- readers
 
 
-def index_of(value: Any, fault: Callable[[str, str], None]) -> int | None:
-    """An index; None where there is none that can be used. `fault` is told what is odd about it."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
-        fault("bad-index", f"the index {value!r} is a string; read as a number")
-        return int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LIMIT:
-        return value
-    if value is not None:
-        fault("bad-index", "an index is no number that counts; it was taken as missing")
-    return None
+def _first_value(key: str, chunk: WireObject, choices: Iterable[Any]) -> Any:
+    """The first value at this key that is not empty: in the chunk, in its choices (Moonshot), in `x_groq` (Groq)."""
+    places = (chunk, *map(as_object, choices), as_object(chunk.get("x_groq")))
+    return next((place[key] for place in places if place.get(key)), None)
 
 
-def string(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def usage_in(chunk: WireObject, choices: Iterable[Any]) -> Any:
+    """The `usage` of a chunk, wherever the server puts it, None if there is none."""
+    return _first_value("usage", chunk, choices)
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
-    return value if is_object(value) else {}
+def read_usage(usage: WireObject) -> Usage:
+    """Token counts under Chat's keys, or under those of Responses, which some servers use."""
+    input_key = "prompt_tokens" if "prompt_tokens" in usage else "input_tokens"
+    output_key = "completion_tokens" if "completion_tokens" in usage else "output_tokens"
+    return usage_of(usage, input_key, output_key, leave_out=_COUNT_KEYS)
 
 
-def list_of(value: Any) -> list[Any] | None:
-    """A list; empty for null, None for what is neither."""
-    return [] if value is None else value if is_list(value) else None
+def error_of(chunk: WireObject, choices: Iterable[Any]) -> WireObject | None:
+    """The error in a chunk, in any form that servers give it, as an object with a text as its `message`; else None.
 
-
-def count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LIMIT else 0
-
-
-def time_of(value: Any) -> float | None:
-    return (
-        float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LIMIT else None
-    )
-
-
-def json_text(value: Any) -> str:
-    try:
-        return _encode(value).decode()
-    except (TypeError, ValueError, RecursionError):  # what no JSON text gives: typed objects
-        return str(value)
-
-
-def arguments_of(value: Any) -> str:
-    """Arguments are a string, or null; some servers send the object itself."""
-    return value if isinstance(value, str) else "" if value is None else json_text(value)
-
-
-def is_whole(text: str) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, ValueError):
-        return False
-
-
-def joined(parts: Any) -> str:
-    """The texts of thinking parts: a list of text parts, or the text itself."""
-    if not is_list(parts):
-        return string(parts)
-    return "".join(part if isinstance(part, str) else string(mapping(part).get("text")) for part in parts)
-
-
-def annotation_of(given: Mapping[str, Any]) -> m.Annotation:
-    """`{type: url_citation, url_citation: {url, title, start_index, end_index}}`, or the same flat."""
-    kind = string(given.get("type")) or "annotation"
-    body = mapping(given.get(kind)) or given
-    start, end = body.get("start_index"), body.get("end_index")
-    return m.Annotation(
-        type=kind,
-        url=string(body.get("url")) or None,
-        file_id=string(body.get("file_id")) or None,
-        title=string(body.get("title")) or None,
-        quote=string(body.get("content")) or None,
-        start=count(start) if isinstance(start, int) else None,
-        end=count(end) if isinstance(end, int) else None,
-        raw=given,
-    )
-
-
-def error_of(item: Mapping[str, Any], choices: list[Any]) -> Mapping[str, Any] | None:
-    """The error that an item tells of, in any of the forms that servers have for it."""
-    places = (item, *(mapping(choice) for choice in choices), mapping(item.get("x_groq")))
-    error = next((place["error"] for place in places if place.get("error")), None)
-    if error is None and "choices" not in item:
-        flat = "message" in item and ("code" in item or item.get("type") == "error" or item.get("object") == "error")
-        error = item if flat else item.get("error")  # an error may be an empty object
+    The forms: `error` in the chunk, in a choice or in `x_groq`, as an object or as text; or, without `choices`, the
+    error's own keys as the item.
+    """
+    error = _first_value("error", chunk, choices)
+    if error is None and "choices" not in chunk:
+        is_error = "code" in chunk or chunk.get("type") == "error" or chunk.get("object") == "error"
+        error = chunk if "message" in chunk and is_error else chunk.get("error")  # which may be an empty object
     if error is None or error is False or error == "":
         return None
     if not is_object(error):
         return {"message": error if isinstance(error, str) else json_text(error)}
     message = error.get("message")
     if not isinstance(message, str):
-        message = json_text(message if message is not None else dict(error)) if error else "an error of no kind"
+        message = json_text(message if message is not None else dict(error)) if error else "an error without details"
     return {**error, "message": message}
 
 
-def as_error(data: bytes) -> bytes:
-    """The data of an SSE event named `error` as an item that says so itself."""
-    try:
-        given = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        given = data.decode("utf-8", "replace")
-    if is_object(given) and ("error" in given or "choices" in given):
-        return data
-    return _encode({"error": given or "an error event without data"})
+def thinking_text(value: Any) -> str:
+    """The text of a content part of type `thinking`: a list of text parts (Mistral), one such part, or text."""
+    parts: list[Any] = value if is_list(value) else [value]
+    return "".join(part if isinstance(part, str) else as_text(as_object(part).get("text")) for part in parts)
 
 
-def has_more(item: Mapping[str, Any]) -> bool:
-    """Whether an item that told nothing says something that no event is for."""
-    if any(item[key] for key in item if key not in _KNOWN):
+def has_unread_keys(chunk: WireObject) -> bool:
+    """Whether a chunk, or one of its deltas, has a value at a key that no event expresses."""
+    if any(chunk[key] for key in chunk if key not in _CHUNK_KEYS):
         return True
-    for choice in list_of(item.get("choices")) or ():
-        delta = mapping(mapping(choice).get("delta"))
-        if any(delta[key] for key in delta if key not in _KNOWN_OF_DELTA):
-            return True
-    return False
+    choices = chunk.get("choices")
+    deltas = [as_object(as_object(choice).get("delta")) for choice in (choices if is_list(choices) else ())]
+    return any(delta[key] for delta in deltas for key in delta if key not in _DELTA_KEYS)
 
 
-def name_of(item: Mapping[str, Any]) -> str:
-    return string(item.get("type")) or string(item.get("object")) or "chat.completion.chunk"
-
-
-def only_deltas(told: list[e.Event]) -> bool:
-    """Whether an item told pieces of open messages and no more, as the fast path's items do."""
-    return bool(told) and all(isinstance(event, e.Delta) and event.metadata is None for event in told)
+def is_only_deltas(events: Sequence[Event]) -> bool:
+    """Whether a chunk gave deltas of open messages and nothing more, as the fast path's chunks do."""
+    return bool(events) and all(isinstance(event, Delta) and event.metadata is None for event in events)

@@ -1,14 +1,13 @@
-"""Flat messages as the `input` of a Responses request.
+"""Converts messages into the `input` of a Responses request.
 
-What a conversation needs to go on: text, images and files of the user, the model's text, its encrypted reasoning, the
-calls and what they gave, and the answers to what an MCP server asked. Calls that the provider executed are left out
-(they are stored with the response), as is reasoning that is not encrypted: the API takes neither from elsewhere.
+The input is what a conversation needs to go on: text, images and files of the user, the model's text, its encrypted
+reasoning, the calls and what they gave, and the answers to what an MCP server asked. Calls that the provider executed
+are left out (they are stored with the response), as is reasoning that is not encrypted: the API accepts neither.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from ...answers import Confirmation
@@ -25,20 +24,22 @@ from ...messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
-from .wire import mapping
+from ..request_content import cannot_take, fenced_block, image_url
+from ..values import as_object, as_text
+from .wire import json_or_text
 
 __all__ = ["call_item", "to_input"]
 
-# What answers a call, by the type of the call's item. Types that are not listed: a function's output.
-_ANSWERS = {
+# What answers a call, by the type of the call's item. Other types are answered by a `function_call_output`.
+_OUTPUT_TYPES = {
     "custom_tool_call": "custom_tool_call_output",
     "computer_call": "computer_call_output",
     "local_shell_call": "local_shell_call_output",
     "apply_patch_call": "apply_patch_call_output",
     "tool_search_call": "tool_search_output",
 }
-# Where a client's call has its arguments, if not as JSON text in `arguments`.
-_ARGUMENTS = {
+# Where the calls that a client executes have their arguments, if not as JSON text in `arguments`.
+_ARGUMENT_KEYS = {
     "computer_call": "action",
     "local_shell_call": "action",
     "apply_patch_call": "operation",
@@ -47,11 +48,11 @@ _ARGUMENTS = {
 
 
 def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
-    """The input items that these messages and answered confirmations make, in order.
+    """The input items of these messages and of answered confirmations, in order.
 
-    A `ToolOutputMessage` answers the kind of call that the call's own message tells, if it is among the messages, else
-    its metadata (`custom`, `item_type`). Console output answers the function call that it belongs to, if no tool output
-    does.
+    A `ToolOutputMessage` answers the type of call that the call's own message has, if it is among the messages, else
+    the type in its metadata (`custom`, `item_type`). Console output answers the function call that it belongs to, if no
+    tool output does.
 
     Left out by design: reasoning without encrypted content; calls that the provider executed, with their outputs; code
     of a call that is among the messages; images, files and audio that are not the user's; messages of a provider's own
@@ -61,79 +62,140 @@ def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]
         UsageError: the API cannot take what a user gave (an image or a file that is a path on this machine, audio, a
             message of an unknown type), or a confirmation was not answered.
     """
-    given = list(messages)
-    calls = {m.call_id or m.id: m for m in given if isinstance(m, ToolCallMessage)}
-    answered = {m.call_id for m in given if isinstance(m, ToolOutputMessage)}
-    printed: dict[str, dict[str, Any]] = {}  # the outputs that consoles make, by their calls' ids
-    items: list[dict[str, Any]] = []
-    for message in given:
-        if isinstance(message, ConsoleMessage) and message.call_id in calls:
-            if message.call_id in printed:
-                printed[message.call_id]["output"] += message.content
-            elif message.call_id not in answered and _is_function(calls[message.call_id]):
-                answer = {"type": "function_call_output", "call_id": message.call_id, "output": message.content}
-                items.append(answer)
-                printed[message.call_id] = answer
-            continue
-        for item in _items(message, calls):
-            last = items[-1] if items else {}
-            if item["type"] == "reasoning" == last.get("type") and item["id"] == last["id"]:
-                _join_reasoning(last, item)
-            elif item["type"] == "shell_call" == last.get("type") and item["call_id"] == last["call_id"]:
-                last["action"]["commands"] += item["action"]["commands"]
-            elif item["type"] == "shell_call_output" == last.get("type") and item["call_id"] == last["call_id"]:
-                last["output"] += item["output"]
-            else:
-                items.append(item)
-    # Reasoning goes back sealed or not at all.
-    return [item for item in items if item["type"] != "reasoning" or item.get("encrypted_content")]
+    conversation = list(messages)
+    request = _Request(conversation)
+    for message in conversation:
+        request.add(message)
+    # The API refuses reasoning that is not encrypted.
+    return [item for item in request.items if item["type"] != "reasoning" or item.get("encrypted_content")]
 
 
-def _items(message: Message | Confirmation, calls: dict[str, ToolCallMessage]) -> Iterator[dict[str, Any]]:
+class _Request:
+    """The input items of a request while they are collected. `conversation` is everything that will be added."""
+
+    def __init__(self, conversation: list[Message | Confirmation]) -> None:
+        self.items: list[dict[str, Any]] = []
+        self._calls = {call.call_id or call.id: call for call in conversation if isinstance(call, ToolCallMessage)}
+        self._answered = {output.call_id for output in conversation if isinstance(output, ToolOutputMessage)}
+        self._console_outputs: dict[str, dict[str, Any]] = {}  # by call id: the outputs that are made of consoles
+
+    def add(self, message: Message | Confirmation) -> None:
+        if isinstance(message, ConsoleMessage) and message.call_id in self._calls:
+            self._add_console(message, self._calls[message.call_id])
+        elif (item := self._item_of(message)) is not None:
+            self._add_item(item)
+
+    def _add_console(self, message: ConsoleMessage, call: ToolCallMessage) -> None:
+        """Console output of a call. It answers a function call that no tool output answers."""
+        call_id = call.call_id or call.id
+        if call_id in self._console_outputs:
+            self._console_outputs[call_id]["output"] += message.content
+        elif call_id not in self._answered and _awaits_function_output(call):
+            output = {"type": "function_call_output", "call_id": call_id, "output": message.content}
+            self.items.append(output)
+            self._console_outputs[call_id] = output
+
+    def _add_item(self, item: dict[str, Any]) -> None:
+        """An item. Messages that are parts of one item follow each other, and are joined again."""
+        last = self.items[-1] if self.items else {}
+        if item["type"] != last.get("type"):
+            self.items.append(item)
+        elif item["type"] == "reasoning" and item["id"] == last["id"]:
+            _join_reasoning(last, item)
+        elif item["type"] == "shell_call" and item["call_id"] == last["call_id"]:
+            last["action"]["commands"] += item["action"]["commands"]
+        elif item["type"] == "shell_call_output" and item["call_id"] == last["call_id"]:
+            last["output"] += item["output"]
+        else:
+            self.items.append(item)
+
+    def _item_of(self, message: Message | Confirmation) -> dict[str, Any] | None:
+        match message:
+            case Confirmation():
+                return _approval(message)
+            case TextMessage() | RefusalMessage():
+                return _text(message)
+            case ReasoningMessage():
+                return _reasoning(message)
+            case ToolCallMessage():
+                return _call(message)
+            case ToolOutputMessage():
+                call = self._calls.get(message.call_id or "")
+                is_executed = call is not None and call.provider_executed
+                return None if is_executed else _output(message, call or message)
+            case CodeMessage() | ConsoleMessage():
+                is_of_call = message.call_id in self._calls
+                return None if is_of_call else _code_or_console(message)
+            case Message(role="user"):
+                return {"type": "message", "role": "user", "content": [_attachment(message)]}
+            case _:
+                return None
+
+
+# -- texts and reasoning
+
+
+def _text(message: Message) -> dict[str, Any]:
+    role = message.role if message.role in ("assistant", "system", "developer") else "user"
+    item = {"type": "message", "role": role, "content": message.content}
+    phase = message.metadata.get("phase")
+    return {**item, "phase": phase} if phase else item
+
+
+def _reasoning(message: ReasoningMessage) -> dict[str, Any]:
+    item: dict[str, Any] = {"type": "reasoning", "id": message.group or message.id, "summary": []}
+    if message.format == "summary":
+        item["summary"] = [{"type": "summary_text", "text": message.content}]
+    elif message.content:
+        item["content"] = [{"type": "reasoning_text", "text": message.content}]
+    if encrypted := message.metadata.get("encrypted_content"):
+        item["encrypted_content"] = encrypted
+    return item
+
+
+def _join_reasoning(item: dict[str, Any], part: dict[str, Any]) -> None:
+    item["summary"] += part["summary"]
+    if "content" in part:
+        item["content"] = item.get("content", []) + part["content"]
+    if "encrypted_content" in part:
+        item["encrypted_content"] = part["encrypted_content"]
+
+
+def _attachment(message: Message) -> dict[str, Any]:
+    """What the user attached, as a content part. Raises `UsageError` if the API has none for it."""
+    format, content = message.format or "", message.content
     match message:
-        case Confirmation():
-            yield _approval(message)
-        case TextMessage() | RefusalMessage():
-            item = {"type": "message", "role": _role(message), "content": message.content}
-            if phase := message.metadata.get("phase"):
-                item["phase"] = phase
-            yield item
-        case ReasoningMessage():
-            yield _reasoning(message)
-        case ToolCallMessage() if _item_type(message) == "mcp_approval_request":
-            server = message.metadata.get("server_label", "")
-            arguments = {"name": message.name or "", "arguments": message.content, "server_label": server}
-            yield {"type": "mcp_approval_request", "id": message.id, **arguments}
-        case ToolCallMessage() if not message.provider_executed:
-            yield call_item(message)
-        case ToolOutputMessage():
-            call = calls.get(message.call_id or "")
-            if call is None or not call.provider_executed:
-                yield _output(message, call or message)
-        case CodeMessage() | ConsoleMessage():
-            if message.call_id not in calls:  # else the call and its output tell of it
-                yield _ran(message)
-        case ToolCallMessage():
-            pass  # the provider executed it
-        case _ if message.role == "user":
-            yield {"type": "message", "role": "user", "content": [_attachment(message)]}
+        case FileMessage() if format in ("", "file_id"):
+            return {"type": "input_file", "file_id": content}
+        case ImageMessage() if format == "file_id":
+            return {"type": "input_image", "detail": "auto", "file_id": content}
+        case ImageMessage() if format in ("", "url") or format.startswith("base64."):
+            return {"type": "input_image", "detail": "auto", "image_url": image_url(message)}
         case _:
-            pass
+            raise cannot_take("the Responses API", message, "it takes text, images and files by id or data")
 
 
-def _is_function(call: ToolCallMessage) -> bool:
-    return call.status == "completed" and not call.provider_executed and _item_type(call) == "function_call"
-
-
-def _role(message: Message) -> str:
-    return message.role if message.role in ("assistant", "system", "developer") else "user"
+# -- calls, and what they gave
 
 
 def _item_type(message: Message) -> str:
+    """The type of the item that a call came from, or that an output answers."""
     if message.metadata.get("custom") is True:
         return "custom_tool_call"
-    found = message.metadata.get("item_type")
-    return found if isinstance(found, str) else "function_call"
+    item_type = message.metadata.get("item_type")
+    return item_type if isinstance(item_type, str) else "function_call"
+
+
+def _awaits_function_output(call: ToolCallMessage) -> bool:
+    return call.status == "completed" and not call.provider_executed and _item_type(call) == "function_call"
+
+
+def _call(call: ToolCallMessage) -> dict[str, Any] | None:
+    if _item_type(call) == "mcp_approval_request":
+        server = call.metadata.get("server_label", "")
+        arguments = {"name": call.name or "", "arguments": call.content, "server_label": server}
+        return {"type": "mcp_approval_request", "id": call.id, **arguments}
+    return None if call.provider_executed else call_item(call)
 
 
 def call_item(call: ToolCallMessage) -> dict[str, Any]:
@@ -141,11 +203,12 @@ def call_item(call: ToolCallMessage) -> dict[str, Any]:
     type, call_id, name = _item_type(call), call.call_id or call.id, call.name or ""
     if type == "custom_tool_call":
         return {"type": type, "call_id": call_id, "name": name, "input": call.content}
-    if type not in _ARGUMENTS:
+    if type not in _ARGUMENT_KEYS:
         return {"type": "function_call", "call_id": call_id, "name": name, "arguments": call.content}
-    value = parsed(call.content)
+    value = json_or_text(call.content)
     item: dict[str, Any] = {"type": type, "id": call.group or call.id, "call_id": call_id}
-    item |= mapping(value) if [*mapping(value)] == ["actions"] else {_ARGUMENTS[type]: value}
+    # A computer call may have several actions, which its message has as an object with their key.
+    item |= as_object(value) if [*as_object(value)] == ["actions"] else {_ARGUMENT_KEYS[type]: value}
     if type == "computer_call":
         item["pending_safety_checks"] = call.metadata.get("pending_safety_checks", [])
     if type == "tool_search_call":
@@ -153,23 +216,17 @@ def call_item(call: ToolCallMessage) -> dict[str, Any]:
     return {**item, "status": "completed"}
 
 
-def parsed(content: str) -> Any:
-    """What JSON text holds; the text itself if it is none."""
-    try:
-        return json.loads(content) if content else {}
-    except ValueError:
-        return content
-
-
 def _output(message: ToolOutputMessage, call: Message) -> dict[str, Any]:
-    asked = _item_type(call)
-    type = _ANSWERS.get(asked, asked if asked in _ANSWERS.values() else "function_call_output")
+    """What answers a call. `call` is the output itself if the call is not among the messages."""
+    call_type = _item_type(call)
+    default = call_type if call_type in _OUTPUT_TYPES.values() else "function_call_output"
+    type = _OUTPUT_TYPES.get(call_type, default)
     call_id = message.call_id or message.id
     match type:
         case "tool_search_output":
-            return {"type": type, "call_id": call_id, "execution": "client", "tools": parsed(message.content)}
+            return {"type": type, "call_id": call_id, "execution": "client", "tools": json_or_text(message.content)}
         case "computer_call_output":
-            return {"type": type, "call_id": call_id, "output": parsed(message.content)}
+            return {"type": type, "call_id": call_id, "output": json_or_text(message.content)}
         case "local_shell_call_output":
             return {"type": type, "id": call_id, "output": message.content}
         case "apply_patch_call_output":
@@ -179,60 +236,25 @@ def _output(message: ToolOutputMessage, call: Message) -> dict[str, Any]:
             return {"type": type, "call_id": call_id, "output": message.content}
 
 
-def _ran(message: CodeMessage | ConsoleMessage) -> dict[str, Any]:
-    """Code that ran outside of any call of this conversation, and what it printed."""
-    if message.metadata.get("item_type") == "shell_call":
+def _code_or_console(message: CodeMessage | ConsoleMessage) -> dict[str, Any]:
+    """Code that ran outside of any call of this conversation, or what it printed."""
+    if as_text(message.metadata.get("item_type")) == "shell_call":
         limits = {key: message.metadata.get(key) for key in ("max_output_length", "timeout_ms")}
         action = {"commands": [message.content], **limits}
         return {"type": "shell_call", "call_id": message.call_id, "action": action, "status": "completed"}
     if isinstance(message, CodeMessage):
-        fenced = f"```{message.format or ''}\n{message.content}\n```"
-        return {"type": "message", "role": "assistant", "content": fenced}
+        code = fenced_block(message.content, message.format)
+        return {"type": "message", "role": "assistant", "content": code}
     if outcome := message.metadata.get("outcome"):
-        printed = {"stdout": message.content, "stderr": "", "outcome": outcome}
-        return {"type": "shell_call_output", "call_id": message.call_id, "output": [printed]}
+        output = {"stdout": message.content, "stderr": "", "outcome": outcome}
+        return {"type": "shell_call_output", "call_id": message.call_id, "output": [output]}
     return {"type": "message", "role": "user", "content": f"Output of the code:\n{message.content}"}
 
 
-def _reasoning(message: ReasoningMessage) -> dict[str, Any]:
-    item: dict[str, Any] = {"type": "reasoning", "id": message.group or message.id, "summary": []}
-    if message.format == "summary":
-        item["summary"] = [{"type": "summary_text", "text": message.content}]
-    elif message.content:
-        item["content"] = [{"type": "reasoning_text", "text": message.content}]
-    if sealed := message.metadata.get("encrypted_content"):
-        item["encrypted_content"] = sealed
-    return item
-
-
-def _join_reasoning(whole: dict[str, Any], part: dict[str, Any]) -> None:
-    whole["summary"] += part["summary"]
-    if "content" in part:
-        whole["content"] = whole.get("content", []) + part["content"]
-    if "encrypted_content" in part:
-        whole["encrypted_content"] = part["encrypted_content"]
-
-
 def _approval(confirmation: Confirmation) -> dict[str, Any]:
+    """The answer to a question. Raises `UsageError` if there is none."""
     if confirmation.status == "pending":
         raise UsageError(f"confirmation {confirmation.id!r} has no answer yet: approve or decline it first")
     approve = confirmation.status == "approved"
     item = {"type": "mcp_approval_response", "approval_request_id": confirmation.id, "approve": approve}
     return {**item, "reason": confirmation.reason} if confirmation.reason else item
-
-
-def _attachment(message: Message) -> dict[str, Any]:
-    format, content = message.format or "", message.content
-    match message:
-        case FileMessage() if format in ("", "file_id"):
-            return {"type": "input_file", "file_id": content}
-        case ImageMessage() if format == "file_id":
-            return {"type": "input_image", "detail": "auto", "file_id": content}
-        case ImageMessage() if format in ("", "url"):
-            return {"type": "input_image", "detail": "auto", "image_url": content}
-        case ImageMessage() if format.startswith("base64."):
-            url = f"data:image/{format.removeprefix('base64.')};base64,{content}"
-            return {"type": "input_image", "detail": "auto", "image_url": url}
-        case _:
-            what = f"the user's {message.type} {message.id!r}" + (f", whose format is {format!r}" if format else "")
-            raise UsageError(f"the Responses API cannot take {what}; it takes text, images and files by id or data")

@@ -1,188 +1,213 @@
-"""What the Responses API sends, read so that no value of an unexpected type can do harm.
+"""What events of the Responses API hold: which deltas belong to which kind of part, their common shape, and readers.
 
-A value of the wrong type reads as if it were absent. The deltas of text come in thousands: for these there are typed
-structs, which accept an event only as it mostly comes.
+The deltas of a response come in thousands. Each type of them has a typed struct, which accepts a delta only in its
+common form: anything else takes the tolerant path. Readers never raise; a value of an unexpected type reads as absent,
+or as the only thing that it can mean.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from ...messages import Annotation
-from ..values import is_object
+from ..values import (
+    LARGEST_COUNT,
+    WireObject,
+    annotation_of,
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    is_object,
+    parse_json,
+)
 
 __all__ = [
-    "DECODE",
-    "GROWN",
-    "STREAMS",
-    "Grown",
-    "GrownText",
-    "Stream",
-    "annotation_of",
-    "decode_grown",
-    "integer",
-    "json_text",
-    "mapping",
+    "DELTA_DECODERS",
+    "DELTA_STRUCTS",
+    "TEXT_STREAMS",
+    "DeltaEvent",
+    "TextStream",
+    "are_content_parts",
+    "content_parts",
+    "decode_any_delta",
+    "json_or_text",
+    "read_annotation",
     "read_part",
-    "sequence",
-    "text",
 ]
 
-Wire = Mapping[str, Any]
 
-LARGEST = 2**53  # no counter of a real stream is beyond what every JSON reader can hold
+class TextStream(NamedTuple):
+    """The part of an item that a type of delta extends.
 
+    Attributes:
+        part: its kind, a key of `item_types.PARTS`.
+        item: the type of its item.
+        index_key: where the events have the part's index, "" if the item has one such part only.
+        text_key: where the final event has the part's text.
+    """
 
-def text(value: Any) -> str:
-    """A wire value as text; "" if it is none."""
-    return value if isinstance(value, str) else ""
-
-
-def mapping(value: Any) -> Wire:
-    """A wire value as an object; an empty one if it is none."""
-    return value if is_object(value) else {}
-
-
-def sequence(value: Any) -> Sequence[Any]:
-    """A wire value as a list; an empty one if it is none."""
-    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()  # of anything
-
-
-def integer(value: Any) -> int | None:
-    """A wire value as a count or an index; None if it is none."""
-    return value if type(value) is int and 0 <= value <= LARGEST else None
-
-
-def json_text(value: Any) -> str:
-    """Text as it is, any other value as JSON text; "" for null."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def annotation_of(wire: Any) -> Annotation | None:
-    """A citation as the API tells it, None if it is no object."""
-    if not is_object(wire):
-        return None
-    end = integer(wire.get("end_index"))
-    return Annotation(
-        type=text(wire.get("type")) or "annotation",
-        url=text(wire.get("url")) or None,
-        file_id=text(wire.get("file_id")) or None,
-        title=text(wire.get("title")) or text(wire.get("filename")) or None,
-        start=integer(wire.get("start_index")),
-        end=integer(wire.get("index")) if end is None else end,
-        raw=dict(wire),
-    )
-
-
-def read_part(part: Wire) -> tuple[str, dict[str, Any]]:
-    """The content of a content part, and what else its message gets."""
-    annotations = [found for wire in sequence(part.get("annotations")) if (found := annotation_of(wire)) is not None]
-    logprobs = sequence(part.get("logprobs"))
-    more: dict[str, Any] = {"metadata": {"logprobs": list(logprobs)}} if logprobs else {}
-    if annotations:
-        more["annotations"] = annotations
-    return text(part.get("text")) or text(part.get("refusal")), more
-
-
-class Stream(NamedTuple):
-    """A part that is streamed as text: its kind, its item's type, where its index and its final text are found."""
-
-    kind: str
+    part: str
     item: str
-    at: str
-    final: str
+    index_key: str
+    text_key: str
 
 
-STREAMS: dict[str, Stream] = {
-    "response.output_text": Stream("text", "message", "content_index", "text"),
-    "response.refusal": Stream("refusal", "message", "content_index", "refusal"),
-    "response.reasoning_text": Stream("reasoning", "reasoning", "content_index", "text"),
-    "response.reasoning_summary_text": Stream("summary", "reasoning", "summary_index", "text"),
-    "response.function_call_arguments": Stream("call", "function_call", "", "arguments"),
-    "response.custom_tool_call_input": Stream("call", "custom_tool_call", "", "input"),
-    "response.mcp_call_arguments": Stream("call", "mcp_call", "", "arguments"),
-    "response.code_interpreter_call_code": Stream("code", "code_interpreter_call", "", "code"),
-    "response.shell_call_command": Stream("command", "shell_call", "command_index", "command"),
+TEXT_STREAMS: dict[str, TextStream] = {
+    "response.output_text": TextStream("text", "message", "content_index", "text"),
+    "response.refusal": TextStream("refusal", "message", "content_index", "refusal"),
+    "response.reasoning_text": TextStream("reasoning", "reasoning", "content_index", "text"),
+    "response.reasoning_summary_text": TextStream("summary", "reasoning", "summary_index", "text"),
+    "response.function_call_arguments": TextStream("call", "function_call", "", "arguments"),
+    "response.custom_tool_call_input": TextStream("call", "custom_tool_call", "", "input"),
+    "response.mcp_call_arguments": TextStream("call", "mcp_call", "", "arguments"),
+    "response.code_interpreter_call_code": TextStream("code", "code_interpreter_call", "", "code"),
+    "response.shell_call_command": TextStream("command", "shell_call", "command_index", "command"),
 }
+"""By the stem of their events' types: a stem with `.delta` extends the part, with `.done` it has the final text."""
 
 
-class Grown(msgspec.Struct, tag_field="type", gc=False):
-    """A delta as it mostly comes; what differs takes the tolerant path."""
+# -- deltas in their common form
+
+
+class DeltaEvent(msgspec.Struct, tag_field="type", gc=False):
+    """A delta in its common form, which extends a part and does nothing else."""
 
     item_id: str
     delta: Annotated[str, msgspec.Meta(min_length=1)]
     output_index: int | None = None
-    sequence_number: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
+    sequence_number: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None = None
     logprobs: tuple[()] | None = None
 
 
-class _InContent(Grown, gc=False):
+class _ContentDelta(DeltaEvent, gc=False):
     index: int = msgspec.field(default=0, name="content_index")
 
 
-class GrownText(_InContent, tag="response.output_text.delta", gc=False):
+class _OutputTextDelta(_ContentDelta, tag="response.output_text.delta", gc=False):
     pass
 
 
-class _GrownRefusal(_InContent, tag="response.refusal.delta", gc=False):
+class _RefusalDelta(_ContentDelta, tag="response.refusal.delta", gc=False):
     pass
 
 
-class _GrownReasoning(_InContent, tag="response.reasoning_text.delta", gc=False):
+class _ReasoningTextDelta(_ContentDelta, tag="response.reasoning_text.delta", gc=False):
     pass
 
 
-class _GrownSummary(Grown, tag="response.reasoning_summary_text.delta", gc=False):
+class _SummaryTextDelta(DeltaEvent, tag="response.reasoning_summary_text.delta", gc=False):
     index: int = msgspec.field(default=0, name="summary_index")
 
 
-class _Whole(Grown, gc=False):
-    index: None = msgspec.field(default=None, name="")  # these have but one part
+class _SinglePartDelta(DeltaEvent, gc=False):
+    index: None = msgspec.field(default=None, name="")
 
 
-class _GrownArguments(_Whole, tag="response.function_call_arguments.delta", gc=False):
+class _ArgumentsDelta(_SinglePartDelta, tag="response.function_call_arguments.delta", gc=False):
     pass
 
 
-class _GrownInput(_Whole, tag="response.custom_tool_call_input.delta", gc=False):
+class _CustomInputDelta(_SinglePartDelta, tag="response.custom_tool_call_input.delta", gc=False):
     pass
 
 
-class _GrownMcpArguments(_Whole, tag="response.mcp_call_arguments.delta", gc=False):
+class _McpArgumentsDelta(_SinglePartDelta, tag="response.mcp_call_arguments.delta", gc=False):
     pass
 
 
-class _GrownCode(_Whole, tag="response.code_interpreter_call_code.delta", gc=False):
+class _CodeDelta(_SinglePartDelta, tag="response.code_interpreter_call_code.delta", gc=False):
     pass
 
 
-GROWN: dict[str, type[Grown]] = {
-    "response.output_text": GrownText,
-    "response.refusal": _GrownRefusal,
-    "response.reasoning_text": _GrownReasoning,
-    "response.reasoning_summary_text": _GrownSummary,
-    "response.function_call_arguments": _GrownArguments,
-    "response.custom_tool_call_input": _GrownInput,
-    "response.mcp_call_arguments": _GrownMcpArguments,
-    "response.code_interpreter_call_code": _GrownCode,
+DELTA_STRUCTS: dict[str, type[DeltaEvent]] = {
+    "response.output_text": _OutputTextDelta,
+    "response.refusal": _RefusalDelta,
+    "response.reasoning_text": _ReasoningTextDelta,
+    "response.reasoning_summary_text": _SummaryTextDelta,
+    "response.function_call_arguments": _ArgumentsDelta,
+    "response.custom_tool_call_input": _CustomInputDelta,
+    "response.mcp_call_arguments": _McpArgumentsDelta,
+    "response.code_interpreter_call_code": _CodeDelta,
 }
-# Of one type alone, which is faster; the one of any of them is below.
-DECODE: dict[type[Grown], Callable[[bytes], Grown]] = {
-    wire: msgspec.json.Decoder(wire).decode for wire in GROWN.values()
+"""By the keys of `TEXT_STREAMS`. Deltas of shell commands have none: they have no `item_id`."""
+
+DELTA_DECODERS: dict[type[DeltaEvent], Callable[[bytes], DeltaEvent]] = {
+    struct: msgspec.json.Decoder(struct).decode for struct in DELTA_STRUCTS.values()
 }
-decode_grown = msgspec.json.Decoder(
-    GrownText
-    | _GrownRefusal
-    | _GrownReasoning
-    | _GrownSummary
-    | _GrownArguments
-    | _GrownInput
-    | _GrownMcpArguments
-    | _GrownCode
+"""Decoders of a single type, which are faster than `decode_any_delta`."""
+
+decode_any_delta = msgspec.json.Decoder(
+    _OutputTextDelta
+    | _RefusalDelta
+    | _ReasoningTextDelta
+    | _SummaryTextDelta
+    | _ArgumentsDelta
+    | _CustomInputDelta
+    | _McpArgumentsDelta
+    | _CodeDelta
 ).decode
+"""Decodes a delta in its common form, of whichever type. Raises `msgspec.DecodeError` for everything else."""
+
+
+# -- readers
+
+
+def read_annotation(wire: Any) -> Annotation | None:
+    """A citation, None if it is not an object. A file citation has one `index`, which is where it ends."""
+    if not is_object(wire):
+        return None
+    annotation = annotation_of(wire)
+    if annotation.end is None:
+        annotation.end = as_count(wire.get("index"))
+    return annotation
+
+
+def content_parts(value: Any, default_type: str) -> list[WireObject]:
+    """The content parts in a list of an item, each in its place.
+
+    What is malformed is read as far as it can be: text in place of the list or of a part, a part in place of the list,
+    and a part with text or a refusal that has no type.
+    """
+    elements = [value] if as_text(value) or is_object(value) else as_list(value)
+    return [_typed_part(element, default_type) for element in elements]
+
+
+def _typed_part(element: Any, default_type: str) -> WireObject:
+    if text := as_text(element):
+        return {"type": default_type, "text": text}
+    part = as_object(element)
+    if isinstance(part.get("type"), str):
+        return part
+    if as_text(part.get("text")):
+        return {**part, "type": default_type}
+    return {**part, "type": "refusal"} if as_text(part.get("refusal")) else part
+
+
+def are_content_parts(value: Any) -> bool:
+    """Whether this is a list of objects the types of which are text or absent. Null and empty text count as a list."""
+    return value in (None, "") or (
+        isinstance(value, (list, tuple))
+        and all(is_object(part) and isinstance(part.get("type", ""), str) for part in as_list(value))
+    )
+
+
+def read_part(part: WireObject) -> tuple[str, dict[str, Any]]:
+    """The text of a content part, and the other fields of its message that the part has."""
+    annotations = [found for wire in as_list(part.get("annotations")) if (found := read_annotation(wire)) is not None]
+    logprobs = as_list(part.get("logprobs"))
+    fields: dict[str, Any] = {"metadata": {"logprobs": list(logprobs)}} if logprobs else {}
+    if annotations:
+        fields["annotations"] = annotations
+    return as_text(part.get("text")) or as_text(part.get("refusal")), fields
+
+
+def json_or_text(content: str) -> Any:
+    """The value that a message's content holds as JSON, {} for empty content, the content itself if it is not JSON."""
+    if not content:
+        return {}
+    value = parse_json(content)
+    return content if value is None and content.strip() != "null" else value

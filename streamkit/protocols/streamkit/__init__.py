@@ -1,4 +1,7 @@
-"""streamkit's own protocol: canonical events, as objects or as their wire form."""
+"""streamkit's own protocol: the canonical events, as relays, recordings and chained streams carry them.
+
+The items are the event classes' JSON form, which `streamkit.protocols.codec` defines. Items may be event objects, too.
+"""
 
 from .decoder import Decoder
 from .encoder import Encoder

@@ -1,4 +1,4 @@
-"""Messages as they are."""
+"""Flat messages as input: their static form."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ __all__ = ["to_input"]
 
 
 def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
-    """Flat messages, in their static form. Confirmations are none, and left out."""
+    """The static form of each message. Confirmations are left out: they are not messages."""
     return [message.to_dict() for message in messages if isinstance(message, Message)]

@@ -1,0 +1,217 @@
+"""The arguments of a Python function as a JSON schema, and a model's JSON as the function's arguments.
+
+The rule: a parameter that cannot be described to a model, or that no JSON can be converted to, is refused when the tool
+is made, and arguments that do not fit the schema are refused before the function is called.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from ..errors import UsageError
+
+__all__ = ["Arguments", "ArgumentsError", "underlying_function", "without_partials"]
+
+_SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class ArgumentsError(ValueError):
+    """The model's arguments are not JSON, or not what the function takes."""
+
+
+class Arguments:
+    """The arguments that a function takes.
+
+    Args:
+        tool_name: names the tool in errors.
+        function: the function.
+        descriptions: the parameters' descriptions, by name.
+
+    Attributes:
+        signature: the function's signature.
+        schema: the JSON schema of the arguments: an object.
+
+    Raises:
+        UsageError: a parameter cannot be described to a model.
+    """
+
+    def __init__(self, tool_name: str, function: Callable[..., Any], descriptions: Mapping[str, str]) -> None:
+        self._tool_name = tool_name
+        self.signature = _signature(tool_name, function)
+        fields = _fields(tool_name, self.signature, _type_hints(tool_name, function), descriptions)
+        self._struct = _struct(tool_name, fields)
+        self.schema = _schema(self._struct, fields)
+
+    def bind(self, arguments: str) -> inspect.BoundArguments:
+        """The arguments of a call as Python values.
+
+        Args:
+            arguments: JSON text; "" stands for no arguments.
+
+        Raises:
+            ArgumentsError: the text is not JSON, or not what the function takes.
+        """
+        try:
+            values = msgspec.json.decode(arguments or "{}", type=self._struct, strict=False, dec_hook=_convert)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
+            raise ArgumentsError(f"invalid arguments for {self._tool_name}: {error}") from error
+        by_name: dict[str, Any] = {}
+        for field, name in zip(values.__struct_fields__, values.__struct_encode_fields__, strict=True):
+            if (value := getattr(values, field)) is not msgspec.UNSET:
+                by_name[name] = value
+        bound = self.signature.bind_partial()
+        # In the signature's order, because positional-only arguments are passed by their place.
+        bound.arguments = {name: by_name[name] for name in self.signature.parameters if name in by_name}
+        return bound
+
+
+def without_partials(function: Any) -> Any:
+    """The function inside of any number of `functools.partial`."""
+    while isinstance(function, functools.partial):
+        function = typing.cast("Any", function.func)  # pyright knows no type parameter of this partial
+    return function
+
+
+def underlying_function(function: Any) -> Any:
+    """The function that has the name, the annotations and the docstring.
+
+    Looks inside `functools.partial`; for an object that can be called it is its class's `__call__`.
+    """
+    function = without_partials(function)
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    return type(function).__call__ if not hasattr(function, "__name__") else function
+
+
+# -- the signature
+
+
+def _signature(tool_name: str, function: Callable[..., Any]) -> inspect.Signature:
+    plain = underlying_function(function)
+    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        raise UsageError(f"tool {tool_name} is a generator: return the output, and report progress with `progress`")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"tool {tool_name} has no signature that Python can read: {error}") from error
+    for parameter in signature.parameters.values():
+        if parameter.kind not in _NAMED:
+            raise UsageError(
+                f"tool {tool_name}: {str(parameter)!r} cannot be described to a model; name each parameter"
+            )
+    if next(iter(signature.parameters.values()), None) == _SELF:
+        raise UsageError(f"tool {tool_name} takes `self`, which no model can pass: use the method of an object")
+    return signature
+
+
+def _type_hints(tool_name: str, function: Callable[..., Any]) -> Mapping[str, Any]:
+    plain = underlying_function(function)
+    annotated = plain.__init__ if inspect.isclass(plain) else plain
+    try:
+        return typing.get_type_hints(annotated, include_extras=True)
+    except (NameError, TypeError, AttributeError) as error:
+        raise UsageError(f"tool {tool_name}: its annotations cannot be read: {error}") from error
+
+
+# -- the fields, a parameter each
+
+
+class _Field(NamedTuple):
+    """A parameter as a field of the struct that arguments are decoded into."""
+
+    name: str  # of the parameter, and in JSON
+    type: Any  # with its description
+    default: Any  # of the parameter; `inspect.Parameter.empty` where it has none
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+
+def _fields(
+    tool_name: str, signature: inspect.Signature, hints: Mapping[str, Any], descriptions: Mapping[str, str]
+) -> list[_Field]:
+    return [
+        _field(tool_name, parameter, hints.get(name, Any), descriptions.get(name))
+        for name, parameter in signature.parameters.items()
+    ]
+
+
+def _field(tool_name: str, parameter: inspect.Parameter, kind: Any, description: str | None) -> _Field:
+    default = parameter.default
+    _check_type(tool_name, parameter.name, kind)
+    if default is None and kind is not Any:
+        kind = kind | None  # `x: str = None` takes null as well
+    if text := description or _annotated_description(kind):
+        kind = Annotated[kind, msgspec.Meta(description=text)]
+    if default is not inspect.Parameter.empty:
+        kind = kind | msgspec.UnsetType if kind is not Any else Any
+    return _Field(parameter.name, kind, default)
+
+
+def _annotated_description(kind: Any) -> str | None:
+    """The text in `Annotated[int, "how many"]`, also where that is one member of a union."""
+    kinds = [kind, *typing.get_args(kind)]
+    return next((text for one in kinds for text in getattr(one, "__metadata__", ()) if isinstance(text, str)), None)
+
+
+def _check_type(tool_name: str, parameter: str, kind: Any) -> None:
+    try:
+        msgspec.json.schema_components([kind], schema_hook=_schema_of_path)
+        msgspec.json.Decoder(kind)
+    except (TypeError, RuntimeError, NotImplementedError) as error:
+        reason = str(error).splitlines()[-1]
+        text = f"tool {tool_name}: parameter {parameter!r} has a type that JSON cannot be converted to: {reason}"
+        raise UsageError(text) from error
+
+
+# -- the struct and its schema
+
+
+def _struct(tool_name: str, fields: Sequence[_Field]) -> type[msgspec.Struct]:
+    """The type that arguments are decoded into. Its fields are numbered: not every parameter's name can be a field's."""
+    declared: list[tuple[str, Any, Any]] = []
+    for number, field in enumerate(fields):
+        default = msgspec.NODEFAULT if field.is_required else msgspec.UNSET
+        declared.append((f"argument_{number}", field.type, msgspec.field(default=default)))
+    names = {f"argument_{number}": field.name for number, field in enumerate(fields)}
+    return msgspec.defstruct(tool_name, declared, rename=names, kw_only=True, forbid_unknown_fields=True)
+
+
+def _schema(struct: type[msgspec.Struct], fields: Sequence[_Field]) -> dict[str, Any]:
+    """The schema of the arguments. It is complete in itself: types that it refers to are in its `$defs`."""
+    (reference,), components = msgspec.json.schema_components(
+        [struct], ref_template="#/$defs/{name}", schema_hook=_schema_of_path
+    )
+    definitions = dict(components)
+    schema = dict(definitions.pop(reference["$ref"].rpartition("/")[2]))
+    schema.pop("title", None)
+    for field in fields:
+        default = field.default.value if isinstance(field.default, enum.Enum) else field.default
+        if isinstance(default, (str, int, float, bool)):
+            schema["properties"][field.name] = {**schema["properties"][field.name], "default": default}
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+# -- paths, which msgspec does not know
+
+
+def _convert(kind: type, value: object) -> object:
+    if issubclass(kind, PurePath) and isinstance(value, str):
+        return kind(value)
+    raise TypeError(f"expected a string, got {type(value).__name__}")
+
+
+def _schema_of_path(kind: type) -> dict[str, Any]:
+    if issubclass(kind, PurePath):
+        return {"type": "string", "format": "path"}
+    raise NotImplementedError(f"type {kind!r} is not supported")

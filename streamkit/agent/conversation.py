@@ -1,0 +1,86 @@
+"""Functions on a conversation: a list of flat messages, which an agent sends with each request."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, cast
+
+from ..errors import UsageError
+from ..messages import Message, TextMessage
+
+__all__ = ["UserInput", "as_messages", "input_messages", "load_messages", "replace_message", "save_messages"]
+
+UserInput: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]] | None
+"""What a user adds to a conversation: a text, one flat message or several, or nothing."""
+
+_M = TypeVar("_M", bound=Message)
+
+
+def as_messages(values: Iterable[Any]) -> list[Message]:
+    """Messages, from messages and their dicts.
+
+    Raises:
+        UsageError: a value is neither.
+    """
+    return [value if isinstance(value, Message) else Message.from_dict(value) for value in values]
+
+
+def input_messages(value: Any) -> list[Message]:
+    """The messages of a `UserInput`, which is checked here for callers without a type checker.
+
+    Raises:
+        UsageError: it is neither a text nor flat messages.
+    """
+    match value:
+        case None:
+            return []
+        case str():
+            return [TextMessage(role="user", content=value)]
+        case Message() | Mapping():
+            return as_messages([value])
+        case _ if hasattr(value, "__iter__"):
+            return as_messages(value)
+        case _:
+            raise UsageError(f"the input of a stream is a text or flat messages, not {value!r}")
+
+
+def replace_message(messages: list[Message], message: _M, **changes: Any) -> _M:
+    """Put a changed copy of a message in its place, and return the copy.
+
+    The message itself stays as it is, because the stream's own messages never change.
+
+    Args:
+        messages: the conversation, which is changed in place.
+        message: one of its messages.
+        changes: fields of the message, as `to_dict` names them.
+    """
+    changed = Message.from_dict({**message.to_dict(), **changes})
+    messages[:] = [changed if one is message else one for one in messages]
+    return cast("_M", changed)  # `from_dict` returns the class that the message's type and format name
+
+
+def save_messages(messages: Iterable[Message], path: str | os.PathLike[str]) -> None:
+    """Write a conversation to a file, as a JSON list. The file is replaced at once: it is never half written."""
+    text = json.dumps([message.to_dict() for message in messages], ensure_ascii=False, indent=1)
+    complete = Path(f"{os.fspath(path)}.new")
+    complete.write_text(text + "\n", encoding="utf-8", errors="surrogatepass")
+    complete.replace(path)
+
+
+def load_messages(path: str | os.PathLike[str]) -> list[Message]:
+    """Read a conversation from a file.
+
+    Raises:
+        UsageError: the file does not contain a list of messages.
+        OSError: it cannot be read.
+    """
+    try:
+        values: object = json.loads(Path(path).read_text(encoding="utf-8", errors="surrogatepass"))
+    except ValueError as error:
+        raise UsageError(f"{path} does not contain valid JSON: {error}") from error
+    if not isinstance(values, list):
+        raise UsageError(f"{path} does not contain a list of messages")
+    return as_messages(cast("list[object]", values))  # `isinstance` cannot check the type parameter

@@ -1,0 +1,101 @@
+"""`streamkit convert`: writes a recording as the wire bytes of another protocol."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from .. import protocols
+from ..errors import UsageError
+from ..events import Event, StreamEnd, StreamException, StreamTimeout
+from ..handlers import Handler
+from ..protocols.framing import sse_frame
+from ..streams.api import stream as open_stream
+
+__all__ = ["run"]
+
+# Control characters that JSON text may hold unescaped.
+_RAW_CONTROLS = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def run(path: Path, output: Path | None, *, source: str | None, target: str, framing: str) -> None:
+    """Convert a file.
+
+    Args:
+        path: a recording, or a response body.
+        output: the file to write; None is stdout.
+        source: the protocol of the file, if it is not recognised.
+        target: the protocol to write.
+        framing: `sse` or `ndjson`.
+
+    Raises:
+        StreamkitError: the stream failed; what came before that was written.
+        OSError: a file cannot be read or written.
+    """
+    if output is not None and output.exists() and path.exists() and output.samefile(path):
+        raise UsageError(f"{output} is the file to read; choose another one to write")
+    writer = _Writer(target, framing=framing, path=output)
+    with open_stream(path, writer, protocol=source) as stream:
+        stream.until_done()
+
+
+class _Writer(Handler):
+    """Writes a stream as a protocol's wire bytes. If the stream fails before it begins, no file is created."""
+
+    def __init__(self, protocol: str, *, framing: str, path: Path | None) -> None:
+        module = protocols.find(protocol)
+        self._encoder: protocols.Encoder = module.Encoder()
+        self._wraps_event_name: bool = module.Decoder.wraps_event_name
+        self._sse = framing == "sse"
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._has_begun = False
+        self._encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=str).encode
+
+    def handle(self, event: Event, /) -> None:
+        self._has_begun = self._has_begun or not isinstance(event, (StreamTimeout, StreamException, StreamEnd))
+        if not self._has_begun:
+            return
+        self._write(self._frame(item) for item in self._encoder.items(event))
+        if isinstance(event, StreamEnd):
+            self._finish(event)
+
+    def _finish(self, event: StreamEnd) -> None:
+        if self._sse and self._encoder.done and event.status not in ("failed", "incomplete"):
+            self._write([sse_frame(self._encoder.done)])
+        if self._file is not None and self._path is not None:
+            with self._naming_the_file():
+                self._file.close()
+
+    def _frame(self, item: dict[str, Any]) -> bytes:
+        data = item["data"] if self._sse and self._wraps_event_name else item
+        text = self._encode(data).decode("utf-8")
+        # Escaped, because the output may be a terminal. It is the same JSON.
+        wire = _RAW_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode("utf-8")
+        return sse_frame(wire, self._encoder.event_name(item)) if self._sse else wire + b"\n"
+
+    def _write(self, frames: Iterable[bytes]) -> None:
+        content = b"".join(frames)
+        if not content:
+            return
+        with self._naming_the_file():
+            file = self._file
+            if file is None:
+                file = self._file = self._path.open("wb") if self._path is not None else sys.stdout.buffer
+            file.write(content)
+            file.flush()
+
+    @contextlib.contextmanager
+    def _naming_the_file(self) -> Generator[None, None, None]:
+        """An `OSError` names the file, so that the report does."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = None if self._path is None else str(self._path)
+            raise

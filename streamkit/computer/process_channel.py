@@ -1,0 +1,129 @@
+"""What connects a runner with its language's process: two pipes for JSON lines, and a way to wake who waits for them.
+
+The process writes frames to one pipe and reads commands from the other. Nothing here blocks: a process that is stopped
+takes no command, and must not stop the runner as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+__all__ = ["ProcessChannel", "Wakeup"]
+
+READ_SIZE = 1 << 16  # bytes
+
+
+class ProcessChannel:
+    """The pipes to one process.
+
+    Attributes:
+        frames: the descriptor to read frames from; -1 while there is no process.
+        commands: the descriptor to write commands to; -1 while there is no process.
+    """
+
+    def __init__(self) -> None:
+        self.frames = self.commands = -1
+        self._unfinished: list[bytes] = []  # the beginning of a frame whose end has not been read
+        self._unsent = bytearray()
+
+    def open_frames(self) -> int:
+        """Make the pipe for frames; returns the process's end of it."""
+        self.frames, theirs = os.pipe()
+        os.set_blocking(self.frames, False)
+        return theirs
+
+    def open_commands(self) -> int:
+        """Make the pipe for commands; returns the process's end of it."""
+        theirs, self.commands = os.pipe()
+        os.set_blocking(self.commands, False)
+        return theirs
+
+    def close(self) -> None:
+        """Close both pipes, and forget what was not sent or not read."""
+        for descriptor in (self.frames, self.commands):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.frames = self.commands = -1
+        self._unfinished.clear()
+        self._unsent.clear()
+
+    def send(self, command: Mapping[str, Any]) -> None:
+        """Send a command. That the process has ended is noticed where frames are read, not here."""
+        self.send_line(msgspec.json.encode(command))
+
+    def send_line(self, line: bytes) -> None:
+        """Send a line, given without its line end."""
+        self._unsent += line + b"\n"
+        self.flush()
+
+    def flush(self) -> None:
+        """Send as much as the process has room for."""
+        with contextlib.suppress(BlockingIOError):
+            try:
+                while self._unsent:
+                    del self._unsent[: os.write(self.commands, memoryview(self._unsent)[:READ_SIZE].tobytes())]
+            except BrokenPipeError:
+                self._unsent.clear()
+
+    @property
+    def unsent(self) -> bool:
+        """Whether something waits to be sent: then call `flush` once `commands` can be written to."""
+        return bool(self._unsent)
+
+    def read_frames(self) -> list[dict[str, Any]] | None:
+        """The complete frames that are available; None if the process has closed its end."""
+        try:
+            data = os.read(self.frames, READ_SIZE)
+        except BlockingIOError:
+            return []
+        if not data:
+            return None
+        first, *lines = data.split(b"\n")
+        self._unfinished.append(first)
+        if not lines:
+            return []
+        complete, self._unfinished = [b"".join(self._unfinished), *lines[:-1]], [lines[-1]]
+        return [frame for line in complete if (frame := _parse(line)) is not None]
+
+
+class Wakeup:
+    """A pipe that one thread polls and any thread can write to.
+
+    Attributes:
+        reader: the descriptor to poll.
+    """
+
+    def __init__(self) -> None:
+        self.reader, self._writer = os.pipe()
+        for descriptor in (self.reader, self._writer):
+            os.set_blocking(descriptor, False)
+
+    def set(self) -> None:
+        """Make `reader` readable. From any thread."""
+        with contextlib.suppress(BlockingIOError, OSError):
+            os.write(self._writer, b"x")
+
+    def clear(self) -> None:
+        """Make `reader` wait again."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.reader, 4096):
+                pass
+
+    def __del__(self) -> None:
+        for descriptor in (self.reader, self._writer):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """A frame; None for any other line, which code may have written to the descriptor."""
+    try:
+        value = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]  # decoded JSON

@@ -1,0 +1,109 @@
+"""When a run has to stop, and how it is made to.
+
+A run is in one of these states, and never goes back:
+
+- running: no limit was passed, and no stop was requested.
+- stopping, from `stop` on: the process is interrupted as soon as it has begun to run the code.
+- interrupted: the interrupt is repeated every 30 ms, for one that comes at an unlucky moment is lost.
+- abandoned: it did not end within a second of `stop`, or it passed the memory or the process limit, which allow no
+  delay. `check` returns True, and the process is to be killed.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from .processes import Identity, ProcessTree
+from .request import RunRequest, StopReason
+
+if TYPE_CHECKING:
+    from .runner import Runner
+
+__all__ = ["RunStopper"]
+
+GRACE = 1.0  # seconds from the interrupt to the kill
+_CHECK_INTERVAL = 0.25  # seconds between two checks of what reports nothing by itself, such as memory
+_REPEAT_INTERVAL = 0.03  # seconds between two interrupts
+_IMMEDIATE: tuple[StopReason, ...] = ("memory_limit", "process_limit")
+
+
+class RunStopper:
+    """Watches the limits of one run, and stops it.
+
+    Args:
+        runner: interrupts the code.
+        run: its `stop_reason` is looked at, and set when a limit is passed.
+        tree: the processes of the language.
+        before: those of them that were there before the run, which are left alone.
+
+    Attributes:
+        stopping: whether the run is to stop.
+        interrupted: whether the code was interrupted.
+    """
+
+    def __init__(self, runner: Runner, run: RunRequest, tree: ProcessTree, before: set[Identity]) -> None:
+        self._runner = runner
+        self._run = run
+        self._tree = tree
+        self._before = before
+        self._started_at = time.monotonic()
+        self._stopped_at = 0.0
+        self._repeat_at = 0.0
+        self.stopping = False
+        self.interrupted = False
+
+    def stop(self, reason: StopReason) -> None:
+        """Stop the run; only the first reason counts."""
+        if not self.stopping:
+            self.stopping = True
+            self._stopped_at = time.monotonic()
+            self._run.stop_reason = self._run.stop_reason or reason
+
+    def seconds_to_wait(self, now: float) -> float:
+        """How long the run may be left alone until the next `check`."""
+        seconds = [_CHECK_INTERVAL]
+        if self.stopping:
+            seconds += [_REPEAT_INTERVAL, self._stopped_at + GRACE - now]
+        elif self._run.limits.timeout is not None:
+            seconds.append(self._started_at + self._run.limits.timeout - now)
+        return max(0.0, min(seconds))
+
+    def check(self, *, begun: bool) -> bool:
+        """Do what is due now. True: the run is abandoned, and its process has to be killed.
+
+        Args:
+            begun: whether the process has begun to run the code; before that an interrupt would be lost.
+        """
+        now = time.monotonic()
+        if not self.stopping:
+            self._check_limits(now)
+        if not self.stopping:
+            return False
+        immediate = self._run.stop_reason in _IMMEDIATE
+        if self.interrupted:
+            if now >= self._repeat_at:
+                self._repeat_at = now + _REPEAT_INTERVAL
+                self._runner.repeat_interrupt(self._before)
+        elif begun and not immediate:
+            self.interrupted = True
+            self._repeat_at = now + _REPEAT_INTERVAL
+            self._runner.interrupt(self._before)
+        return immediate or now >= self._stopped_at + GRACE
+
+    def _check_limits(self, now: float) -> None:
+        limits = self._run.limits
+        if limits.timeout is not None and now >= self._started_at + limits.timeout:
+            self.stop("timed_out")
+        elif (limits.memory or limits.processes) and now >= self._tree.next_scan:
+            self._check_processes()
+        if self._run.stop_reason is not None:
+            self.stop(self._run.stop_reason)
+
+    def _check_processes(self) -> None:
+        count, memory = self._tree.memory()
+        limits = self._run.limits
+        if limits.memory is not None and memory > limits.memory:
+            self.stop("memory_limit")
+        elif limits.processes is not None and count > limits.processes:
+            self.stop("process_limit")

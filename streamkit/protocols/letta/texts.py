@@ -1,0 +1,129 @@
+"""The events of the texts of a Letta stream: fragments of reasoning and answers, and messages that come complete."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any, NamedTuple
+
+from ... import events as e
+from ... import messages as m
+from ..values import WireObject, as_text, without_keys
+from .fragments import TextPart, TextParts
+from .ids import MessageIds, Places
+from .wire import DELTA_STRUCTS, read_content, warning
+
+__all__ = ["GROWING_TEXTS", "GrowingText", "Texts"]
+
+GROWING_TEXTS: dict[str, tuple[type[m.Message], str]] = {
+    "reasoning_message": (m.ReasoningMessage, "reasoning"),
+    "hidden_reasoning_message": (m.ReasoningMessage, ""),
+    "assistant_message": (m.TextMessage, "content"),
+}
+"""The kinds of items that are fragments of a text: the class of its message, and the key of the fragment's text."""
+
+_METADATA_KEYS = ("name", "sender_id", "is_err", "source", "state", "hidden_reasoning")
+
+
+class GrowingText(NamedTuple):
+    """The text whose fragment came last, as the fast path compares it with the next fragment: the struct, id and otid of
+    the fragment; then the message's id, and what makes its events."""
+
+    struct: type[Any] | None = None
+    id: str | None = None
+    otid: str | None = None
+    message_id: str = ""
+    delta_event: Any = None
+
+
+_NO_TEXT = GrowingText()
+
+
+class Texts:
+    """The texts of one stream.
+
+    Attributes:
+        growing: the text that the fast path may continue; one without a struct if there is none.
+    """
+
+    def __init__(self, ids: MessageIds, places: Places) -> None:
+        self.growing = _NO_TEXT
+        self._ids = ids
+        self._places = places
+        self._parts = TextParts()
+
+    def fragment(self, kind: str, wire: WireObject, item: WireObject) -> Iterator[e.Event]:
+        """The events of a fragment. `wire` is the item in today's form."""
+        self.growing = _NO_TEXT
+        message_class, key = GROWING_TEXTS[kind]
+        value = wire.get(key)
+        if key == "reasoning" and not isinstance(value, str | None):
+            yield warning("bad-reasoning", f"its reasoning is a {type(value).__name__}, and was skipped", kind)
+            value = None
+        content = read_content(value)
+        if content.has_other_parts or content.images:
+            yield e.RawEvent(kind, item)
+        signature = as_text(wire.get("signature")) or content.signature
+        if not (content.text or signature or not key):
+            return
+        id, otid = as_text(wire.get("id")), as_text(wire.get("otid"))
+        part = self._parts.find(kind, id, otid)
+        if part is None:
+            part = yield from self._begin(kind, wire, id, otid)
+        if signature:
+            part.metadata["signature"] = signature
+        if not key:
+            part.metadata |= _metadata(wire)
+        elif content.text:
+            delta_event = message_class.delta_event
+            yield delta_event(part.message_id, content.text)
+            self.growing = GrowingText(DELTA_STRUCTS[kind], id or None, otid or None, part.message_id, delta_event)
+
+    def _begin(self, kind: str, wire: WireObject, id: str, otid: str) -> Generator[e.Event, None, TextPart]:
+        yield from self.end_parts(id, otid)
+        part = TextPart(kind=kind, message_id=self._ids.unused(otid, id), id=id, otid=otid)
+        fields = self._places.next_in(wire)
+        if kind == "hidden_reasoning_message":
+            fields["format"] = "redacted"
+        message_class = GROWING_TEXTS[kind][0]
+        yield e.MessageCreated(message_class(part.message_id, metadata=_metadata(wire), **fields))
+        self._parts.add(part)
+        return part
+
+    def end_parts(self, id: str, otid: str) -> Iterator[e.Event]:
+        """The ends of the texts that are over where another part of the message with this id begins."""
+        for part in self._parts.ended_by(id, otid):
+            yield self._end(part, "completed")
+
+    def close(self, status: m.Status) -> Iterator[e.Event]:
+        """The ends of all open texts."""
+        for part in [*self._parts.open]:
+            yield self._end(part, status)
+
+    def _end(self, part: TextPart, status: m.Status) -> e.Event:
+        self._parts.close(part)
+        self.growing = _NO_TEXT
+        message_class, key = GROWING_TEXTS[part.kind]
+        content = None if key else ""  # hidden reasoning has no text
+        return e.MessageDone(
+            message_class(part.message_id, content=content, status=status, metadata=part.metadata or None)
+        )
+
+    def complete(self, kind: str, wire: WireObject, item: WireObject) -> Iterator[e.Event]:
+        """The events of a message of the user or the system, or of a summary of the context, which come complete."""
+        is_summary = kind == "summary_message"
+        content = read_content(wire.get("summary" if is_summary else "content"))
+        if content.has_other_parts or not (content.text or content.images):
+            yield e.RawEvent(kind, item)
+        fields: dict[str, Any] = {"role": "user" if kind == "user_message" else "system", **self._places.next_in(wire)}
+        id = self._ids.of_complete(kind, as_text(wire.get("otid")), as_text(wire.get("id")))
+        if is_summary and content.text:
+            metadata = without_keys({"compaction_stats": wire.get("compaction_stats")})
+            yield e.MessageDone(m.Message(id, type="summary", content=content.text, metadata=metadata, **fields))
+        elif content.text:
+            yield e.MessageDone(m.TextMessage(id, content=content.text, **fields))
+        for number, (format, data) in enumerate(content.images):
+            yield e.MessageDone(m.ImageMessage(f"{id}.image.{number}", format=format, content=data, **fields))
+
+
+def _metadata(wire: WireObject) -> dict[str, Any]:
+    return {key: wire[key] for key in _METADATA_KEYS if wire.get(key)}

@@ -1,0 +1,93 @@
+"""Writes the messages of a run's thread, for the encoder: flat messages of one group become parts of one message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...events import AnnotationAdded, Delta
+from ...messages import ImageMessage, Message
+from .objects import citation_object, content_part, thread_message
+from .open_objects import Item, OpenThreadMessage
+from .run_writer import NamedItem, NamedItems, RunWriter
+
+__all__ = ["MessageWriter"]
+
+
+class MessageWriter:
+    """The parts of the thread's messages, by the ids of their flat messages."""
+
+    def __init__(self, run: RunWriter) -> None:
+        self._run = run
+        self._parts: dict[str, tuple[OpenThreadMessage, int]] = {}
+
+    def has_part(self, id: str) -> bool:
+        """Whether this flat message became a part."""
+        return id in self._parts
+
+    def begin_part(self, message: Message) -> NamedItems:
+        """A flat message is created. It continues the open message of its group, if there is one between two parts."""
+        group = ("group", message.group, message.choice, message.role)
+        open_message = self._run.messages.get(group)
+        if message.group is None or open_message is None or open_message.open_part is not None:
+            has_group_key = message.group is not None and open_message is None
+            key = group if has_group_key else ("alone", message.id)
+            open_message = OpenThreadMessage(self._run.ids.unused(message.id), key, message)
+            yield from self._begin_message(open_message)
+        open_message.open_part = message.id
+        open_message.content.append(content_part(message, "") or {})
+        self._parts[message.id] = (open_message, len(open_message.content) - 1)
+
+    def _begin_message(self, message: OpenThreadMessage) -> NamedItems:
+        yield from self._run.close_idle()
+        self._run.messages[message.key] = message
+        if message.role == "assistant":
+            message.step, begin = self._run.open_step("message_creation", message.id)
+            message.step.unfinished.add(message.id)
+            yield from begin
+        for phase in ("created", "in_progress"):
+            yield f"thread.message.{phase}", thread_message(message, self._run.run, "in_progress")
+
+    def delta_item(self, delta: Delta) -> NamedItem | None:
+        """A piece of a part. An image has none: it is written when it is done."""
+        message, index = self._parts[delta.message_id]
+        match message.content[index]["type"]:
+            case "text":
+                is_continued = message.last_delta_part == index
+                annotations: Item = {} if is_continued else {"annotations": []}
+                return self._delta(message, index, text={"value": delta.value, **annotations})
+            case "refusal":
+                return self._delta(message, index, refusal=delta.value)
+            case _:
+                return None
+
+    def add_citation(self, event: AnnotationAdded) -> NamedItems:
+        """A citation of a part, if this API has such citations."""
+        part = self._parts.get(event.message_id)
+        citation = citation_object(event.annotation)
+        if part is not None and citation is not None:
+            message, index = part
+            is_continued = message.last_delta_part == index
+            text: Item = {"annotations": [{"index": message.next_citation_index(index), **citation}]}
+            yield self._delta(message, index, text=text if is_continued else {"value": "", **text})
+
+    def complete_part(self, message: Message) -> NamedItems:
+        """A flat message is done. A message without a group has no further part."""
+        open_message, index = self._parts[message.id]
+        part = content_part(message, message.content) or open_message.content[index]
+        open_message.content[index] = part
+        open_message.open_part = None
+        if isinstance(message, ImageMessage):
+            yield self._delta(open_message, index, **{part["type"]: part[part["type"]]})
+        elif open_message.last_delta_part != index:  # clients learn of a part by its first delta, so it needs one
+            yield self._delta(open_message, index, **content_part(message.header(), "") or {})
+        if message.status != "completed":
+            open_message.status = message.status
+        open_message.add_metadata(message)
+        if message.group is None:
+            yield from self._run.close_message(open_message)
+
+    def _delta(self, message: OpenThreadMessage, index: int, **part: Any) -> NamedItem:
+        message.last_delta_part = index
+        type = message.content[index]["type"]
+        delta = {"content": [{"index": index, "type": type, **part}]}
+        return "thread.message.delta", {"id": message.id, "object": "thread.message.delta", "delta": delta}

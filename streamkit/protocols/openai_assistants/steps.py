@@ -1,0 +1,115 @@
+"""The steps of a run: which tool call an entry of a step belongs to.
+
+Calls grow side by side. An entry names its call by `id`, by `index`, by both or, on some servers, by neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ...events import Event
+from ...messages import Status
+from ..values import WireObject, as_count, as_objects, as_text
+from .calls import TOOLS, Call
+from .wire import Warn, kind_of
+
+__all__ = ["Step"]
+
+
+class Step:
+    """One step of a run, with its tool calls.
+
+    Args:
+        warn: makes a warning.
+        unused_id: returns an id that no flat message of the stream has, made from the wanted one.
+        began_here: whether it begins in this stream; if not, it began in an earlier one.
+    """
+
+    def __init__(self, id: str, warn: Warn, unused_id: Callable[[str], str], *, began_here: bool = True) -> None:
+        self.id = id
+        self.began_here = began_here
+        self.is_done = False
+        self._warn = warn
+        self._unused_id = unused_id
+        self._calls: dict[int, Call] = {}  # by index
+        self._calls_by_id: dict[str, Call] = {}
+        self._latest: Call | None = None
+        self._next_index = 0
+
+    def has_call(self, call_id: str) -> bool:
+        """Whether a call with this id is one of its calls."""
+        return call_id in self._calls_by_id
+
+    def begin(self, details: WireObject) -> Iterator[Event]:
+        """The step is created, perhaps with calls already."""
+        if not self._calls:
+            for position, entry in enumerate(as_objects(details.get("tool_calls"))):
+                yield from self.add_delta(position, entry, is_initial=True)
+
+    def add_delta(self, position: int, entry: WireObject, *, is_initial: bool = False) -> Iterator[Event]:
+        """Add an entry of a delta to its call."""
+        call = self._call_of(position, entry, is_initial=is_initial)
+        if call is not None:
+            self._latest = call
+            yield from call.add_delta(entry, is_initial=is_initial)
+
+    def complete(self, details: WireObject, status: Status) -> Iterator[Event]:
+        """The step is done, with the final form of its calls. Those with another id than streamed come in their order."""
+        entries = as_objects(details.get("tool_calls"))
+        final_ids = {as_text(entry.get("id")) for entry in entries} - {""}
+        unmatched = iter([call for _, call in sorted(self._calls.items()) if call.call_id not in final_ids])
+        for entry in entries:
+            call = self._calls_by_id.get(as_text(entry.get("id"))) or next(unmatched, None)
+            if call is None or (entry.get("type") and call.type != kind_of(entry, TOOLS)):
+                call = self._add_call(self._next_index, entry)
+            if call is not None:
+                yield from call.complete(entry, status)
+        yield from self.close(status)
+
+    def complete_call(self, entry: WireObject) -> Iterator[Event]:
+        """A call that the run waits for is there in its final form."""
+        call = self._calls_by_id.get(as_text(entry.get("id"))) or self._add_call(self._next_index, entry)
+        if call is not None:
+            yield from call.complete(entry, "completed")
+
+    def close(self, status: Status) -> Iterator[Event]:
+        """End the calls that are open."""
+        for call in self._calls.values():
+            yield from call.close(status)
+        self.is_done = True
+
+    def _call_of(self, position: int, entry: WireObject, *, is_initial: bool) -> Call | None:
+        """The call that an entry belongs to, perhaps a new one; None if the entry is not a call."""
+        id, index = as_text(entry.get("id")), as_count(entry.get("index"))
+        with_id = self._calls_by_id.get(id) if id else None
+        if with_id is not None and (index is None or self._calls.get(index) is with_id):
+            return with_id
+        if index is None:
+            if id or is_initial:
+                return self._add_call(self._next_index, entry)
+            if self._latest is not None and not position:
+                return self._latest
+            index = position
+        call = self._calls.get(index)
+        if call is None:
+            return self._add_call(index, entry)
+        if id and call.call_id and call.call_id != id:  # a server that sends the same index for every call
+            return with_id or self._add_call(self._next_index, entry)
+        if id:
+            self._calls_by_id.setdefault(id, call)
+        return call
+
+    def _add_call(self, index: int, entry: WireObject) -> Call | None:
+        """A new call; None if the entry has no kind of call."""
+        kind = kind_of(entry, TOOLS)
+        if not kind:
+            return None
+        index = self._next_index if index in self._calls else index
+        self._next_index = max(self._next_index, index + 1)
+        call_id = as_text(entry.get("id"))
+        id = self._unused_id(call_id or f"{self.id or 'step'}.{index}")
+        call = Call(id, call_id, kind, (self.id or None) if self.began_here else None, self._warn)
+        self._calls[index] = call
+        if call_id:
+            self._calls_by_id.setdefault(call_id, call)
+        return call

@@ -1,0 +1,168 @@
+"""The open messages of one choice, and the events that create, extend and end them.
+
+A choice has at most one open message of each kind, and any number of tool calls. They stay open side by side until
+the choice ends, but reasoning ends as soon as any other content begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ...events import Event, MessageCreated, MessageDone, ToolCallCreated, ToolCallDelta
+from ...messages import (
+    AudioMessage,
+    ImageMessage,
+    Message,
+    ReasoningMessage,
+    RefusalMessage,
+    Status,
+    TextMessage,
+    ToolCallMessage,
+)
+from .tool_calls import ToolCall, ToolCalls
+
+__all__ = ["OpenMessages"]
+
+# Encrypted reasoning is a kind of its own, and so is the transcript of speech.
+_CLASSES: dict[str, type[Message]] = {
+    "reasoning": ReasoningMessage,
+    "redacted": ReasoningMessage,
+    "text": TextMessage,
+    "transcript": TextMessage,
+    "refusal": RefusalMessage,
+    "audio": AudioMessage,
+}
+_REASONING = ("reasoning", "redacted")
+
+
+class OpenMessages:
+    """The open messages of one choice.
+
+    Attributes:
+        role: of all its messages, "" until it arrives.
+        ids: the ids of the open messages, by kind.
+        tool_calls: the open tool calls.
+        seen: the kinds of which content has arrived, and "images" and "calls".
+    """
+
+    def __init__(
+        self, choice: int, group: str | None, new_id: Callable[[], str], warn: Callable[[str, str], None]
+    ) -> None:
+        self.role = ""
+        self.ids: dict[str, str] = {}
+        self.tool_calls = ToolCalls()
+        self.seen: set[str] = set()
+        self._choice = choice
+        self._group = group
+        self._new_id = new_id
+        self._warn = warn
+        self._count = 0  # of the messages created so far
+        self._metadata: dict[str, dict[str, Any]] = {}  # of the done messages, by kind
+        self._final_content: dict[str, str] = {}  # what the provider gave as their entire content, by kind
+
+    # -- messages of one kind
+
+    def append(self, kind: str, text: str) -> Iterator[Event]:
+        """A delta of the open message of this kind, which is created if there is none. Nothing for an empty text."""
+        if not text:
+            return
+        if kind not in _REASONING:
+            yield from self.finish_reasoning()
+        if kind not in self.ids:
+            yield self.create(kind)
+        yield _CLASSES[kind].delta_event(self.ids[kind], text)
+
+    def create(self, kind: str) -> Event:
+        """The beginning of a message of this kind."""
+        self.ids[kind] = id = self._new_id()
+        self.seen.add("reasoning" if kind == "redacted" else kind)
+        fields: dict[str, Any] = {"format": "redacted"} if kind == "redacted" else {}
+        if kind == "transcript":
+            self.add_metadata(kind, audio_transcript=True)
+            fields["metadata"] = self._metadata[kind].copy()
+        return MessageCreated(_CLASSES[kind](id, **self._shared_fields(), **fields))
+
+    def add_metadata(self, kind: str, **values: Any) -> None:
+        """Metadata of the done message of this kind, which need not have been created yet."""
+        self._metadata.setdefault(kind, {}).update(values)
+
+    def extend_metadata(self, kind: str, key: str, values: list[Any]) -> None:
+        """More elements of a list in the metadata of the done message of this kind."""
+        self._metadata.setdefault(kind, {}).setdefault(key, []).extend(values)
+
+    def set_final_content(self, kind: str, content: str) -> None:
+        """The provider's entire content of the open message of this kind, for the engine to compare when it is done."""
+        self._final_content[kind] = content
+
+    def add_image(self, format: str, content: str) -> Iterator[Event]:
+        """An image, which arrives complete."""
+        yield from self.finish_reasoning()
+        self.seen.add("images")
+        yield MessageDone(ImageMessage(self._new_id(), format=format, content=content, **self._shared_fields()))
+
+    def finish(self, kind: str, status: Status) -> Iterator[Event]:
+        """The end of the open message of this kind, if there is one."""
+        if kind not in self.ids:
+            return
+        metadata = self._metadata.pop(kind, None)
+        content = self._final_content.pop(kind, "" if kind == "redacted" else None)
+        yield MessageDone(_CLASSES[kind](self.ids.pop(kind), content=content, status=status, metadata=metadata))
+
+    def finish_reasoning(self) -> Iterator[Event]:
+        """The end of the open reasoning, because other content begins."""
+        for kind in _REASONING:
+            yield from self.finish(kind, "completed")
+
+    def finish_all(self, status: Status) -> Iterator[Event]:
+        """The end of everything that is open. A call is emitted without a name if none arrived."""
+        for kind in [*self.ids]:
+            yield from self.finish(kind, status)
+        for call in self.tool_calls.in_order:
+            if call.message_id is None and (call.pending_arguments or call.call_id):
+                self._warn("no-tool-name", f"the name of the tool call {call.call_id!r} never arrived")
+                yield from self._create_call(call)
+            if call.message_id is not None:
+                yield MessageDone(ToolCallMessage(call.message_id, status=status, **_call_fields(call)))
+        self.tool_calls.clear()
+        self._metadata.clear()
+
+    def _shared_fields(self) -> dict[str, Any]:
+        """The fields that every message of the choice has. Without a role they are the assistant's."""
+        self.role = self.role or "assistant"
+        self._count += 1
+        return {"role": self.role, "group": self._group, "index": self._count - 1, "choice": self._choice}
+
+    # -- tool calls
+
+    def append_to_call(self, call: ToolCall, call_id: str, name: str, arguments: str) -> Iterator[Event]:
+        """A fragment of a call. Only the first id and name count, because some servers repeat them in every fragment.
+
+        The message is created when the name arrives; until then the arguments are pending.
+        """
+        call.call_id = call.call_id or call_id
+        call.name = call.name or name
+        if call.message_id is not None:
+            if arguments:
+                yield from self.finish_reasoning()
+                yield ToolCallDelta(call.message_id, arguments)
+            return
+        if arguments:
+            call.pending_arguments.append(arguments)
+        if call.name:
+            yield from self.finish_reasoning()
+            yield from self._create_call(call)
+
+    def _create_call(self, call: ToolCall) -> Iterator[Event]:
+        call.message_id = self._new_id()
+        self.seen.add("calls")
+        metadata = {"custom": True} if call.is_custom else None
+        fields = {**_call_fields(call), **self._shared_fields()}
+        yield ToolCallCreated(ToolCallMessage(call.message_id, metadata=metadata, **fields))
+        if call.pending_arguments:
+            yield ToolCallDelta(call.message_id, "".join(call.pending_arguments))
+            call.pending_arguments.clear()
+
+
+def _call_fields(call: ToolCall) -> Mapping[str, Any]:
+    return {"name": call.name or None, "call_id": call.call_id or None}

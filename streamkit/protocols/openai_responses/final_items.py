@@ -1,0 +1,175 @@
+"""Reads the final form of an output item, with which it ends.
+
+Deltas may have brought all of it, some of it or nothing: parts that are open end with their final content, the others
+are created with it. It may come at the item's own end, and again at the response's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ...answers import Confirmation
+from ...events import ConfirmationCreated, Event
+from ...messages import ConsoleMessage, ImageMessage, Status
+from ..values import WireObject, as_list, as_object, as_objects, as_text, text_or_json
+from .item import Item
+from .item_types import CALLS, CONTENT_PARTS, OUTPUT_KEYS, STATUSES
+from .wire import are_content_parts, content_parts, read_part
+
+__all__ = ["append_console", "finish_console", "finish_item"]
+
+
+def finish_item(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
+    """The end of an item, with its final form. `status` holds if the form has none."""
+    item.learn(wire)
+    status = STATUSES.get(as_text(wire.get("status")), status)
+    if (read := _READERS.get(item.type)) is not None:
+        yield from read(item, wire, status)
+    yield from item.close_all(status)
+
+
+def _read_content(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
+    yield from _check_parts(item, wire, "content")
+    parts = content_parts(wire.get("content"), "output_text")
+    for index, part in _numbered_parts(item, parts, ("text", "refusal")):
+        kind = CONTENT_PARTS.get(as_text(part.get("type")))
+        if kind is not None:
+            content, fields = read_part(part)
+            yield from item.close(kind, index, content, status, **fields)
+
+
+def _check_parts(item: Item, wire: WireObject, key: str) -> Iterator[Event]:
+    """A warning about content parts that are malformed."""
+    if not are_content_parts(wire.get(key)):
+        yield item.warn(f"bad-{key}", f"its `{key}` is not a list of content parts; what is text was read", item.type)
+
+
+def _numbered_parts(item: Item, parts: Sequence[WireObject], kinds: tuple[str, ...]) -> list[tuple[int, WireObject]]:
+    """The content parts of a list, by the indexes that their deltas had.
+
+    If the deltas had a greater index than there are parts, the server did not count from 0: the parts then have the
+    indexes of the deltas, in order.
+    """
+    indexes = sorted({index for kind, index in item.parts.by_part if kind in kinds})
+    if indexes and indexes[-1] >= len(parts):
+        further = enumerate(parts[len(indexes) :], indexes[-1] + 1 + len(indexes))
+        return [*zip(indexes, parts, strict=False), *further]
+    return [*enumerate(parts)]
+
+
+def _read_reasoning(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
+    """Summaries and texts. What is encrypted belongs to the last part, or is one of its own if there is no other."""
+    contents: dict[tuple[str, int], str | None] = dict.fromkeys(item.parts.by_part, None)
+    for key, kind in (("summary", "summary"), ("content", "reasoning")):
+        yield from _check_parts(item, wire, key)
+        for index, part in _numbered_parts(item, content_parts(wire.get(key), ""), (kind,)):
+            if text := as_text(part.get("text")):
+                contents[kind, index] = text
+    encrypted = as_text(wire.get("encrypted_content"))
+    if encrypted and not contents:
+        contents["redacted", 0] = None
+    for number, ((kind, index), content) in enumerate(contents.items(), 1):
+        metadata = {"encrypted_content": encrypted} if encrypted and number == len(contents) else {}
+        yield from item.close(kind, index, content, status, metadata=metadata)
+
+
+def _read_call(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
+    """A call, the question whether it may run, and what it gave, if the item has it."""
+    arguments = _arguments_of(item, wire)
+    id = item.parts.id_for("call", 0)
+    is_question = item.type == "mcp_approval_request" and id not in item.done_ids
+    yield from item.close("call", 0, arguments, status)
+    if is_question:
+        subject = item.message("call", 0, arguments, status=status)
+        yield ConfirmationCreated(Confirmation(item.id, subject))
+    error = wire.get("error")
+    output = wire.get("output") if wire.get("results") is None else wire.get("results")
+    if error is not None:
+        text = as_text(as_object(error).get("message")) or text_or_json(error)
+        yield from item.close("output", 0, text, status, metadata={"error": True})
+    elif output is not None:
+        yield from item.close("output", 0, text_or_json(output), status)
+
+
+def _arguments_of(item: Item, wire: WireObject) -> str:
+    """The arguments as JSON text. A list is the value of its key, because arguments are an object."""
+    for key in CALLS[item.type].argument_keys:
+        value = wire.get(key)
+        if value is not None and (text := text_or_json({key: value} if isinstance(value, (list, tuple)) else value)):
+            return text
+    return ""
+
+
+def _read_result(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
+    yield from item.close("result", 0, text_or_json(wire.get(OUTPUT_KEYS[item.type])), status)
+
+
+def _read_code(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
+    """Code, what it printed, and what it drew."""
+    yield from item.close("code", 0, as_text(wire.get("code")), status)
+    outputs = as_objects(wire.get("outputs"))
+    logs = [logs for output in outputs if (logs := as_text(output.get("logs")))]
+    if logs and ("logs", 0) not in item.parts.by_part:
+        yield from item.open("logs")
+        for text in logs:
+            yield ConsoleMessage.delta_event(item.parts.id_for("logs", 0), text)
+        yield from item.close("logs", 0, "".join(logs), status)
+    urls = [url for output in outputs if (url := as_text(output.get("url")))]
+    for index, url in enumerate(urls):
+        yield from item.close("plot", index, url, status)
+
+
+def _read_commands(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
+    for index, command in enumerate(as_list(as_object(wire.get("action")).get("commands"))):
+        yield from item.close("command", index, as_text(command), status)
+
+
+def _read_image(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
+    image = as_text(wire.get("result"))
+    id = item.parts.id_for("image", 0)
+    if image and item.has_preview and id not in item.done_ids:
+        yield ImageMessage.delta_event(id, image, True)  # without it the engine would warn that the content differs
+    yield from item.close("image", 0, image, status)
+
+
+# -- consoles of shell commands
+
+
+def _read_consoles(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
+    """What the commands printed. If any of it was streamed, all of it was, and is only closed here."""
+    was_streamed = bool(item.parts.by_part)
+    for index, output in enumerate(as_objects(wire.get("output"))):
+        if not was_streamed or ("console", index) in item.parts.by_part:
+            yield from finish_console(item, index, [output], status)
+
+
+def finish_console(item: Item, index: int, outputs: Sequence[Any], status: Status) -> Iterator[Event]:
+    """The end of one command's console. What it printed is emitted here if it was not streamed."""
+    if ("console", index) not in item.parts.by_part:
+        yield from item.open("console", index)
+        for output in outputs:
+            yield from append_console(item, index, as_object(output))
+    outcomes = [outcome for output in outputs if (outcome := as_object(as_object(output).get("outcome")))]
+    metadata = {"outcome": dict(outcomes[-1])} if outcomes else {}
+    yield from item.close("console", index, None, status, metadata=metadata)
+
+
+def append_console(item: Item, index: int, output: WireObject) -> Iterator[Event]:
+    """What one command printed to its two streams."""
+    for stream in ("stdout", "stderr"):
+        if text := as_text(output.get(stream)):
+            yield from item.open("console", index)
+            yield ConsoleMessage.delta_event(item.parts.id_for("console", index), text, False, {"stream": stream})
+
+
+_READERS: dict[str, Callable[[Item, WireObject, Status], Iterator[Event]]] = {
+    "message": _read_content,
+    "reasoning": _read_reasoning,
+    "code_interpreter_call": _read_code,
+    "shell_call": _read_commands,
+    "shell_call_output": _read_consoles,
+    "image_generation_call": _read_image,
+    **dict.fromkeys(CALLS, _read_call),
+    **dict.fromkeys(OUTPUT_KEYS, _read_result),
+}

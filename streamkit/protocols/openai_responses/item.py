@@ -1,0 +1,194 @@
+"""One output item while it is streamed, and the messages that its parts become.
+
+An item is one thing that the model or its provider made: a message, reasoning, a call, what a call gave. It has one or
+more parts, and each part is one flat message. How the item's final form is read is in `final_items`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ...events import Event, MessageCreated, MessageDone, StreamWarning
+from ...messages import Annotation, Message, ReasoningMessage, Status, TextMessage
+from ..values import WireObject, as_list, as_object, as_text
+from .item_types import CALLS, OUTPUT_KEYS, OWN_KEYS, PARTS, Call
+from .part_ids import PartIds
+
+__all__ = ["Item"]
+
+# Types of items about which their type alone states nothing more.
+_PLAIN_TYPES = frozenset(("message", "reasoning"))
+
+
+class _FinalPart(NamedTuple):
+    """The final form of a part: its content, and other fields of its message."""
+
+    content: str
+    fields: WireObject
+
+
+class Item:
+    """One output item.
+
+    A part of it is open once its message is created, and done once its message is done. In between it may be pending:
+    its final form has arrived, and it is done when the item is, because only the item states how it ended.
+
+    Args:
+        id: the id of its first message.
+        type: the item's type.
+        output_index: its place in the response, None if no event stated it.
+        warn: makes a warning of a code, a fault and the kind of what is at fault.
+
+    Attributes:
+        role, name, call_id: the item's own, "" until they arrive.
+        is_executed: whether the provider executes this call.
+        metadata: for its messages: the values that they have no field for.
+        parts: the ids of its messages.
+        delta_item_ids: the values of `item_id` under which its parts have received deltas.
+        pending_arguments: of a call, the name of which has not arrived.
+        done_ids: the ids of its messages that are done.
+        is_done: whether the item is done, and all its messages with it.
+        has_preview: whether it is an image of which a preview was emitted.
+    """
+
+    def __init__(
+        self, id: str, type: str, output_index: int | None, warn: Callable[[str, str, Any], StreamWarning]
+    ) -> None:
+        self.id = id
+        self.type = type
+        self.output_index = output_index
+        self.warn = warn
+        self.role = ""
+        self.name = ""
+        self.call_id = ""
+        self.is_executed = False
+        self.metadata: dict[str, Any] = {}
+        self.parts = PartIds(id)
+        self.delta_item_ids: set[str] = set()
+        self.pending_arguments: list[str] = []
+        self.done_ids: set[str] = set()
+        self.is_done = False
+        self.has_preview = False
+        self._pending: dict[str, _FinalPart] = {}  # by message id
+        if type not in _PLAIN_TYPES:
+            self.learn({})
+
+    # -- what it states about itself
+
+    def learn(self, wire: WireObject) -> None:
+        """Take over what a form of the item states about it."""
+        self.type = as_text(wire.get("type")) or self.type
+        self.role = as_text(wire.get("role")) or self.role
+        self.name = as_text(wire.get("name")) or self.name
+        self.call_id = as_text(wire.get("call_id")) or self.call_id
+        self.metadata |= {key: value for key, value in wire.items() if key not in OWN_KEYS and value not in (None, [])}
+        if (call := CALLS.get(self.type)) is not None:
+            self._learn_call(call, wire)
+        elif self.type == "shell_call":
+            self._learn_shell_call(wire)
+        elif self.type in OUTPUT_KEYS and self.type != "function_call_output":
+            self.metadata["item_type"] = self.type
+
+    def _learn_call(self, call: Call, wire: WireObject) -> None:
+        execution = wire.get("execution", self.metadata.get("execution"))
+        self.is_executed = call.is_executed or execution == "server"
+        if not call.has_name:
+            self.name = self.name or self.type.removesuffix("_call")
+        if self.type == "custom_tool_call":
+            self.metadata["custom"] = True
+        elif self.type != "function_call":
+            self.metadata["item_type"] = self.type
+
+    def _learn_shell_call(self, wire: WireObject) -> None:
+        """A shell call's limits, and whether its output is wanted: OpenAI runs the commands in its own containers."""
+        self.metadata["item_type"] = self.type
+        action = as_object(wire.get("action"))
+        self.metadata |= {key: action[key] for key in action if key != "commands" and action[key] is not None}
+        is_in_container = as_object(self.metadata.get("environment")).get("type") == "container_reference"
+        if wire and not is_in_container:
+            self.metadata["wants_output"] = True
+
+    # -- its parts
+
+    def message(
+        self,
+        kind: str,
+        index: int = 0,
+        content: str | None = None,
+        *,
+        status: Status = "in_progress",
+        metadata: WireObject | None = None,
+        annotations: Sequence[Annotation] = (),
+    ) -> Message:
+        """The message of a part. Empty content counts as unknown, so that what was streamed stays."""
+        message_class, format, id_pattern = PARTS[kind]
+        fields: dict[str, Any] = {"format": format, "group": self.id, "index": index, "status": status}
+        fields["content"] = content or None
+        fields["metadata"] = {**({} if id_pattern else self.metadata), **(metadata or {})}
+        if message_class is TextMessage:
+            fields["annotations"] = annotations
+        if kind in ("text", "refusal"):
+            fields["role"] = self.role
+        elif message_class is not ReasoningMessage and kind != "image":
+            fields["call_id"] = self.call_id or (None if kind in ("command", "console", "result") else self.id)
+        if kind in ("call", "output", "result"):
+            fields["name"] = self.name or None
+        match kind:
+            case "call":
+                fields["provider_executed"] = self.is_executed
+            case "plot":
+                fields["role"] = "computer"
+            case "image":
+                fields["format"] = self._image_format(content)
+            case _:
+                pass
+        return message_class(self.parts.ensure(kind, index), **fields)
+
+    def _image_format(self, content: str | None) -> str:
+        if content and content.startswith(("https://", "http://")):
+            return "url"
+        return f"base64.{as_text(self.metadata.get('output_format')) or 'png'}"
+
+    def open(self, kind: str, index: int = 0) -> Iterator[Event]:
+        """The beginning of a part, once."""
+        if (kind, index) not in self.parts.by_part:
+            yield MessageCreated(self.message(kind, index))
+
+    def hold(self, kind: str, index: int, content: str, fields: WireObject) -> None:
+        """Make a part pending: this is its final form."""
+        id = self.parts.ensure(kind, index)
+        if id not in self.done_ids:
+            self._pending[id] = _FinalPart(content, fields)
+
+    def close(self, kind: str, index: int, content: str | None, status: Status, **fields: Any) -> Iterator[Event]:
+        """The end of a part, once. What is pending of it is merged into these fields."""
+        id = self.parts.ensure(kind, index)
+        if id in self.done_ids:
+            return
+        self.done_ids.add(id)
+        pending = self._pending.pop(id, None)
+        if pending is not None:
+            content = content or pending.content
+            for key, value in pending.fields.items():  # annotations and metadata
+                own = fields.get(key)
+                fields[key] = {**value, **own} if own and key == "metadata" else own or value
+        yield MessageDone(self.message(kind, index, content, status=status, **fields))
+
+    def close_pending(self, status: Status) -> Iterator[Event]:
+        """The end of the pending parts."""
+        for _, kind, index in sorted(self.parts.by_id[id] for id in self._pending):
+            yield from self.close(kind, index, None, status)
+
+    def close_all(self, status: Status) -> Iterator[Event]:
+        """The end of the item, and of all parts that are open or pending."""
+        if self.pending_arguments and not self.parts.by_part:
+            self.hold("call", 0, "".join(self.pending_arguments), {})
+        for kind, index in [*self.parts.by_part]:
+            yield from self.close(kind, index, None, status)
+        self.is_done = True
+
+    def has_all_parts_of(self, wire: WireObject) -> bool:
+        """Whether this form of a message has no part that is not done."""
+        count = len(as_list(wire.get("content")))
+        return self.type == "message" and count == len(self.done_ids) == len(self.parts.by_part)

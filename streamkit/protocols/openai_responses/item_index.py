@@ -1,0 +1,116 @@
+"""Which output item an event belongs to.
+
+Servers identify items differently: by `item_id`, which some of them change with every event, by `output_index`, which
+some of them repeat, by both, or by neither. An event belongs to the first of these that there is:
+
+1. the item with its id, unless both have an output_index and these differ;
+2. the item of its type at its output_index, if that is not done;
+3. if it has neither id nor output_index: the latest item of its type that is not done;
+4. the item with its id, although the output_index differs.
+
+If there is none, the event begins an item.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...events import StreamWarning
+from ..values import WireObject, as_count, as_text
+from .item import Item
+
+__all__ = ["ItemIndex", "UnmatchedItems"]
+
+
+class ItemIndex:
+    """The output items of one response, in the order in which they began."""
+
+    def __init__(self, new_id: Callable[[], str], warn: Callable[[str, str, Any], StreamWarning]) -> None:
+        self.items: list[Item] = []
+        self._new_id = new_id
+        self._warn = warn
+        self._by_id: dict[str, Item] = {}
+        self._by_output_index: dict[int, Item] = {}
+        self._by_type: dict[str, list[Item]] = {}  # without done items at the end, once `_latest` was called
+
+    def add(self, id: str, type: str, output_index: int | None) -> Item:
+        """A new item. It has this id, unless that is empty or another item that is not done has it."""
+        own_id = id or self._new_id()
+        other = self._by_id.get(own_id)
+        if other is not None and not other.is_done:
+            own_id = f"{own_id}.{len(self.items)}"
+        item = Item(own_id, type, output_index, self._warn)
+        self.items.append(item)
+        self._by_type.setdefault(type, []).append(item)
+        self._by_id[id or own_id] = item
+        if output_index is not None:
+            self._by_output_index[output_index] = item
+        return item
+
+    def begin(self, id: str, type: str, output_index: int | None) -> Item:
+        """The item that begins: a new one, unless its parts came before it."""
+        item = self._by_id.get(id)
+        if item is None or item.is_done or item.type != type or item.output_index not in (None, output_index):
+            return self.add(id, type, output_index)
+        return item
+
+    def with_id(self, id: str) -> Item | None:
+        """The latest item with this id."""
+        return self._by_id.get(id)
+
+    def open_at(self, output_index: int) -> Item | None:
+        """The latest item at this output_index, if it is not done."""
+        item = self._by_output_index.get(output_index)
+        return None if item is None or item.is_done else item
+
+    def find_or_add(self, id: str, type: str, output_index: int | None) -> Item:
+        """The item of this id, type and output_index, by the rule of the module."""
+        return self._find(id, type, output_index) or self.add(id, type, output_index)
+
+    def of_event(self, event: WireObject, type: str) -> Item:
+        """The item that an event about a part belongs to. The event's type implies the item's."""
+        return self.find_or_add(as_text(event.get("item_id")), type, as_count(event.get("output_index")))
+
+    def _find(self, id: str, type: str, output_index: int | None) -> Item | None:
+        item = self._by_id.get(id)
+        if item is not None and (output_index is None or item.output_index in (None, output_index)):
+            return item
+        if output_index is not None:
+            there = self.open_at(output_index)
+            if there is not None and there.type == type:
+                return there
+        elif not id:
+            return self._latest(type)
+        return item
+
+    def _latest(self, type: str) -> Item | None:
+        """The latest item of this type that is not done."""
+        items = self._by_type.get(type, [])
+        while items and items[-1].is_done:
+            items.pop()
+        return items[-1] if items else None
+
+
+class UnmatchedItems:
+    """The items that a response's final output does not name by their ids, for servers that change all ids."""
+
+    def __init__(self, items: Iterable[Item], matched: Iterable[Item | None]) -> None:
+        matched_objects = {id(item) for item in matched}
+        self._taken: set[int] = set()
+        self._left: dict[tuple[str, str], deque[Item]] = {}  # by type and call id; with "" those of any call
+        for item in items:
+            if id(item) not in matched_objects:
+                for call_id in {"", item.call_id}:
+                    self._left.setdefault((item.type, call_id), deque()).append(item)
+
+    def take(self, type: str, call_id: str) -> Item | None:
+        """The first that is left of this type and of this call; of any call for ""."""
+        left = self._left.get((type, call_id))
+        while left:
+            item = left.popleft()
+            if id(item) not in self._taken:
+                self._taken.add(id(item))
+                return item
+        return None

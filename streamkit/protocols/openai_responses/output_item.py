@@ -1,0 +1,248 @@
+"""One output item while it is sent: its wire form so far, and the events about it and about its parts."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from ...events import Delta
+from ...messages import Message, TextMessage
+from ..request_content import image_url
+from .item_types import OUTPUT_KEYS
+from .part_ids import PartIds
+from .wire import TEXT_STREAMS, json_or_text
+from .wire_items import (
+    annotation_object,
+    call_arguments,
+    content_part,
+    item_type_of,
+    new_item,
+    own_metadata,
+)
+
+__all__ = ["OutputItem"]
+
+# The stems of the events that a part's deltas and final text have, by the part's kind; a call's by the item's type.
+_STEMS = {(stream.item if stream.part == "call" else stream.part): stem for stem, stream in TEXT_STREAMS.items()}
+# Parts that begin and end with events of their own: the stem of these, and the part's type.
+_CONTENT_PARTS = {
+    "text": ("response.content_part", "output_text"),
+    "refusal": ("response.content_part", "refusal"),
+    "reasoning": ("response.content_part", "reasoning_text"),
+    "summary": ("response.reasoning_summary_part", "summary_text"),
+}
+# Where an item has the list of its parts; other items have one part.
+_LIST_KEYS = {
+    "text": "content",
+    "refusal": "content",
+    "reasoning": "content",
+    "redacted": "content",
+    "summary": "summary",
+    "console": "output",
+}
+_TYPES_WITH_PROGRESS = {
+    "code_interpreter_call",
+    "mcp_call",
+    "web_search_call",
+    "file_search_call",
+    "image_generation_call",
+}
+# Items that are done when their message is. The others may get another part, or what they gave.
+_SINGLE_MESSAGE_TYPES = {
+    *("function_call", "custom_tool_call", "mcp_approval_request", "image_generation_call"),
+    *("computer_call", "local_shell_call", "apply_patch_call"),
+    *OUTPUT_KEYS,
+}
+
+
+class OutputItem:
+    """An output item that begins with this message, a part of this kind.
+
+    Attributes:
+        wire: its wire form as far as it was sent.
+        type: its type.
+        output_index: its place in the response.
+        group: the group of its messages.
+        parts: the ids that a decoder will give to its messages.
+        open_ids: the ids of its messages that are not done.
+        status: how it ends: as its last message that was not completed.
+        is_done: whether its end was sent.
+    """
+
+    def __init__(self, message: Message, kind: str, output_index: int) -> None:
+        self.type = item_type_of(message, kind)
+        self.wire = new_item(message, self.type)
+        self.output_index = output_index
+        self.group = message.group
+        self.parts = PartIds(message.id)
+        self.open_ids: set[str] = set()
+        self.status = "completed"
+        self.is_done = False
+        self._call_ids = {message.id, self.wire.get("call_id")}
+        if self.type == "code_interpreter_call":
+            self._call_ids.add(message.call_id)  # its wire form has no call_id
+
+    @property
+    def has_single_message(self) -> bool:
+        """Whether it is done when its first message is."""
+        return self.type in _SINGLE_MESSAGE_TYPES
+
+    def is_called(self, call_id: str) -> bool:
+        """Whether this is the id by which the output of a call or of code names it."""
+        return call_id in self._call_ids
+
+    def next_id(self, kind: str) -> str:
+        """The id that a decoder would give to a further part of this kind. Texts and refusals are counted together."""
+        counted = {"text", "refusal"} if kind in ("text", "refusal") else {kind}
+        return self.parts.id_for(kind, sum(part in counted for part, _ in self.parts.by_part))
+
+    def _event(self, type: str, kind: str = "", index: int = 0, **fields: Any) -> dict[str, Any]:
+        """An event about the item, or about a part of this kind."""
+        event: dict[str, Any] = {"type": type, "item_id": self.wire["id"], "output_index": self.output_index}
+        if kind in _STEMS and (index_key := TEXT_STREAMS[_STEMS[kind]].index_key):
+            event[index_key] = index
+        return {**event, **fields}
+
+    # -- the item
+
+    def begin(self) -> Iterator[dict[str, Any]]:
+        """The events of its beginning."""
+        item = copy.deepcopy(self.wire)
+        yield {"type": "response.output_item.added", "output_index": self.output_index, "item": item}
+        if self.type in _TYPES_WITH_PROGRESS:
+            yield self._event(f"response.{self.type}.in_progress")
+
+    def finish(self) -> Iterator[dict[str, Any]]:
+        """The events of its end."""
+        self.is_done = True
+        self.wire["status"] = self.status
+        if self.type in _TYPES_WITH_PROGRESS:
+            phase = "failed" if self.type == "mcp_call" and self.status == "failed" else "completed"
+            yield self._event(f"response.{self.type}.{phase}")
+        item = copy.deepcopy(self.wire)
+        yield {"type": "response.output_item.done", "output_index": self.output_index, "item": item}
+
+    # -- its parts
+
+    def add_part(self, message: Message, kind: str, index: int) -> None:
+        """Count a message among the item's parts."""
+        self.open_ids.add(message.id)
+        self.parts.assign(kind, index, message.id)
+
+    def next_index(self, kind: str) -> int:
+        """The index that a further part of this kind has in its list."""
+        if kind == "command":
+            return len(self.wire["action"]["commands"])
+        return len(self.wire[_LIST_KEYS[kind]]) if kind in _LIST_KEYS else 0
+
+    def begin_part(self, kind: str, index: int) -> Iterator[dict[str, Any]]:
+        """The events of a part's beginning."""
+        if kind in _CONTENT_PARTS:
+            stem, part_type = _CONTENT_PARTS[kind]
+            part = content_part(part_type, "")
+            self.wire[_LIST_KEYS[kind]].append(part)
+            yield self._event(f"{stem}.added", kind, index, part=dict(part))
+        elif kind == "command":
+            self.wire["action"]["commands"].append("")
+            yield self._event("response.shell_call_command.added", kind, index, command="")
+        elif kind == "console":
+            self.wire["output"].append({"stdout": "", "stderr": ""})
+
+    def extend_part(self, delta: Delta, kind: str, index: int) -> Iterator[dict[str, Any]]:
+        """The event of a part's delta: none for parts that are sent when they are done."""
+        stem = _STEMS.get(self.type if kind == "call" else kind)
+        metadata = delta.metadata or {}
+        if kind == "console":
+            stream = "stderr" if metadata.get("stream") == "stderr" else "stdout"
+            self.wire["output"][index][stream] += delta.value
+            type = "response.shell_call_output_content.delta"
+            yield self._event(type, command_index=index, delta={stream: delta.value})
+        elif stem is not None:
+            logprobs = {"logprobs": metadata.get("logprobs", [])} if kind == "text" else {}
+            yield self._event(f"{stem}.delta", kind, index, delta=delta.value, **logprobs)
+
+    def add_annotation(self, annotation: Any, index: int, number: int) -> dict[str, Any]:
+        """The event of a citation in the text at this index; `number` counts that text's citations."""
+        event = self._event("response.output_text.annotation.added", "text", index, annotation_index=number)
+        return {**event, "annotation": annotation_object(annotation)}
+
+    def finish_part(self, message: Message, kind: str, index: int) -> Iterator[dict[str, Any]]:
+        """The events of a part's end."""
+        yield from self._finish_content(message, kind, index)
+        self.open_ids.discard(message.id)
+        if message.status != "completed":
+            self.status = message.status
+        self.wire |= own_metadata(self.type, message)
+
+    def _finish_content(self, message: Message, kind: str, index: int) -> Iterator[dict[str, Any]]:
+        wire, content = self.wire, message.content
+        match kind:
+            case "text" | "refusal" | "reasoning" | "summary":
+                yield from self._finish_text(message, kind, index)
+            case "redacted":
+                self._add_encrypted_content(message)
+            case "call":
+                yield from self._finish_call(message)
+            case "code":
+                wire["code"] = content
+                if message.status == "completed":  # these events would state that it is complete
+                    yield self._event("response.code_interpreter_call_code.done", code=content)
+                    yield self._event("response.code_interpreter_call.interpreting")
+            case "command":
+                wire["action"]["commands"][index] = content
+                if message.status == "completed":
+                    yield self._event("response.shell_call_command.done", kind, index, command=content)
+            case "console":
+                yield self._finish_console(message, index)
+            case "logs":
+                wire["outputs"].append({"type": "logs", "logs": content})
+            case "plot":
+                wire["outputs"].append({"type": "image", "url": image_url(message)})
+            case "output" if self.type == "mcp_call":
+                wire["error" if message.metadata.get("error") else "output"] = content
+            case "output":
+                wire["results"] = json_or_text(content)
+            case "result":
+                key = OUTPUT_KEYS[self.type]
+                wire[key] = json_or_text(content) if key == "tools" else content
+            case "image":
+                wire["result"] = content
+            case _:
+                pass
+
+    def _finish_text(self, message: Message, kind: str, index: int) -> Iterator[dict[str, Any]]:
+        stem, part_type = _CONTENT_PARTS[kind]
+        part = content_part(part_type, message.content)
+        fields: dict[str, Any] = {TEXT_STREAMS[_STEMS[kind]].text_key: message.content}
+        if isinstance(message, TextMessage):
+            fields["logprobs"] = part["logprobs"] = message.metadata.get("logprobs", [])
+            part["annotations"] = [annotation_object(annotation) for annotation in message.annotations]
+        self.wire[_LIST_KEYS[kind]][index] = part
+        yield self._event(f"{_STEMS[kind]}.done", kind, index, **fields)
+        yield self._event(f"{stem}.done", kind, index, part=copy.deepcopy(part))
+        self._add_encrypted_content(message)
+
+    def _add_encrypted_content(self, message: Message) -> None:
+        if (encrypted := message.metadata.get("encrypted_content")) is not None:
+            self.wire["encrypted_content"] = encrypted
+
+    def _finish_call(self, message: Message) -> Iterator[dict[str, Any]]:
+        if self.type in _STEMS:
+            stem = _STEMS[self.type]
+            final_text = {TEXT_STREAMS[stem].text_key: message.content}
+            self.wire |= final_text
+            yield {**self._event(f"{stem}.done"), **final_text}
+        elif self.type == "mcp_approval_request":
+            self.wire["arguments"] = message.content
+        else:
+            self.wire |= call_arguments(self.type, message)
+        if message.name and "name" in self.wire:
+            self.wire["name"] = message.name
+
+    def _finish_console(self, message: Message, index: int) -> dict[str, Any]:
+        printed = self.wire["output"][index]
+        if (outcome := message.metadata.get("outcome")) is not None:
+            printed["outcome"] = outcome
+        type = "response.shell_call_output_content.done"
+        return self._event(type, command_index=index, output=[dict(printed)])

@@ -1,0 +1,50 @@
+"""The ids of the messages that the parts of one output item become.
+
+The first part's message has the item's id, the others have ids made from it. So an item gives the same ids whether it
+is streamed, repeated at the response's end, or not streamed at all.
+"""
+
+from __future__ import annotations
+
+from .item_types import PARTS
+
+__all__ = ["PartIds"]
+
+
+class PartIds:
+    """The message ids of one item's parts, for the decoder, and for the encoder to predict what a decoder will make.
+
+    Attributes:
+        item_id: the id of the item.
+        by_part: the message ids, by kind and index.
+        by_id: for each message id the number, the kind and the index of its part, in the order in which parts came.
+    """
+
+    def __init__(self, item_id: str) -> None:
+        self.item_id = item_id
+        self.by_part: dict[tuple[str, int], str] = {}
+        self.by_id: dict[str, tuple[int, str, int]] = {}
+
+    def assign(self, kind: str, index: int, id: str) -> None:
+        """Give a part this id."""
+        self.by_part[kind, index] = id
+        self.by_id.setdefault(id, (len(self.by_id), kind, index))
+
+    def id_for(self, kind: str, index: int) -> str:
+        """The id of a part: the one it has, or the one that it would be assigned next."""
+        assigned = self.by_part.get((kind, index))
+        if assigned is not None:
+            return assigned
+        if pattern := PARTS[kind].id_pattern:
+            return pattern.format(id=self.item_id, index=index)
+        # Some servers do not begin the indexes of an item at 0, so the first part counts as the one at 0.
+        is_first = index == 0 or not self.by_part
+        id = self.item_id if is_first else f"{self.item_id}.{index}"
+        return f"{self.item_id}.{kind}.{index}" if id in self.by_id else id
+
+    def ensure(self, kind: str, index: int) -> str:
+        """The id of a part, which is assigned to it if it has none yet."""
+        id = self.id_for(kind, index)
+        if (kind, index) not in self.by_part:
+            self.assign(kind, index, id)
+        return id

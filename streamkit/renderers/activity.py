@@ -1,0 +1,92 @@
+"""Signs of activity besides the messages: calls without an output, the line that runs, a stream that waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+from rich.text import Text
+
+from ..messages import ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
+from .characters import one_line
+from .code_blocks import CodeBlock
+from .parts import Part
+from .turns import WaitingMessage
+
+__all__ = ["Activity"]
+
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_SPINNER_STEPS = 10  # a second
+_WINDOW = 5  # lines of code around the one that runs
+_SUMMARY_PIECES = 8  # how many of the last pieces of a waiting message are shown
+
+
+class Activity:
+    """The lines at the bottom of the screen that show activity.
+
+    Attributes:
+        running: whether a run has begun and not ended.
+        line: the number of the line of code that runs; None if none does.
+        code: the code that was shown last.
+        calls: the calls without an output, by call id: their names, and since when (`time.monotonic`).
+        call_names: the names of all calls, by call id.
+    """
+
+    def __init__(self) -> None:
+        self.running = False
+        self.line: int | None = None
+        self.code: CodeBlock | None = None
+        self.calls: dict[str, tuple[str, float]] = {}
+        self.call_names: dict[str, str] = {}
+
+    def run_done(self) -> None:
+        """The run is over, and with it all activity."""
+        self.running = False
+        self.calls.clear()
+        self.line = None
+
+    def message_done(self, message: Message) -> None:
+        """A message is complete: a call now waits for its output, an output ends the waiting of its call."""
+        if isinstance(message, ToolCallMessage) and message.call_id:
+            name = one_line(message.name or "")
+            self.call_names[message.call_id] = name
+            if message.status == "completed":
+                self.calls[message.call_id] = (name, time.monotonic())
+        elif isinstance(message, ToolOutputMessage):
+            self.calls.pop(message.call_id or "", None)
+        elif isinstance(message, ConsoleMessage):
+            self.line = None
+
+    def parts(self, waiting: Iterable[WaitingMessage], height: int, *, idle: bool) -> Iterator[Part]:
+        """The lines to show.
+
+        Args:
+            waiting: the messages that wait for their turn.
+            height: rows of the terminal.
+            idle: whether nothing else shows that the stream is still running.
+        """
+        spinner = _SPINNER[int(time.monotonic() * _SPINNER_STEPS) % len(_SPINNER)]
+        for message in waiting:
+            if message.pieces:
+                yield Part(_one_row(Text.assemble((f"{spinner} ", "cyan"), (_summary(message), "dim"))))
+        if self.line is not None and self.code is not None:
+            yield from self.code.window(self.line, max(1, min(_WINDOW, height // 3)))
+        now = time.monotonic()
+        for name, since in self.calls.values():
+            seconds = int(now - since)
+            duration = f" {seconds} s" if seconds else ""
+            yield Part(_one_row(Text.assemble((f"{spinner} ", "cyan"), name, (duration, "dim"))))
+        if idle and not self.calls:
+            yield Part(Text(spinner, "dim"))
+
+
+def _one_row(text: Text) -> Text:
+    """The text, cut off where the row ends."""
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def _summary(waiting: WaitingMessage) -> str:
+    """A message that waits for its turn, in a line: its name and the end of its text."""
+    name = one_line(waiting.message.name or waiting.message.type)
+    return f"{name} {one_line(''.join(text for text, _ in waiting.pieces[-_SUMMARY_PIECES:]))}"

@@ -1,0 +1,146 @@
+"""Prints what `Turns` decides: one message after the other, each under its label, with lines of its own between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..messages import AudioMessage, ConsoleMessage, ImageMessage, Message, TextMessage, ToolCallMessage
+from .characters import PrintableText, one_line
+from .labels import Label, Style
+from .turns import Action, Turns
+from .wording import describe_content, sources
+from .writer import ConsoleWriter, TerminalWriter, Writable
+
+__all__ = ["DATA_MESSAGES", "StreamPrinter"]
+
+DATA_MESSAGES = (ImageMessage, AudioMessage)  # base64, which is not printed; their size is
+
+
+class StreamPrinter:
+    """Prints one stream.
+
+    Args:
+        file: where to print; None is `sys.stdout`, looked up at each write.
+        style: returns the messages' labels.
+
+    Attributes:
+        turns: decides which message is printed.
+    """
+
+    def __init__(self, file: Writable | None, style: Style) -> None:
+        self.turns = Turns()
+        self._style = style
+        self._writer = TerminalWriter(file)
+        self._label: Label | None = None  # of the current message, once it is printed
+        self._open: Message | None = None  # the message whose line is not ended
+        self._postponed: list[str] = []  # lines that wait until no message is open
+        self._call_names: dict[str, str] = {}  # by call id
+        self._text = PrintableText()
+        self._console = ConsoleWriter(self._writer)
+
+    def show(self, actions: Iterable[Action]) -> None:
+        """Do what `turns` returned."""
+        for action in actions:
+            self._do(action)
+        self._writer.flush()
+
+    def print_line(self, line: str) -> None:
+        """Print a line of its own after everything that the stream has emitted before."""
+        self.show(self.turns.flush())
+        self._put_line(line)
+
+    def print_line_later(self, line: str) -> None:
+        """Print a line of its own as soon as that interrupts no message."""
+        self._postponed.append(line)
+        if self._open is None:
+            self._put_postponed()
+
+    def end(self) -> None:
+        """Print everything that waits, and end the last line."""
+        self.show(self.turns.flush())
+        self._put_postponed()
+        self._writer.start_line()
+        self._writer.flush()
+
+    def _put_postponed(self) -> None:
+        postponed, self._postponed = self._postponed, []
+        for line in postponed:
+            self._put_line(line)
+
+    def _put_line(self, line: str) -> None:
+        self._writer.start_line()
+        self._writer.write(line + "\n")
+        self._writer.flush()
+
+    def _do(self, action: Action) -> None:
+        message = action.message
+        match action.kind:
+            case "append":
+                self._append(action)
+            case "begin":
+                self._open_message(message, "")
+            case "resume":
+                self._open_message(message, "…")
+            case "replace":
+                self._open_message(message, "replaced:")
+                self._append(action)
+            case "pause":
+                self._close_text(message)
+                self._put_postponed()
+            case "end":
+                self._end(message)
+                self._put_postponed()
+
+    def _open_message(self, message: Message, prefix: str) -> None:
+        self._open, self._label = message, None
+        self._text = PrintableText()
+        self._console = ConsoleWriter(self._writer)
+        label = self._style(message, "", self._name_of(message))
+        if prefix:
+            self._put_label(Label(f"{prefix} {label.before}", *label[1:]))
+        elif not label.patient:
+            self._put_label(label)
+
+    def _name_of(self, message: Message) -> str:
+        """The message's name, or that of the call that it answers."""
+        if isinstance(message, ToolCallMessage) and message.call_id:
+            self._call_names[message.call_id] = message.name or ""
+        return message.name or self._call_names.get(message.call_id or "", "")
+
+    def _put_label(self, label: Label) -> None:
+        self._label = label
+        self._writer.start_line()
+        self._writer.write(label.before, label.colour)
+
+    def _append(self, action: Action) -> None:
+        if not action.text:
+            return
+        if self._label is None:
+            self._put_label(self._style(action.message, action.text, self._name_of(action.message)))
+        if isinstance(action.message, ConsoleMessage):
+            self._console.feed(action.text, action.stream)
+        else:
+            self._writer.write(self._text.feed(action.text), self._colour)
+
+    @property
+    def _colour(self) -> str:
+        return self._label.colour if self._label is not None else ""
+
+    def _close_text(self, message: Message) -> None:
+        if self._open is message:
+            self._console.finish()
+            self._writer.write(self._text.finish(), self._colour)
+            self._open = None
+
+    def _end(self, message: Message) -> None:
+        is_open = self._open is message
+        if isinstance(message, DATA_MESSAGES):
+            self._writer.write(describe_content(message))
+        elif message.type == "file" and not message.content and message.name:
+            self._writer.write(one_line(message.name))
+        self._close_text(message)
+        if is_open and self._label is not None:
+            self._writer.write(self._label.after, self._colour)
+        for line in sources(message) if isinstance(message, TextMessage) else ():
+            self._writer.start_line()
+            self._writer.write(line)

@@ -1,0 +1,83 @@
+"""What a new protocol is written with: the example in the documentation is a protocol that works."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streamkit as sk
+from streamkit.protocols import base
+
+BODY = b"""{"kind": "begin", "id": "run-7", "model": "parrot-2", "parrot": 1}
+{"kind": "text", "text": "Hel"}
+{"kind": "squawk"}
+{"kind": "text", "text": "lo"}
+{"kind": "end", "reason": "tired"}
+"""
+
+
+def example_source() -> str:
+    """The code that the module's docstring shows."""
+    lines = (base.__doc__ or "").splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("    from "))
+    end = next(n for n, line in enumerate(lines) if line.startswith("- Set"))
+    return textwrap.dedent("\n".join(lines[start:end]))
+
+
+def example() -> type[base.Decoder]:
+    """The decoder that the module's docstring shows."""
+    names: dict[str, Any] = {"__name__": "parrot"}
+    exec(example_source(), names)
+    decoder: type[base.Decoder] = names["Decoder"]
+    return decoder
+
+
+def test_the_documented_example_decodes_its_format() -> None:
+    stream = sk.stream([BODY], protocol=example())
+    stream.until_done()
+    assert [message.content for message in stream.messages] == ["Hello"]
+    run = stream.get_final_run()
+    assert (run.id, run.model, run.finish_reason) == ("run-7", "parrot-2", "tired")
+    assert [(warning.code, warning.index, warning.kind) for warning in stream.warnings] == [
+        ("unknown-kind", 2, "squawk")
+    ]
+
+
+def test_the_documented_example_knows_when_it_was_cut_off() -> None:
+    with pytest.raises(sk.IncompleteStreamError, match="parrot stream was cut off"):
+        sk.stream([BODY.rpartition(b'{"kind": "end"')[0]], protocol=example()).until_done()
+
+
+def test_a_decoder_and_an_encoder_without_their_methods_say_which_is_missing() -> None:
+    with pytest.raises(NotImplementedError, match=r"Decoder\.recognises"):
+        base.Decoder.recognises({})
+    with pytest.raises(NotImplementedError, match=r"Encoder\.feed"):
+        base.Encoder().feed(sk.Event())
+
+
+def test_an_entry_point_adds_a_protocol(tmp_path: Path) -> None:
+    """It is found by its name, and by an item that it recognises."""
+    (tmp_path / "parrot.py").write_text(example_source(), encoding="utf-8")
+    metadata = tmp_path / "parrot-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: parrot\nVersion: 1.0\n", encoding="utf-8")
+    (metadata / "entry_points.txt").write_text("[streamkit.protocols]\nparrot = parrot\n", encoding="utf-8")
+    program = textwrap.dedent("""
+        from streamkit import protocols
+        assert protocols.names() == [*protocols.BUILT_IN, "parrot"]
+        assert protocols.find("parrot").Decoder.name == "parrot"
+        assert protocols.recognise({"kind": "begin", "parrot": 1}) is protocols.find("parrot").Decoder
+        print("found")
+    """)
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (result.stdout, result.stderr) == ("found\n", "")
