@@ -1,4 +1,4 @@
-"""Assistants streams in memory, and handlers of the compat classes that write down what they are told."""
+"""Assistants streams in memory, and handlers of the compat classes that log their hook calls."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def run(status: str, **more: Any) -> Item:
     return {"event": f"thread.run.{phase}", "data": {**data, "status": status, "model": "m", "tools": [], **more}}
 
 
-def asks(*ids: str, **arguments: str) -> Item:
-    """The run asks for the outputs of these calls; their arguments are `{}` where they are not given."""
+def requires_action(*ids: str, **arguments: str) -> Item:
+    """The run requires the outputs of these calls. The arguments of a call are `{}` unless passed by its id."""
     arguments = {**dict.fromkeys(ids, "{}"), **arguments}
     calls = [{"id": id, "type": "function", "function": {"name": "f", "arguments": arguments[id]}} for id in arguments]
     action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": calls}}
@@ -54,7 +54,7 @@ def message(phase: str, id: str = "m1", content: Iterable[Item] = (), **more: An
 
 
 def text(value: str | None, index: int | None = None, annotations: list[Item] | None = None) -> Item:
-    """A part of text, or with an index a piece of one."""
+    """A text part, or with an index a delta of one."""
     body: Item = {} if value is None else {"value": value}
     if annotations is not None or index is None:
         body["annotations"] = annotations or []
@@ -66,7 +66,7 @@ def image(file_id: str, index: int | None = None) -> Item:
     return {**place, "type": "image_file", "image_file": {"file_id": file_id}}
 
 
-def pieces(*parts: Item, id: str = "m1") -> Item:
+def message_delta(*parts: Item, id: str = "m1") -> Item:
     return item("thread.message.delta", id=id, object="thread.message.delta", delta={"content": list(parts)})
 
 
@@ -80,13 +80,13 @@ def step(phase: str, id: str = "s1", calls: Iterable[Item] | None = (), makes: s
     return item(f"thread.run.step.{phase}", id=id, **data, status=status, **more)
 
 
-def grows(*calls: Item, id: str = "s1") -> Item:
+def step_delta(*calls: Item, id: str = "s1") -> Item:
     delta = {"step_details": {"type": "tool_calls", "tool_calls": list(calls)}}
     return item("thread.run.step.delta", id=id, object="thread.run.step.delta", delta=delta)
 
 
 def function(arguments: str | None = "", index: int | None = None, **more: Any) -> Item:
-    """A function's call, or with an index a piece of one. `id`, `name` and `output` where they are given."""
+    """A function call, or with an index a delta of one. `id`, `name` and `output` are optional."""
     body = {key: more[key] for key in ("name", "output") if key in more}
     body |= {} if arguments is None else {"arguments": arguments}
     known = {} if index is None else {"index": index}
@@ -96,7 +96,7 @@ def function(arguments: str | None = "", index: int | None = None, **more: Any) 
 def code(
     source: str | None = None, index: int | None = None, *logs: str, id: str | None = None, first: int = 0
 ) -> Item:
-    """A code interpreter's call, or with an index a piece of one."""
+    """A code interpreter call, or with an index a delta of one."""
     outputs = [{"index": first + place, "type": "logs", "logs": log} for place, log in enumerate(logs)]
     body: Item = {} if source is None else {"input": source}
     body |= {"outputs": outputs} if outputs or index is None else {}
@@ -109,44 +109,50 @@ def sse(items: Iterable[Item], *, done: bool = True) -> bytes:
     return "".join([*frames, "event: done\ndata: [DONE]\n\n" if done else ""]).encode()
 
 
-# -- handlers that write down what they are told
+# -- handlers that log their hook calls
 
 
-class Heard:
-    """What a handler was told: `lines`, one a hook, without `on_event`; `events`, the names of openai's events.
+class HookLog:
+    """The log of a handler's hook calls.
 
     Args:
-        does: what is called in a hook, with the handler and the hook's arguments.
+        does: By hook name, a function that the hook calls with the handler and the hook's arguments.
+
+    Attributes:
+        lines: One line for each hook call, except those of `on_event`.
+        events: The names of openai's events, in order.
+        calls: The names and arguments of all hook calls.
+        error: The exception that the run raised.
     """
 
     def __init__(self, **does: Callable[..., Any]) -> None:
         self.does = does
         self.lines: list[str] = []
         self.events: list[str] = []
-        self.told: list[tuple[str, tuple[Any, ...]]] = []
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.error: BaseException | None = None
 
-    def hear(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        self.told.append((name, arguments))
+    def record(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        self.calls.append((name, arguments))
         if name == "on_event":
             self.events.append(arguments[0].event)
         else:
-            self.lines.append(" ".join([name.removeprefix("on_"), *_said(name, arguments)]))
+            self.lines.append(" ".join([name.removeprefix("on_"), *_summary(name, arguments)]))
         does = self.does.get(name)
         return does(self, *arguments) if does is not None else None
 
     @property
-    def story(self) -> list[str]:
-        """The lines, without what tells of a whole message or step."""
+    def outline(self) -> list[str]:
+        """The lines without those of message and run step deltas."""
         return [line for line in self.lines if line.split()[0] not in ("message_delta", "run_step_delta")]
 
     def of(self, name: str) -> list[tuple[Any, ...]]:
         """The arguments of each call of a hook."""
-        return [arguments for called, arguments in self.told if called == name]
+        return [arguments for called, arguments in self.calls if called == name]
 
 
-def _said(name: str, arguments: tuple[Any, ...]) -> list[str]:
-    """What a hook's arguments say at the moment: an id, a new piece, and all so far."""
+def _summary(name: str, arguments: tuple[Any, ...]) -> list[str]:
+    """The words of a log line: an id, a delta, and the snapshot at the time of the call."""
     if name in ("on_text_created", "on_text_done"):
         return [repr(arguments[0].value)]
     if name == "on_text_delta":
@@ -173,7 +179,7 @@ def _body(call: Any) -> str:
 
 def _sync_hook(name: str) -> Callable[..., Any]:
     def hook(self: Any, *arguments: Any) -> None:
-        self.hear(name, arguments)
+        self.record(name, arguments)
 
     return hook
 
@@ -181,37 +187,37 @@ def _sync_hook(name: str) -> Callable[..., Any]:
 def _async_hook(name: str) -> Callable[..., Any]:
     async def hook(self: Any, *arguments: Any) -> None:
         await anyio.lowlevel.checkpoint()
-        result = self.hear(name, arguments)
+        result = self.record(name, arguments)
         if isinstance(result, Awaitable):
             await result
 
     return hook
 
 
-class SyncHeard(
-    Heard,
+class SyncHookLog(
+    HookLog,
     type("_Sync", (AssistantEventHandler,), {name: _sync_hook(name) for name in HOOKS}),  # type: ignore[misc]
 ):
     """A sync handler with all hooks, which forgets `super().__init__()`."""
 
 
-class AsyncHeard(
-    Heard,
+class AsyncHookLog(
+    HookLog,
     type("_Async", (AsyncAssistantEventHandler,), {name: _async_hook(name) for name in HOOKS}),  # type: ignore[misc]
 ):
     """The async one."""
 
 
-def heard(face: Face, **does: Callable[..., Any]) -> Any:
-    """A handler of this face's own kind."""
-    return AsyncHeard(**does) if face.is_async else SyncHeard(**does)
+def hook_log(face: Face, **does: Callable[..., Any]) -> Any:
+    """A logging handler for this face, sync or async."""
+    return AsyncHookLog(**does) if face.is_async else SyncHookLog(**does)
 
 
 # -- ways of use
 
 
-async def given_to_client(face: Face, items: Iterable[Item] | bytes, handler: Any, use: Any = None) -> None:
-    """The real client starts the stream and is given the handler."""
+async def start_with_client(face: Face, items: Iterable[Item] | bytes, handler: Any, use: Any = None) -> None:
+    """Start the stream with openai's own client, and pass it the handler."""
     body = items if isinstance(items, bytes) else sse(items)
     with ModelServer(Reply(raw=body)) as server:
         async with face.client(server) as client:
@@ -219,7 +225,7 @@ async def given_to_client(face: Face, items: Iterable[Item] | bytes, handler: An
 
 
 async def use_client(face: Face, client: Any, handler: Any, use: Any = None, **request: Any) -> None:
-    """A run that is streamed to this handler by the client. `use` gets what `with` gives."""
+    """Let the client stream a run to the handler. `use` is called with what `with` returns."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The Assistants API is deprecated", DeprecationWarning)
         options = {"thread_id": "thread_1", "assistant_id": "asst_1", **request}
@@ -227,8 +233,8 @@ async def use_client(face: Face, client: Any, handler: Any, use: Any = None, **r
     await within(face, manager, use or until_done)
 
 
-async def given_to_stream(face: Face, items: Iterable[Item] | bytes, handler: Any, use: Any = None) -> None:
-    """`stream` or `astream` is given the items and the handler."""
+async def start_with_stream(face: Face, items: Iterable[Item] | bytes, handler: Any, use: Any = None) -> None:
+    """Pass the items and the handler to `stream` or `astream`."""
     source = items if isinstance(items, bytes) else list(items)
     manager = face.stream(source, handler)
     async with manager:
@@ -249,23 +255,23 @@ async def until_done(face: Face, stream: Any) -> None:
 
 
 async def call(method: Callable[[], Any]) -> Any:
-    """What an accessor gives, on either face."""
+    """What a method returns, on either face."""
     result = method()
     return await result if isinstance(result, Awaitable) else result
 
 
 async def each(values: Any) -> list[Any]:
-    """All of an iterator, on either face."""
+    """All values of an iterator, on either face."""
     return [value async for value in values] if hasattr(values, "__aiter__") else list(values)
 
 
-WAYS = {"client": given_to_client, "stream": given_to_stream}
+WAYS = {"client": start_with_client, "stream": start_with_stream}
 every_way = pytest.mark.parametrize("way", list(WAYS.values()), ids=list(WAYS))
 
 
-async def hear(face: Face, way: Any, items: Iterable[Item] | bytes, handler: Any = None, **does: Any) -> Any:
-    """A handler that was told of these items to their end; `handler.error` is what was raised."""
-    handler = handler or heard(face, **does)
+async def run_handler(face: Face, way: Any, items: Iterable[Item] | bytes, handler: Any = None, **does: Any) -> Any:
+    """Run a handler over these items to their end and return it; `handler.error` is what was raised."""
+    handler = handler or hook_log(face, **does)
     try:
         await way(face, items, handler)
     except Exception as error:

@@ -20,13 +20,12 @@ from openai.types.beta.threads.runs import RunStep
 from typing_extensions import override
 
 import streamkit as sk
-from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
-from streamkit.compat.openai import dispatch as telling
-from streamkit.compat.openai.dispatch import _named
+from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler, dispatch
+from streamkit.compat.openai.dispatch import parse_item
 from streamkit.testing import CodeInterpreter, ModelServer, Refusal, Reply, ToolCall
 
 from . import assistants as a
-from .assistants import call, each, every_way, hear, message, pieces, run, text
+from .assistants import call, each, every_way, message, message_delta, run, run_handler, text
 from .faces import Face, ask, ask_responses, body, every_face, interpreter
 from .telling import RECORDINGS, recordings
 
@@ -36,8 +35,8 @@ HELLO = [
     run("queued"),
     run("in_progress"),
     message("created"),
-    pieces(text("Hel", 0)),
-    pieces(text("lo", 0)),
+    message_delta(text("Hel", 0)),
+    message_delta(text("lo", 0)),
     message("completed", content=[text("Hello")]),
     run("completed"),
 ]
@@ -133,12 +132,12 @@ async def test_any_protocol_is_told_in_openais_types(face: Face) -> None:
     """A Chat stream: the events, hooks, snapshots and accessors are those of an Assistants stream."""
     with ModelServer(Reply("Hello there")) as server:
         async with face.client(server) as client:
-            handler = a.heard(face)
+            handler = a.hook_log(face)
             await call(face.stream(ask(client), handler).until_done)
     assert handler.events[0] == "thread.run.created"
     assert handler.events[-1] == "thread.run.completed"
-    assert [line.split()[0] for line in handler.story][:3] == ["run_step_created", "message_created", "text_created"]
-    assert [line.split()[0] for line in handler.story][-4:] == ["text_done", "message_done", "run_step_done", "end"]
+    assert [line.split()[0] for line in handler.outline][:3] == ["run_step_created", "message_created", "text_created"]
+    assert [line.split()[0] for line in handler.outline][-4:] == ["text_done", "message_done", "run_step_done", "end"]
     assert isinstance(await call(handler.get_final_run), Run)
     assert all(isinstance(one, RunStep) for one in await call(handler.get_final_run_steps))
     [made] = await call(handler.get_final_messages)
@@ -156,7 +155,7 @@ async def test_a_refusal_of_another_protocol_is_a_part_of_the_message(face: Face
     """As it would be in a message of the Assistants API."""
     with ModelServer(Reply(Refusal("I can't."))) as server:
         async with face.client(server) as client:
-            handler = a.heard(face)
+            handler = a.hook_log(face)
             await call(face.stream(ask_responses(client), handler).until_done)
     [made] = await call(handler.get_final_messages)
     assert [(part.type, part.refusal) for part in made.content] == [("refusal", "I can't.")]
@@ -173,7 +172,7 @@ async def test_calls_are_answered_from_hooks_on_any_protocol(face: Face) -> None
     script = [Reply(ToolCall("weather", {"city": "Oslo"}), ToolCall("time")), Reply("It is 22.")]
     with ModelServer(script) as server:
         async with face.client(server) as client:
-            handler = a.heard(face, on_tool_call_done=answer)
+            handler = a.hook_log(face, on_tool_call_done=answer)
 
             def go_on(stream: Any) -> Any:
                 outputs = [one for one in stream.messages if one.type == "tool_output"]
@@ -199,7 +198,7 @@ async def test_an_assistants_stream_goes_on_with_then(face: Face) -> None:
 
     with ModelServer([Reply(ToolCall("weather", {"city": "Oslo"}), ToolCall("time")), Reply("It is 22.")]) as server:
         async with face.client(server) as client:
-            handler = a.heard(face, on_tool_call_done=answer)
+            handler = a.hook_log(face, on_tool_call_done=answer)
 
             def start() -> Any:
                 return client.beta.threads.runs.create(thread_id="t", assistant_id="a", stream=True)
@@ -216,7 +215,7 @@ async def test_an_assistants_stream_goes_on_with_then(face: Face) -> None:
             await call(face.stream(start, handler, then=go_on).until_done)
             submitted = server.requests[1].body["tool_outputs"]
     assert [one["output"] for one in submitted] == ["22", "22"]
-    words = [line.split()[0] for line in handler.story]
+    words = [line.split()[0] for line in handler.outline]
     assert words.count("tool_call_done") == words.count("tool_call_created") == 2
     assert words.count("run_step_created") == words.count("run_step_done") == 2
     assert words[-1] == "end"
@@ -236,7 +235,7 @@ async def test_code_that_wants_to_run_is_declined_unless_it_is_approved(face: Fa
         asked.append(confirmation.subject.content)
         confirmation.approve()
 
-    base = type(a.heard(face))
+    base = type(a.hook_log(face))
     kind = type("Approving", (base,), {"on_confirmation": on_confirmation}) if approves else base
     handler = kind()
     await call(face.stream(iter(interpreter()), handler).until_done)
@@ -253,7 +252,7 @@ async def test_code_that_wants_to_run_is_declined_unless_it_is_approved(face: Fa
 def _lines(handler: Any) -> list[str]:
     """The hooks' names, and a check of their brackets."""
     opened: dict[str, list[int]] = {"text": [], "tool_call": [], "message": [], "run_step": []}
-    for name, arguments in handler.told:
+    for name, arguments in handler.calls:
         kind, _, phase = name.removeprefix("on_").rpartition("_")
         if kind not in opened:
             continue
@@ -275,7 +274,7 @@ def test_a_recorded_stream_gives_what_is_expected(path: Path) -> None:
     """Final texts, annotations and calls as the recording's own reading has them; every bracket closed."""
     expected = json.loads(path.with_name(path.name.rsplit(".", 1)[0] + ".expected.json").read_text())
     expected = expected.get("own_reading") or expected
-    handler = a.SyncHeard()
+    handler = a.SyncHookLog()
     try:
         sk.stream(path, handler).until_done()
     except sk.StreamkitError as error:
@@ -286,17 +285,17 @@ def test_a_recorded_stream_gives_what_is_expected(path: Path) -> None:
     assert lines.count("end") == 1
     texts = [
         "".join(part.text.value for part in one.content if part.type == "text")
-        for one in [one.live for one in handler._streamkit_record().messages]
+        for one in [one.live for one in handler._streamkit_run().messages]
     ]
     assert texts == [one["text"] for one in expected["messages"]]
     counts = [
         sum(len(part.text.annotations) for part in one.content if part.type == "text")
-        for one in [one.live for one in handler._streamkit_record().messages]
+        for one in [one.live for one in handler._streamkit_run().messages]
     ]
     assert counts == [one["annotations"] for one in expected["messages"]]
     calls = [
         tool_call
-        for one in [one.live for one in handler._streamkit_record().steps]
+        for one in [one.live for one in handler._streamkit_run().steps]
         for tool_call in getattr(one.step_details, "tool_calls", ())
     ]
     assert [one.id for one in calls] == [one["id"] for one in expected["tool_calls"]]
@@ -318,7 +317,7 @@ def test_every_recorded_stream_of_other_protocols_can_be_told(protocol: str) -> 
         pytest.skip(f"the recorded {protocol} streams are not beside this checkout")
     assert RECORDINGS.exists()
     for path in paths:
-        handler = a.SyncHeard()
+        handler = a.SyncHookLog()
         stream = sk.stream(path, handler)  # type: ignore[arg-type]
         try:
             stream.until_done()
@@ -331,7 +330,7 @@ def test_every_recorded_stream_of_other_protocols_can_be_told(protocol: str) -> 
         shown = sorted(m.content for m in stream.messages if isinstance(m, sk.TextMessage) and m.role == "assistant")
         texts = [
             part.text.value
-            for one in [one.live for one in handler._streamkit_record().messages]
+            for one in [one.live for one in handler._streamkit_run().messages]
             for part in one.content
             if part.type == "text"
         ]
@@ -361,12 +360,12 @@ async def test_iterating_gives_openais_events_after_their_hooks(face: Face, way:
                 await note(event)
         assert stream.current_event is None
 
-    handler = a.heard(face, on_event=lambda self, event: current.append(self.current_event is event))
+    handler = a.hook_log(face, on_event=lambda self, event: current.append(self.current_event is event))
     await way(face, HELLO, handler, use)
     names = [one["event"] for one in HELLO]
     assert [name for name, _ in seen] == names == handler.events
     assert current == [True] * len(HELLO)
-    if way is a.given_to_client:
+    if way is a.start_with_client:
         told_by_then = [count for _, count in seen]
         assert told_by_then == sorted(told_by_then)
 
@@ -381,7 +380,7 @@ async def test_text_deltas_are_the_text(face: Face, way: Any) -> None:
     async def use(face: Face, stream: Any) -> None:
         seen.extend(await each(stream.text_deltas))
 
-    handler = a.heard(face)
+    handler = a.hook_log(face)
     await way(face, HELLO, handler, use)
     assert seen == ["Hel", "lo"]
     assert handler.lines[-1] == "end"
@@ -400,7 +399,7 @@ async def test_snapshots_are_live_and_of_what_is_told(face: Face, way: Any) -> N
         dumps.append(self.current_message_snapshot.to_dict()["content"][0]["text"]["value"])
         assert json.loads(snapshot.to_json())["value"] == snapshot.value
 
-    await hear(face, way, HELLO, on_text_delta=note)
+    await run_handler(face, way, HELLO, on_text_delta=note)
     assert dumps == ["Hel", "Hello"]
 
 
@@ -408,7 +407,7 @@ async def test_snapshots_are_live_and_of_what_is_told(face: Face, way: Any) -> N
 @body
 async def test_a_handler_without_a_stream_says_so(face: Face) -> None:
     """Before any stream, accessors are empty and what drives says how to start."""
-    handler = a.heard(face)
+    handler = a.hook_log(face)
     assert handler.current_event is handler.current_run is handler.current_message_snapshot is None
     assert handler.current_run_step_snapshot is None
     with pytest.raises(sk.UsageError, match="no stream"):
@@ -420,7 +419,7 @@ async def test_a_handler_without_a_stream_says_so(face: Face) -> None:
 @body
 async def test_a_handler_of_an_empty_stream_has_no_run(face: Face) -> None:
     """Its messages and steps are none; a run there must be, so that is an error."""
-    handler = a.heard(face)
+    handler = a.hook_log(face)
     manager = face.stream([], handler, protocol="openai_assistants")
     with pytest.raises(sk.StreamkitError):
         await call(manager.until_done)
@@ -433,11 +432,11 @@ async def test_a_handler_of_an_empty_stream_has_no_run(face: Face) -> None:
 async def test_a_failed_run_is_an_exception_that_says_why(face: Face) -> None:
     """`current_run.last_error` is the service's own."""
     failed = run("failed", last_error={"code": "server_error", "message": "Sorry"})
-    handler = await hear(face, a.given_to_client, [*HELLO[:4], failed])
+    handler = await run_handler(face, a.start_with_client, [*HELLO[:4], failed])
     assert isinstance(handler.error, sk.RunFailedError)
     assert handler.current_run.last_error.message == "Sorry"
     assert handler.events[-1] == "thread.run.failed"
-    assert handler.story[-4:] == ["text_done 'Hel'", "message_done m1", "exception RunFailedError", "end"]
+    assert handler.outline[-4:] == ["text_done 'Hel'", "message_done m1", "exception RunFailedError", "end"]
 
 
 @every_face
@@ -446,7 +445,7 @@ async def test_a_stream_that_we_stop_is_a_cancelled_run(face: Face) -> None:
     """`self.stream.cancel()`, from a hook or any thread: what arrived is returned, nothing raised."""
     with ModelServer(Reply("one two", never_ends=True)) as server:
         async with face.client(server) as client:
-            handler = a.heard(face, on_text_delta=lambda self, delta, snapshot: self.stream.cancel())
+            handler = a.hook_log(face, on_text_delta=lambda self, delta, snapshot: self.stream.cancel())
             await a.use_client(face, client, handler)
     assert (await call(handler.get_final_run)).status == "cancelled"
     [made] = await call(handler.get_final_messages)
@@ -458,11 +457,11 @@ async def test_a_stream_that_we_stop_is_a_cancelled_run(face: Face) -> None:
 @body
 async def test_a_stream_that_is_cut_off_is_told(face: Face) -> None:
     """What began is done, as incomplete; then the exception and the end."""
-    handler = a.heard(face)
+    handler = a.hook_log(face)
     with pytest.raises(sk.IncompleteStreamError):
-        await a.given_to_client(face, a.sse(HELLO[:4], done=False), handler)
-    assert handler.story[-4:] == ["text_done 'Hel'", "message_done m1", "exception IncompleteStreamError", "end"]
-    assert [one.status for one in [one.live for one in handler._streamkit_record().messages]] == ["incomplete"]
+        await a.start_with_client(face, a.sse(HELLO[:4], done=False), handler)
+    assert handler.outline[-4:] == ["text_done 'Hel'", "message_done m1", "exception IncompleteStreamError", "end"]
+    assert [one.status for one in [one.live for one in handler._streamkit_run().messages]] == ["incomplete"]
 
 
 @every_face
@@ -480,7 +479,7 @@ async def test_accessors_may_be_read_in_on_end(face: Face, way: Any) -> None:
             return later()
         return final.extend(one.id for one in self.get_final_messages())
 
-    await hear(face, way, HELLO, on_end=read)
+    await run_handler(face, way, HELLO, on_end=read)
     assert final == ["m1"]
 
 
@@ -489,7 +488,7 @@ async def test_accessors_may_be_read_in_on_end(face: Face, way: Any) -> None:
 @body
 async def test_a_hook_cannot_run_its_own_stream_to_the_end(face: Face, way: Any) -> None:
     """It says so, and hangs nowhere."""
-    handler = await hear(face, way, HELLO, on_text_created=lambda self, _: self.until_done())
+    handler = await run_handler(face, way, HELLO, on_text_created=lambda self, _: self.until_done())
     assert isinstance(handler.error, sk.UsageError)
     assert handler.lines[-1] == "end"
 
@@ -501,10 +500,10 @@ async def test_a_hook_cannot_run_its_own_stream_to_the_end(face: Face, way: Any)
 @body
 async def test_the_client_takes_a_handler_that_is_empty(face: Face) -> None:
     """One whose `__len__` is 0 would be replaced if it were false."""
-    kind = type("Collector", (type(a.heard(face)),), {"__len__": lambda self: 0})
+    kind = type("Collector", (type(a.hook_log(face)),), {"__len__": lambda self: 0})
     handler = kind()
     assert bool(handler)
-    await a.given_to_client(face, HELLO, handler)
+    await a.start_with_client(face, HELLO, handler)
     assert handler.lines[-1] == "end"
 
 
@@ -588,7 +587,7 @@ def test_a_hook_that_gives_an_awaitable_is_an_error() -> None:
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_sync_handler_works_on_an_async_stream(backend: str) -> None:
     """Its hooks are called; what drives is the manager's, and the handler says so."""
-    handler = a.SyncHeard()
+    handler = a.SyncHookLog()
 
     async def main() -> None:
         await sk.astream(HELLO, handler).until_done()
@@ -601,20 +600,20 @@ def test_a_sync_handler_works_on_an_async_stream(backend: str) -> None:
 
 def test_several_handlers_share_a_stream() -> None:
     """Ours, and the plain ones of streamkit; throttled, too."""
-    one, two, plain = a.SyncHeard(), a.SyncHeard(), a.SyncHeard()
+    one, two, plain = a.SyncHookLog(), a.SyncHookLog(), a.SyncHookLog()
     texts: list[str] = []
     other = sk.EventHandler()
     other.on_text_delta = lambda delta, snapshot: texts.append(delta.value)  # type: ignore[method-assign]
     sk.stream(HELLO, one, other, sk.Throttled(two, 0)).until_done()
     sk.stream(sk.stream(HELLO), plain).until_done()
     assert one.lines == two.lines
-    assert [line for line in plain.story if not line.startswith("run_step")] == one.story
+    assert [line for line in plain.outline if not line.startswith("run_step")] == one.outline
     assert texts == ["Hel", "lo"]
 
 
 def test_a_stream_of_a_stream_is_told_as_openais_events() -> None:
     """Canonical events of whatever came before."""
-    handler = a.SyncHeard()
+    handler = a.SyncHookLog()
     sk.stream([*sk.stream(HELLO)], handler).until_done()
     assert [one.content[0].text.value for one in handler.get_final_messages()] == ["Hello"]  # type: ignore[union-attr]
 
@@ -625,7 +624,7 @@ async def test_the_clients_other_ways_to_stream_take_it(face: Face) -> None:
     """`create_and_run_stream`, and an async client's handler with the plain `_init` that it wants."""
     with ModelServer(Reply("Hello")) as server:
         async with face.client(server) as client:
-            handler = a.heard(face)
+            handler = a.hook_log(face)
             manager = client.beta.threads.create_and_run_stream(assistant_id="a", event_handler=handler)
             await a.within(face, manager, a.until_done)
     assert handler.events[0] == "thread.created"
@@ -638,7 +637,7 @@ async def test_an_error_in_the_block_ends_the_stream(face: Face) -> None:
     """Leaving `with` by an error closes, tells the rest, and lets the error through."""
     with ModelServer(Reply("one two three", never_ends=True)) as server:
         async with face.client(server) as client:
-            handler = a.heard(face)
+            handler = a.hook_log(face)
 
             async def use(face: Face, stream: Any) -> None:
                 raise LookupError("mine")
@@ -659,13 +658,13 @@ values = st.recursive(
 whole = [
     *HELLO[:-1],
     a.step("created"),
-    a.grows(a.function("{", 0, id="c0", name="f"), a.code("x", 1, "log", id="c1")),
-    a.grows(a.function("}", 0)),
+    a.step_delta(a.function("{", 0, id="c0", name="f"), a.code("x", 1, "log", id="c1")),
+    a.step_delta(a.function("}", 0)),
     a.step("completed", calls=[a.function("{}", id="c0", name="f"), a.code("x", None, "log", id="c1")]),
     message("created", "m2"),
-    pieces(a.image("file_1", 0), text("y", 1, [{"index": 0, "type": "file_path", "text": "z"}]), id="m2"),
+    message_delta(a.image("file_1", 0), text("y", 1, [{"index": 0, "type": "file_path", "text": "z"}]), id="m2"),
     message("incomplete", "m2", [a.image("file_1"), text("y")]),
-    a.asks("c0"),
+    a.requires_action("c0"),
     run("completed"),
 ]
 
@@ -698,7 +697,7 @@ def test_no_shape_of_an_item_makes_a_hook_go_wrong(path: Any, value: Any, as_byt
     items = _changed(whole, path, value)
     start = order[0] * 3
     items[start : start + 2] = items[start : start + 2][::-1]
-    handler = a.SyncHeard()
+    handler = a.SyncHookLog()
     source: Any = items
     if as_bytes:
         source = b"".join(
@@ -715,8 +714,8 @@ def test_no_shape_of_an_item_makes_a_hook_go_wrong(path: Any, value: Any, as_byt
             handler.error = error
         _lines(handler)
         for one in [
-            *[one.live for one in handler._streamkit_record().messages],
-            *[one.live for one in handler._streamkit_record().steps],
+            *[one.live for one in handler._streamkit_run().messages],
+            *[one.live for one in handler._streamkit_run().steps],
         ]:
             one.to_dict()
     assert handler.lines[-1] == "end"
@@ -745,7 +744,7 @@ async def test_the_client_may_have_read_the_response_already(face: Face, library
     """As test transports give it: it is told as any other, however it ends, and closed."""
     client = _client(face, pytest.importorskip(library), a.sse(HELLO if ending != "fails" else HELLO[:4], done=False))
     does: dict[str, Any] = {"on_text_created": lambda self, _: self.close()} if ending == "closed" else {}
-    handler = a.heard(face, **does)
+    handler = a.hook_log(face, **does)
 
     async def leave(face: Face, stream: Any) -> None: ...
 
@@ -759,7 +758,7 @@ async def test_the_client_may_have_read_the_response_already(face: Face, library
         "closed": ["message_created m1", "text_created ''"],
         "fails": ["message_created m1", "text_created ''", "text_delta 'Hel' 'Hel'"],
     }[ending]
-    assert handler.story[: len(story)] == story
+    assert handler.outline[: len(story)] == story
     assert handler.lines.count("end") == 1
     assert handler.lines[-1] == "end"
     await call(client.close)
@@ -771,7 +770,8 @@ async def test_outputs_may_be_sent_by_a_client_that_has_read_the_response(face: 
     """The further stream is closed as the first one is."""
     http = pytest.importorskip("httpx")
     raw = a.sse(
-        [*HELLO[:2], a.step("created"), a.grows(a.function("{}", 0, id="c0", name="f")), a.asks("c0")], done=False
+        [*HELLO[:2], a.step("created"), a.step_delta(a.function("{}", 0, id="c0", name="f")), a.requires_action("c0")],
+        done=False,
     )
     first, second = _client(face, http, raw), _client(face, http, a.sse(HELLO[1:], done=False))
 
@@ -786,7 +786,7 @@ async def test_outputs_may_be_sent_by_a_client_that_has_read_the_response(face: 
         with manager as stream:
             return stream.until_done()
 
-    handler = a.heard(face, on_event=submit)
+    handler = a.hook_log(face, on_event=submit)
     await a.use_client(face, first, handler)
     assert handler.lines[-1] == "end"
     assert (await call(handler.get_final_run)).status == "completed"
@@ -798,14 +798,14 @@ async def test_outputs_may_be_sent_by_a_client_that_has_read_the_response(face: 
 @body
 async def test_a_handler_of_a_stream_that_never_started_is_free(face: Face) -> None:
     """Built and dropped, or kept: no request was sent, so that another stream, or the client, may have the handler."""
-    handler = a.heard(face)
+    handler = a.hook_log(face)
     kept = face.stream(lambda: pytest.fail("a request was sent"), handler)
     face.stream(lambda: pytest.fail("a request was sent"), handler)
     await call(face.stream(HELLO, handler).until_done)
     assert handler.lines[-1] == "end"
     del handler.lines[:]
     face.stream(lambda: pytest.fail("a request was sent"), handler)
-    await a.given_to_client(face, HELLO, handler)
+    await a.start_with_client(face, HELLO, handler)
     assert handler.lines.count("end") == 1
     with pytest.raises(sk.UsageError, match="another stream"):
         await call(kept.until_done)
@@ -820,16 +820,16 @@ async def test_what_grows_has_its_index(face: Face, way: Any) -> None:
     seen: dict[str, list[Any]] = {"part": [], "created": [], "done": []}
     items = [
         *HELLO[:3],
-        pieces(text("Hel", 0)),
-        pieces(text("lo", 1)),
+        message_delta(text("Hel", 0)),
+        message_delta(text("lo", 1)),
         message("completed", content=[text("Hel"), text("lo")]),
         a.step("created"),
-        a.grows(a.function("{}", 0, id="c0", name="f")),
-        a.grows(a.code("x", 1, "log", id="c1")),
+        a.step_delta(a.function("{}", 0, id="c0", name="f")),
+        a.step_delta(a.code("x", 1, "log", id="c1")),
         a.step("completed", calls=[a.function("{}", id="c0", name="f"), a.code("x", None, "log", id="c1")]),
         HELLO[-1],
     ]
-    handler = await hear(
+    handler = await run_handler(
         face,
         way,
         items,
@@ -850,10 +850,10 @@ async def test_what_grows_has_its_index(face: Face, way: Any) -> None:
 async def test_an_event_that_nobody_knows_is_told_to_on_event_alone(face: Face, way: Any, name: str) -> None:
     """Nothing comes of it."""
     item = {"event": name, "data": {"id": "x9", "status": "bogus", "metadata": {"x": "y"}}}
-    handler = await hear(face, way, [item, *HELLO[:3], item, *HELLO[3:]])
+    handler = await run_handler(face, way, [item, *HELLO[:3], item, *HELLO[3:]])
     assert handler.error is None
     assert handler.events.count(name) == 2
-    assert handler.story == (await hear(face, way, HELLO)).story
+    assert handler.outline == (await run_handler(face, way, HELLO)).outline
     assert (await call(handler.get_final_run)).id == "run_1"
     assert await call(handler.get_final_run_steps) == []
 
@@ -867,17 +867,22 @@ async def test_each_item_is_read_once_however_many_events_it_tells(
     """One item may end thousands of calls. What reads an item is counted as it does so."""
     count = 2000
     ids = [f"c{place}" for place in range(count)]
-    begun = [a.grows(a.function("{}", place, id=id, name="f")) for place, id in enumerate(ids)]
-    items = [*HELLO[:2], a.step("created"), *begun, a.asks(*ids) if ending == "requires_action" else run(ending)]
+    begun = [a.step_delta(a.function("{}", place, id=id, name="f")) for place, id in enumerate(ids)]
+    items = [
+        *HELLO[:2],
+        a.step("created"),
+        *begun,
+        a.requires_action(*ids) if ending == "requires_action" else run(ending),
+    ]
     reads = 0
 
     def counted(source: Any, name: str | None) -> tuple[str, Any]:
         nonlocal reads
         reads += 1
-        return _named(source, name)
+        return parse_item(source, name)
 
-    monkeypatch.setattr(telling, "_named", counted)
+    monkeypatch.setattr(dispatch, "parse_item", counted)
     handler = AsyncAssistantEventHandler() if face.is_async else AssistantEventHandler()
     await call(face.stream(a.sse(items), handler).until_done)
-    assert len(handler._streamkit_record().steps[0].calls) == count
+    assert len(handler._streamkit_run().steps[0].calls) == count
     assert count < reads <= len(items) + 1

@@ -15,7 +15,7 @@ from streamkit.compat.openai import AssistantEventHandler
 from streamkit.testing import ModelServer, Reply, ToolCall
 
 from . import assistants as a
-from .assistants import call, each, function, grows, message, pieces, run, step, text
+from .assistants import call, each, function, message, message_delta, run, step, step_delta, text
 from .faces import Face, ask_responses, async_faces, body, every_face
 from .test_compat_openai_sequences import submits
 
@@ -35,12 +35,12 @@ def _round(number: int, last: int) -> list[a.Item]:
         return [
             *items,
             message("created"),
-            pieces(text("Done.", 0)),
+            message_delta(text("Done.", 0)),
             message("completed", content=[text("Done.")]),
             *DONE,
         ]
-    begun = [step("created", f"s{number}"), grows(function("{}", 0, id=f"c{number}", name="f"), id=f"s{number}")]
-    return [*items, *begun, a.asks(f"c{number}")]
+    begun = [step("created", f"s{number}"), step_delta(function("{}", 0, id=f"c{number}", name="f"), id=f"s{number}")]
+    return [*items, *begun, a.requires_action(f"c{number}")]
 
 
 async def _read(face: Face, stream: Any) -> None:
@@ -82,7 +82,7 @@ async def _ask(face: Face, rounds: int, use: Any, answerer: Callable[[Any], Any]
     with ModelServer([Reply(raw=a.sse(_round(number, rounds))) for number in range(rounds + 1)]) as server:
         async with face.client(server) as client:
             does["on_event"] = submits(face, client, answerer, use)
-            handler = a.heard(face, **does)
+            handler = a.hook_log(face, **does)
             await a.use_client(face, client, handler)
         assert len(server.requests) == rounds + 1
     return handler
@@ -107,7 +107,7 @@ async def test_each_round_may_have_a_handler_of_its_own(face: Face, use: Any, ro
     all_of_them: list[Any] = []
 
     def another(before: Any) -> Any:
-        all_of_them.append(a.heard(face, **before.does))
+        all_of_them.append(a.hook_log(face, **before.does))
         return all_of_them[-1]
 
     first = await _ask(face, rounds, use, another)
@@ -127,7 +127,7 @@ async def test_all_rounds_may_have_the_same_handler(face: Face, use: Any, rounds
     await _check_whole(handler, rounds)
     assert handler.lines.count("end") == 1
     assert handler.lines[-1] == "end"
-    assert [line for line in handler.story if "tool_call_done" in line] == [
+    assert [line for line in handler.outline if "tool_call_done" in line] == [
         f"tool_call_done c{number} '{{}}'" for number in range(rounds)
     ]
 
@@ -138,7 +138,7 @@ async def test_all_rounds_may_have_the_same_handler(face: Face, use: Any, rounds
 async def test_close_ends_all_rounds_also_from_a_task_of_a_hook(face: Face, rounds: int) -> None:
     """What is open is done, then the end; nothing hangs and nothing raises."""
     handler = await _ask(face, rounds, _elsewhere, lambda same: same, on_text_created=lambda self, _: self.close())
-    assert handler.story[-4:] == ["text_created ''", "text_done ''", "message_done m1", "end"]
+    assert handler.outline[-4:] == ["text_created ''", "text_done ''", "message_done m1", "end"]
 
 
 # -- other protocols
@@ -161,7 +161,7 @@ async def test_the_guides_on_event_answers_calls_on_any_protocol(face: Face) -> 
     script = [Reply(ToolCall("weather", {"city": "Oslo"}), ToolCall("time")), Reply("It is 22.")]
     with ModelServer(script) as server:
         async with face.client(server) as client:
-            handler = a.heard(face, on_event=_answers)
+            handler = a.hook_log(face, on_event=_answers)
 
             def go_on(stream: Any) -> Any:
                 outputs = [one for one in stream.messages if one.type == "tool_output"]
@@ -183,7 +183,7 @@ async def test_requires_action_is_what_the_run_is_in_until_the_calls_are_answere
     """`current_run` has the calls, in the hooks after `on_event`, and at the end if nobody answers."""
     with ModelServer(Reply(ToolCall("weather"))) as server:
         async with face.client(server) as client:
-            handler = a.heard(face)
+            handler = a.hook_log(face)
             stream = face.stream(ask_responses(client), handler, then=lambda stream: None)
             await call(stream.until_done)
     assert handler.events[-1] == "thread.run.requires_action"
@@ -207,7 +207,7 @@ async def test_outputs_that_nobody_waits_for_are_refused(face: Face, then: Any) 
 
     with ModelServer(Reply(ToolCall("weather"))) as server:
         async with face.client(server) as client:
-            handler = a.heard(face, on_event=submit)
+            handler = a.hook_log(face, on_event=submit)
             with pytest.raises(sk.UsageError, match=r"no `then=`|'other' does not wait"):
                 await call(face.stream(ask_responses(client), handler, then=then).until_done)
     assert handler.lines[-1] == "end"
@@ -227,7 +227,7 @@ async def test_an_output_may_be_an_awaitable(face: Face) -> None:
             return None
         return self.submit_tool_outputs([{"tool_call_id": key, "output": weather()} for key in self.stream.pending])
 
-    handler = a.AsyncHeard(on_event=submit)
+    handler = a.AsyncHookLog(on_event=submit)
     outputs: list[str] = []
 
     with ModelServer([Reply(ToolCall("weather")), Reply("Done.")]) as server:

@@ -19,7 +19,19 @@ from streamkit.compat.openai.objects import append
 from streamkit.testing import ModelServer, Reply
 
 from . import assistants as a
-from .assistants import call, each, every_way, function, grows, hear, message, pieces, run, step, text
+from .assistants import (
+    call,
+    each,
+    every_way,
+    function,
+    message,
+    message_delta,
+    run,
+    run_handler,
+    step,
+    step_delta,
+    text,
+)
 from .faces import Face, body, every_face
 
 pytestmark = a.quiet
@@ -31,11 +43,11 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
     "01 a call is done once": (
         [
             step("created"),
-            grows(a.code("1+1", 0, id="c0")),
+            step_delta(a.code("1+1", 0, id="c0")),
             step("completed", calls=[a.code("1+1", id="c0")]),
             step("created", "s2", makes="m1"),
             message("created"),
-            pieces(text("2", 0)),
+            message_delta(text("2", 0)),
             message("completed", content=[text("2")]),
             step("completed", "s2", makes="m1"),
         ],
@@ -58,10 +70,10 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
     "02 call 0 of another step is another call": (
         [
             step("created"),
-            grows(function("{}", 0, id="c0", name="f")),
+            step_delta(function("{}", 0, id="c0", name="f")),
             step("completed", calls=[function("{}", id="c0", name="f")]),
             step("created", "s2"),
-            grows(function("[]", 0, id="c1", name="g"), id="s2"),
+            step_delta(function("[]", 0, id="c1", name="g"), id="s2"),
             step("completed", "s2", calls=[function("[]", id="c1", name="g")]),
         ],
         [
@@ -79,7 +91,12 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
         ],
     ),
     "03 what is created is empty": (
-        [message("created"), pieces(text("He", 0)), pieces(text("y", 0)), message("completed", content=[text("Hey")])],
+        [
+            message("created"),
+            message_delta(text("He", 0)),
+            message_delta(text("y", 0)),
+            message("completed", content=[text("Hey")]),
+        ],
         [
             "message_created m1",
             "text_created ''",
@@ -93,7 +110,7 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
     "04 two fragments in one event are two deltas": (
         [
             step("created"),
-            grows(function("{", 0, id="c0", name="f"), function("}", 0)),
+            step_delta(function("{", 0, id="c0", name="f"), function("}", 0)),
             step("completed", calls=[function("{}", id="c0", name="f")]),
         ],
         [
@@ -109,9 +126,9 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
     "07 a part is done before the next is created": (
         [
             message("created"),
-            pieces(text("A", 0)),
-            pieces(text("B", 1)),
-            pieces(a.image("file_1", 2)),
+            message_delta(text("A", 0)),
+            message_delta(text("B", 1)),
+            message_delta(a.image("file_1", 2)),
             message("completed", content=[text("A"), text("B"), a.image("file_1")]),
         ],
         [
@@ -131,8 +148,8 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
         [
             message("created", "m1"),
             message("created", "m2"),
-            pieces(text("one", 0), id="m1"),
-            pieces(text("two", 0), id="m2"),
+            message_delta(text("one", 0), id="m1"),
+            message_delta(text("two", 0), id="m2"),
             message("completed", "m1", [text("one")]),
             message("completed", "m2", [text("two")]),
         ],
@@ -153,11 +170,11 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
     "14 parts are counted in each message anew": (
         [
             message("created", "m1"),
-            pieces(text("a", 0), id="m1"),
-            pieces(text("b", 1), id="m1"),
+            message_delta(text("a", 0), id="m1"),
+            message_delta(text("b", 1), id="m1"),
             message("completed", "m1", [text("a"), text("b")]),
             message("created", "m2"),
-            pieces(text("c", 0), id="m2"),
+            message_delta(text("c", 0), id="m2"),
             message("completed", "m2", [text("c")]),
         ],
         [
@@ -180,12 +197,12 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
     "15 parallel calls may interleave": (
         [
             step("created"),
-            grows(function("", 0, id="c0", name="f")),
-            grows(function("", 1, id="c1", name="g")),
-            grows(function("a", 0)),
-            grows(function("x", 1)),
-            grows(function("b", 0)),
-            a.asks(c0="ab", c1="x"),
+            step_delta(function("", 0, id="c0", name="f")),
+            step_delta(function("", 1, id="c1", name="g")),
+            step_delta(function("a", 0)),
+            step_delta(function("x", 1)),
+            step_delta(function("b", 0)),
+            a.requires_action(c0="ab", c1="x"),
         ],
         [
             "run_step_created s1",
@@ -202,10 +219,10 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
     "16 indexes may begin at 1": (
         [
             step("created"),
-            grows(function("{}", 1, id="c1", name="f")),
+            step_delta(function("{}", 1, id="c1", name="f")),
             step("completed", calls=[function("{}", id="c1", name="f")]),
             message("created"),
-            pieces(text("x", 1)),
+            message_delta(text("x", 1)),
             message("completed", content=[text("x")]),
         ],
         [
@@ -224,9 +241,9 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
     ),
     "17 deltas of what nobody created create it": (
         [
-            grows(function("{}", 0, id="c0", name="f"), id="s9"),
+            step_delta(function("{}", 0, id="c0", name="f"), id="s9"),
             step("completed", "s9", calls=[function("{}", id="c0", name="f")]),
-            pieces(text("x", 0), id="m9"),
+            message_delta(text("x", 0), id="m9"),
             message("completed", "m9", [text("x")]),
         ],
         [
@@ -258,7 +275,7 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
         ],
     ),
     "20 calls that are told where the run asks for their outputs": (
-        [a.asks("c0", "c1")],
+        [a.requires_action("c0", "c1")],
         [
             "run_step_created step-1",
             "tool_call_created c0 ''",
@@ -284,9 +301,9 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
     "18 another call under the same index": (
         [
             step("created"),
-            grows(function("{", 0, id="c0", name="f")),
-            grows(function("[", 0, id="c1", name="f")),
-            a.asks("c0", "c1"),
+            step_delta(function("{", 0, id="c0", name="f")),
+            step_delta(function("[", 0, id="c1", name="f")),
+            a.requires_action("c0", "c1"),
         ],
         [
             "run_step_created s1",
@@ -301,11 +318,11 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
         ],
     ),
     "01 a message that was cut short is done": (
-        [message("created"), pieces(text("x", 0)), message("incomplete", content=[text("x")])],
+        [message("created"), message_delta(text("x", 0)), message("incomplete", content=[text("x")])],
         ["message_created m1", "text_created ''", "text_delta 'x' 'x'", "text_done 'x'", "message_done m1", "end"],
     ),
     "03 what is missing of the end is told": (
-        [message("created"), pieces(text("He", 0)), message("completed", content=[text("Hey"), text("you")])],
+        [message("created"), message_delta(text("He", 0)), message("completed", content=[text("Hey"), text("you")])],
         [
             "message_created m1",
             "text_created ''",
@@ -320,7 +337,12 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
         ],
     ),
     "01 what nobody ends is done with the run": (
-        [step("created"), grows(function("{}", 0, id="c0", name="f")), message("created"), pieces(text("x", 0))],
+        [
+            step("created"),
+            step_delta(function("{}", 0, id="c0", name="f")),
+            message("created"),
+            message_delta(text("x", 0)),
+        ],
         [
             "run_step_created s1",
             "tool_call_created c0 ''",
@@ -345,9 +367,9 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
 async def test_a_sequence_is_told_right(face: Face, way: Any, items: list[a.Item], told: list[str]) -> None:
     """The hooks, in order, with what their arguments held at the moment."""
     ends = [] if items[-1]["event"] == "thread.run.requires_action" else END
-    handler = await hear(face, way, [*BEGIN, *items, *ends])
+    handler = await run_handler(face, way, [*BEGIN, *items, *ends])
     assert handler.error is None
-    assert handler.story == told
+    assert handler.outline == told
 
 
 @every_face
@@ -359,11 +381,11 @@ async def test_05_a_completed_step_has_its_output_and_usage(face: Face, way: Any
     items = [
         *BEGIN,
         step("created"),
-        grows(function("{}", 0, id="c0", name="f")),
+        step_delta(function("{}", 0, id="c0", name="f")),
         step("completed", calls=[function("{}", id="c0", name="f", output="22")], usage=usage, completed_at=9),
         *END,
     ]
-    handler = await hear(face, way, items)
+    handler = await run_handler(face, way, items)
     [made] = await call(handler.get_final_run_steps)
     assert (made.status, made.usage.total_tokens, made.completed_at) == ("completed", 7, 9)
     assert made.step_details.tool_calls[0].function.output == "22"
@@ -376,8 +398,8 @@ async def test_05_a_completed_step_has_its_output_and_usage(face: Face, way: Any
 FIRST = [
     *BEGIN,
     step("created"),
-    grows(function("{}", 0, id="c0", name="f")),
-    a.asks("c0"),
+    step_delta(function("{}", 0, id="c0", name="f")),
+    a.requires_action("c0"),
 ]
 SECOND = [
     step("completed", calls=[function("{}", id="c0", name="f", output="22")], usage={"total_tokens": 5}),
@@ -385,7 +407,7 @@ SECOND = [
     run("in_progress"),
     step("created", "s2", makes="m1"),
     message("created"),
-    pieces(text("It is 22.", 0)),
+    message_delta(text("It is 22.", 0)),
     message("completed", content=[text("It is 22.")]),
     step("completed", "s2", makes="m1"),
     *END,
@@ -461,10 +483,10 @@ async def test_06_outputs_sent_from_a_hook_go_on_in_the_same_handler(face: Face,
     """The same handler is told all in order, live, with one end; its accessors tell the whole run."""
     with ModelServer([Reply(raw=a.sse(FIRST)), Reply(raw=a.sse(SECOND))]) as server:
         async with face.client(server) as client:
-            handler = a.heard(face, on_event=submits(face, client, lambda same: same, use))
+            handler = a.hook_log(face, on_event=submits(face, client, lambda same: same, use))
             await a.use_client(face, client, handler)
         assert server.requests[1].body["tool_outputs"] == [{"tool_call_id": "c0", "output": "22"}]
-    assert handler.story == [*BEFORE, *AFTER, "end"]
+    assert handler.outline == [*BEFORE, *AFTER, "end"]
     assert (await call(handler.get_final_run)).status == "completed"
     assert await _final_texts(handler) == ["It is 22."]
     steps = await call(handler.get_final_run_steps)
@@ -480,9 +502,9 @@ async def test_06_outputs_may_be_sent_where_stream_was_given_the_handler(face: F
     """The first request is `stream`'s, the second the client's, from a hook: with the same handler, or another."""
     with ModelServer([Reply(raw=a.sse(FIRST)), Reply(raw=a.sse(SECOND))]) as server:
         async with face.client(server) as client:
-            other = a.heard(face)
+            other = a.hook_log(face)
             answerer = (lambda one: one) if same else (lambda _: other)
-            handler = a.heard(face, on_event=submits(face, client, answerer, a.until_done))
+            handler = a.hook_log(face, on_event=submits(face, client, answerer, a.until_done))
 
             def ask() -> Any:
                 return client.beta.threads.runs.create(thread_id="t", assistant_id="a", stream=True)
@@ -491,8 +513,8 @@ async def test_06_outputs_may_be_sent_where_stream_was_given_the_handler(face: F
             texts = await each(stream.text_deltas)
     assert texts == []  # what is read in a hook is read there
     told = [*BEFORE, *AFTER, "end"] if same else [*BEFORE, "end"]
-    assert handler.story == told
-    assert other.story == ([] if same else [*AFTER, "end"])
+    assert handler.outline == told
+    assert other.outline == ([] if same else [*AFTER, "end"])
     assert (await call(handler.get_final_run)).status == "completed"
     assert await _final_texts(handler) == ["It is 22."]
     if same:
@@ -506,11 +528,11 @@ async def test_06_outputs_sent_from_a_hook_may_have_a_handler_of_their_own(face:
     """As OpenAI's guide does it. Each handler is told its own stream; the first one's accessors tell the whole run."""
     with ModelServer([Reply(raw=a.sse(FIRST)), Reply(raw=a.sse(SECOND))]) as server:
         async with face.client(server) as client:
-            other = a.heard(face)
-            handler = a.heard(face, on_event=submits(face, client, lambda _: other, use))
-            other.hear = _joining(other, handler)
+            other = a.hook_log(face)
+            handler = a.hook_log(face, on_event=submits(face, client, lambda _: other, use))
+            other.record = _joining(other, handler)
             await a.use_client(face, client, handler)
-    assert other.story == [*AFTER, "end"]
+    assert other.outline == [*AFTER, "end"]
     assert handler.joined == [*BEFORE, *AFTER, "end", "end"]
     assert (await call(handler.get_final_run)).status == "completed"
     assert await _final_texts(handler) == ["It is 22."]
@@ -518,14 +540,14 @@ async def test_06_outputs_sent_from_a_hook_may_have_a_handler_of_their_own(face:
 
 
 def _joining(other: Any, handler: Any) -> Any:
-    """Both handlers' lines, in the order in which they were told."""
-    plain, first = other.hear, handler.hear
+    """Log both handlers' lines in `handler.joined`, in the order of the calls."""
+    plain, first = other.record, handler.record
     handler.joined = []
 
-    def joined(hear: Any, lines: list[str]) -> Any:
-        def told(name: str, arguments: tuple[Any, ...]) -> Any:
+    def joined(record: Any, lines: list[str]) -> Any:
+        def recorded(name: str, arguments: tuple[Any, ...]) -> Any:
             before = len(lines)
-            result = hear(name, arguments)
+            result = record(name, arguments)
             new = [
                 line for line in lines[before : before + 1] if not line.startswith(("message_delta", "run_step_delta"))
             ]
@@ -533,9 +555,9 @@ def _joining(other: Any, handler: Any) -> Any:
                 handler.joined += new
             return result
 
-        return told
+        return recorded
 
-    handler.hear = joined(first, handler.lines)
+    handler.record = joined(first, handler.lines)
     return joined(plain, other.lines)
 
 
@@ -546,23 +568,23 @@ async def test_06_calls_may_be_answered_several_times(face: Face) -> None:
     second = [
         step("completed", calls=[function("{}", id="c0", name="f", output="22")]),
         step("created", "s2"),
-        grows(function("[]", 0, id="c1", name="g"), id="s2"),
-        a.asks(c1="[]"),
+        step_delta(function("[]", 0, id="c1", name="g"), id="s2"),
+        a.requires_action(c1="[]"),
     ]
     third = [
         step("completed", "s2", calls=[function("[]", id="c1", name="g", output="23")]),
         message("created"),
-        pieces(text("Done.", 0)),
+        message_delta(text("Done.", 0)),
         message("completed", content=[text("Done.")]),
         *END,
     ]
     with ModelServer([Reply(raw=a.sse(items)) for items in (FIRST, second, third)]) as server:
         async with face.client(server) as client:
-            handler = a.heard(face, on_event=submits(face, client, lambda same: same, a.until_done))
+            handler = a.hook_log(face, on_event=submits(face, client, lambda same: same, a.until_done))
             await a.use_client(face, client, handler)
     assert handler.lines.count("end") == 1
     assert handler.lines[-1] == "end"
-    assert [line for line in handler.story if "tool_call_done" in line or "run_step" in line] == [
+    assert [line for line in handler.outline if "tool_call_done" in line or "run_step" in line] == [
         "run_step_created s1",
         "tool_call_done c0 '{}'",
         "run_step_done s1",
@@ -582,7 +604,7 @@ async def test_06_outputs_may_be_sent_from_a_loop_over_the_events(face: Face) ->
 
     with ModelServer([Reply(raw=a.sse(FIRST)), Reply(raw=a.sse(SECOND))]) as server:
         async with face.client(server) as client:
-            handler = a.heard(face)
+            handler = a.hook_log(face)
             submit = submits(face, client, lambda same: same, a.until_done)
 
             async def use(face: Face, stream: Any) -> None:
@@ -598,7 +620,7 @@ async def test_06_outputs_may_be_sent_from_a_loop_over_the_events(face: Face) ->
 
             await a.use_client(face, client, handler, use)
     assert seen == [one["event"] for one in FIRST]
-    assert handler.story == [*BEFORE, *AFTER, "end"]
+    assert handler.outline == [*BEFORE, *AFTER, "end"]
     assert await _final_texts(handler) == ["It is 22."]
 
 
@@ -608,10 +630,10 @@ async def test_06_a_continuation_that_fails_ends_the_stream(face: Face) -> None:
     """What fails in the second stream fails the run: told once, raised."""
     with ModelServer([Reply(raw=a.sse(FIRST)), Reply(raw=a.sse(SECOND[:5], done=False))]) as server:
         async with face.client(server) as client:
-            handler = a.heard(face, on_event=submits(face, client, lambda same: same, a.until_done))
+            handler = a.hook_log(face, on_event=submits(face, client, lambda same: same, a.until_done))
             with pytest.raises(sk.IncompleteStreamError):
                 await a.use_client(face, client, handler)
-    assert handler.story[-5:] == [
+    assert handler.outline[-5:] == [
         "message_created m1",
         "message_done m1",
         "run_step_done s2",
@@ -626,13 +648,13 @@ async def test_06_close_in_a_continuation_ends_all(face: Face) -> None:
     """Only what is open is told as done, and the end; nothing raises."""
     with ModelServer([Reply(raw=a.sse(FIRST)), Reply(raw=a.sse(SECOND))]) as server:
         async with face.client(server) as client:
-            handler = a.heard(
+            handler = a.hook_log(
                 face,
                 on_event=submits(face, client, lambda same: same, a.until_done),
                 on_text_created=lambda self, _: self.close(),
             )
             await a.use_client(face, client, handler)
-    assert handler.story[-5:] == ["text_created ''", "text_done ''", "message_done m1", "run_step_done s2", "end"]
+    assert handler.outline[-5:] == ["text_created ''", "text_done ''", "message_done m1", "run_step_done s2", "end"]
 
 
 @every_face
@@ -641,7 +663,7 @@ async def test_06_a_later_stream_of_the_same_run_tells_the_whole_run(face: Face)
     """The outputs are sent after the first stream has ended, to the same handler."""
     with ModelServer([Reply(raw=a.sse(FIRST)), Reply(raw=a.sse(SECOND))]) as server:
         async with face.client(server) as client:
-            handler = a.heard(face)
+            handler = a.hook_log(face)
             await a.use_client(face, client, handler)
             assert (await call(handler.get_final_run)).status == "requires_action"
             assert await call(handler.get_final_messages) == []
@@ -649,7 +671,7 @@ async def test_06_a_later_stream_of_the_same_run_tells_the_whole_run(face: Face)
                 thread_id="thread_1", run_id="run_1", tool_outputs=[], event_handler=handler
             )
             await a.within(face, manager, a.until_done)
-    assert handler.story == [*BEFORE, "end", *AFTER, "end"]
+    assert handler.outline == [*BEFORE, "end", *AFTER, "end"]
     assert [one.id for one in await call(handler.get_final_run_steps)] == ["s1", "s2"]
 
 
@@ -661,10 +683,10 @@ async def test_06_a_later_stream_of_the_same_run_tells_the_whole_run(face: Face)
 @body
 async def test_08_a_handler_may_be_used_again(face: Face, way: Any) -> None:
     """Another stream is another story."""
-    items = [*BEGIN, message("created"), pieces(text("x", 0)), message("completed", content=[text("x")]), *END]
-    handler = await hear(face, way, items)
+    items = [*BEGIN, message("created"), message_delta(text("x", 0)), message("completed", content=[text("x")]), *END]
+    handler = await run_handler(face, way, items)
     first, handler.lines = handler.lines, []
-    await hear(face, way, items, handler)
+    await run_handler(face, way, items, handler)
     assert handler.error is None
     assert handler.lines == first
     assert len(await call(handler.get_final_messages)) == 1
@@ -684,7 +706,7 @@ async def test_08_a_live_handler_is_refused_another_run(face: Face) -> None:
                 refused.append(str(caught.value))
                 await call(stream.until_done)
 
-            handler = a.heard(face)
+            handler = a.hook_log(face)
             await a.use_client(face, client, handler, again)
     assert len(refused) == 1
     assert await _final_texts(handler) == ["one", "two"]
@@ -704,8 +726,8 @@ async def test_09_nothing_is_told_after_close_but_what_is_open(face: Face, way: 
         self.closed = len(self.lines)
         return self.close()
 
-    items = [*BEGIN, message("created"), pieces(text("x", 0)), pieces(text("y", 0)), *END]
-    handler = await hear(face, way, items, **{hook: close})
+    items = [*BEGIN, message("created"), message_delta(text("x", 0)), message_delta(text("y", 0)), *END]
+    handler = await run_handler(face, way, items, **{hook: close})
     assert handler.error is None
     rest = [line.split()[0] for line in handler.lines[handler.closed :]]
     assert rest in (["text_done", "message_done", "end"], ["message_done", "end"], ["end"])
@@ -737,10 +759,13 @@ async def test_09_what_is_open_is_done_once_whichever_hook_ends_the_stream(
             raise LookupError("mine")
         return self.close()
 
-    told = [message("created"), pieces(text("x", 0)), message("completed", content=[text("x")])]
-    calls = [grows(function("{}", 0, id="c0", name="f")), step("completed", calls=[function("{}", id="c0", name="f")])]
+    told = [message("created"), message_delta(text("x", 0)), message("completed", content=[text("x")])]
+    calls = [
+        step_delta(function("{}", 0, id="c0", name="f")),
+        step("completed", calls=[function("{}", id="c0", name="f")]),
+    ]
     made = [step("created"), *(calls if hook in ("on_tool_call_done", "on_run_step_done") else told)]
-    handler = await hear(face, way, [*BEGIN, *made, *END], **{hook: end})
+    handler = await run_handler(face, way, [*BEGIN, *made, *END], **{hook: end})
     assert isinstance(handler.error, LookupError) is fails
     shown = [line.split()[0] for line in handler.lines[handler.ended_at :]]
     assert shown == [*rest[:-1], *(["exception"] if fails else []), "end"]
@@ -752,7 +777,7 @@ async def test_10_a_loop_that_breaks_ends_the_stream_with_its_block(face: Face) 
     """`on_end` comes when `with` is left, not when garbage is collected."""
     with ModelServer(Reply("one two three four", never_ends=True)) as server:
         async with face.client(server) as client:
-            handler = a.heard(face)
+            handler = a.hook_log(face)
 
             async def use(face: Face, stream: Any) -> None:
                 if face.is_async:
@@ -766,7 +791,7 @@ async def test_10_a_loop_that_breaks_ends_the_stream_with_its_block(face: Face) 
                 assert "end" not in handler.lines
 
             await a.use_client(face, client, handler, use)
-            assert [line.split()[0] for line in handler.story[-4:]] == [
+            assert [line.split()[0] for line in handler.outline[-4:]] == [
                 "text_done",
                 "message_done",
                 "run_step_done",
@@ -786,8 +811,8 @@ async def test_11_a_refusal_is_in_the_message(face: Face, way: Any) -> None:
     items = [
         *BEGIN,
         message("created"),
-        pieces({**refusal, "refusal": "I "}),
-        pieces({**refusal, "refusal": "can't."}),
+        message_delta({**refusal, "refusal": "I "}),
+        message_delta({**refusal, "refusal": "can't."}),
         message("completed", content=[{"type": "refusal", "refusal": "I can't."}]),
         *END,
     ]
@@ -796,11 +821,11 @@ async def test_11_a_refusal_is_in_the_message(face: Face, way: Any) -> None:
     def note(self: Any, delta: Any, snapshot: Any) -> None:
         seen.append(snapshot.content[0].refusal)
 
-    handler = await hear(face, way, items, on_message_delta=note)
+    handler = await run_handler(face, way, items, on_message_delta=note)
     assert seen == ["I ", "I can't."]
     [made] = await call(handler.get_final_messages)
     assert (made.content[0].type, made.content[0].refusal) == ("refusal", "I can't.")
-    assert handler.story == ["message_created m1", "message_done m1", "end"]
+    assert handler.outline == ["message_created m1", "message_done m1", "end"]
 
 
 CITED = {"type": "file_citation", "text": "[1]", "start_index": 1, "end_index": 4, "file_citation": {"file_id": "f"}}
@@ -816,12 +841,12 @@ async def test_11_an_annotation_alone_is_a_delta_without_text(face: Face, way: A
     items = [
         *BEGIN,
         message("created"),
-        pieces(text("x[1]", 0)),
-        pieces(text(None, 0, [cited])),
+        message_delta(text("x[1]", 0)),
+        message_delta(text(None, 0, [cited])),
         message("completed", content=[final]),
         *END,
     ]
-    handler = await hear(face, way, items)
+    handler = await run_handler(face, way, items)
     deltas = [delta for delta, _ in handler.of("on_text_delta")]
     assert [delta.value for delta in deltas] == ["x[1]", ""]
     assert deltas[1].annotations[0].file_citation.file_id == "f"
@@ -856,7 +881,7 @@ def test_12_a_plain_hook_on_an_async_handler_works(backend: str) -> None:
             told.append(delta.value)
 
     told: list[str] = []
-    items = [*BEGIN, pieces(text("a", 0)), pieces(text("b", 0)), message("completed"), *END]
+    items = [*BEGIN, message_delta(text("a", 0)), message_delta(text("b", 0)), message("completed"), *END]
 
     async def main() -> None:
         await sk.astream(items, Plain()).until_done()
@@ -883,16 +908,16 @@ async def test_18_what_is_sent_again_is_not_more_of_it(face: Face, way: Any) -> 
     items = [
         *BEGIN,
         step("created"),
-        grows(function("{", 0, id="call_1", name="f")),
-        grows(function("}", 0, id="call_1", name="f")),
+        step_delta(function("{", 0, id="call_1", name="f")),
+        step_delta(function("}", 0, id="call_1", name="f")),
         step("completed", calls=None, step_details=None),
         message("created"),
-        pieces(text("x[1]", 0, [again])),
-        pieces(text(None, 0, [again])),
+        message_delta(text("x[1]", 0, [again])),
+        message_delta(text(None, 0, [again])),
         message("completed", content=None or []),
         *END,
     ]
-    handler = await hear(face, way, items)
+    handler = await run_handler(face, way, items)
     [made] = await call(handler.get_final_run_steps)
     [called] = made.step_details.tool_calls
     assert (called.id, called.function.name, called.function.arguments) == ("call_1", "f", "{}")
@@ -909,14 +934,14 @@ async def test_18_what_is_sent_again_is_not_more_of_it(face: Face, way: Any) -> 
 @body
 async def test_19_an_error_event_is_an_error(face: Face, way: Any, data: Any) -> None:
     """Whatever its shape, it is told as one, and raised."""
-    items = [*BEGIN, message("created"), pieces(text("x", 0)), {"event": "error", "data": data}]
-    handler = await hear(face, way, items)
+    items = [*BEGIN, message("created"), message_delta(text("x", 0)), {"event": "error", "data": data}]
+    handler = await run_handler(face, way, items)
     assert isinstance(handler.error, sk.RunFailedError)
     assert "Boom" in str(handler.error)
     assert handler.events[-1] == "error"
     [(event,)] = [told for told in handler.of("on_event") if told[0].event == "error"]
     assert event.data.message == "Boom"
-    assert handler.story[-4:] == ["text_done 'x'", "message_done m1", "exception RunFailedError", "end"]
+    assert handler.outline[-4:] == ["text_done 'x'", "message_done m1", "exception RunFailedError", "end"]
     with pytest.raises(sk.RunFailedError):
         await call(handler.get_final_run)
 
@@ -930,11 +955,11 @@ async def test_21_a_timeout_of_a_hook_is_no_timeout_of_the_source(face: Face, wa
     def fail(self: Any, *_: Any) -> None:
         raise TimeoutError("mine")
 
-    items = [*BEGIN, message("created"), pieces(text("x", 0)), *END]
-    handler = await hear(face, way, items, on_text_delta=fail)
+    items = [*BEGIN, message("created"), message_delta(text("x", 0)), *END]
+    handler = await run_handler(face, way, items, on_text_delta=fail)
     assert type(handler.error) is TimeoutError
     assert "timeout" not in handler.lines
-    assert handler.story[-4:] == ["text_done 'x'", "message_done m1", "exception TimeoutError", "end"]
+    assert handler.outline[-4:] == ["text_done 'x'", "message_done m1", "exception TimeoutError", "end"]
 
 
 @every_face
@@ -943,7 +968,7 @@ async def test_21_a_timeout_of_the_source_is_told_before_the_exception(face: Fac
     """It is raised as an error that is a `TimeoutError`, too; its cause is the client's own."""
     with ModelServer(Reply("one two three", never_ends=True)) as server:
         async with face.client(server, timeout=httpx2.Timeout(5, read=0.3)) as client:
-            handler = a.heard(face)
+            handler = a.hook_log(face)
             with pytest.raises(sk.SourceTimeoutError) as caught:
                 await a.use_client(face, client, handler)
     assert handler.lines[-3:] == ["timeout", "exception SourceTimeoutError", "end"]
@@ -956,7 +981,7 @@ async def test_22_a_refused_request_is_told(face: Face) -> None:
     """Given to `stream`, a request that fails is told to `on_exception` and `on_end`, and raised."""
     with ModelServer(Reply(status=401)) as server:
         async with face.client(server) as client:
-            handler = a.heard(face)
+            handler = a.hook_log(face)
 
             def ask() -> Any:
                 return client.beta.threads.runs.create(thread_id="t", assistant_id="a", stream=True)
@@ -974,7 +999,7 @@ async def test_22_a_clients_stream_that_is_refused_is_told(face: Face) -> None:
     """The client's own call, given to `stream` before it is sent."""
     with ModelServer(Reply(status=401)) as server:
         async with face.client(server) as client:
-            handler = a.heard(face)
+            handler = a.hook_log(face)
             source = client.beta.threads.runs.stream(thread_id="t", assistant_id="a")
             with pytest.raises(sk.SourceError) as caught:
                 await call(face.stream(source, handler).until_done)
@@ -988,7 +1013,7 @@ async def test_22_where_the_client_sends_the_request_it_raises_before_it_knows_o
     """No hook can be told: the client looks at the handler when it has an answer. The handler can be used again."""
     with ModelServer([Reply(status=401), Reply("Hello")]) as server:
         async with face.client(server) as client:
-            handler = a.heard(face)
+            handler = a.hook_log(face)
             with pytest.raises(openai.AuthenticationError):
                 await a.use_client(face, client, handler)
             assert handler.lines == []
@@ -1002,7 +1027,7 @@ async def test_22_a_connection_that_times_out_is_told(face: Face) -> None:
     """The request never gets an answer's head."""
     with ModelServer(Reply("never", first_delay=5, headers={})) as server:
         async with face.client(server, timeout=httpx2.Timeout(5, read=0.2)) as client:
-            handler = a.heard(face)
+            handler = a.hook_log(face)
 
             def ask() -> Any:
                 return client.beta.threads.runs.create(thread_id="t", assistant_id="a", stream=True)
@@ -1017,30 +1042,30 @@ async def test_22_a_connection_that_times_out_is_told(face: Face) -> None:
 
 def _logs(count: int) -> Iterable[a.Item]:
     yield step("created")
-    yield grows(a.code("x", 0, id="c0"))
+    yield step_delta(a.code("x", 0, id="c0"))
     for place in range(count):
-        yield grows(a.code(None, 0, "line\n", first=place))
+        yield step_delta(a.code(None, 0, "line\n", first=place))
     yield step("completed", calls=[a.code("x", None, *["line\n"] * count, id="c0")])
 
 
 def _calls(count: int) -> Iterable[a.Item]:
     yield step("created")
     for place in range(count):
-        yield grows(function("{}", place, id=f"c{place}", name="f"))
+        yield step_delta(function("{}", place, id=f"c{place}", name="f"))
     yield step("completed", calls=[function("{}", id=f"c{place}", name="f") for place in range(count)])
 
 
 def _texts(count: int) -> Iterable[a.Item]:
     yield message("created")
     for _ in range(count):
-        yield pieces(text("abcd", 0))
+        yield message_delta(text("abcd", 0))
     yield message("completed", content=[text("abcd" * count)])
 
 
 def _citations(count: int) -> Iterable[a.Item]:
     yield message("created")
     for place in range(count):
-        yield pieces(text("x", 0, [{"index": place, **CITED, "start_index": place}]))
+        yield message_delta(text("x", 0, [{"index": place, **CITED, "start_index": place}]))
     yield message("completed", content=[])
 
 

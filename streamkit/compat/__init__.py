@@ -1,1 +1,1 @@
-"""Handlers and interfaces that people know from elsewhere, over any stream."""
+"""Handlers and interfaces of other libraries, for any stream: openai, Open Interpreter, MemGPT and Letta."""

@@ -1,7 +1,8 @@
-"""A reply in OpenAI's Chat Completions: chunks, then `[DONE]`.
+"""Replies in OpenAI's Chat Completions: chunks, then `[DONE]`.
 
-The order is the service's: the role first, a call's head (id, name, no arguments yet) before its pieces, the
-finish reason in a chunk of its own, and, if the request's `stream_options` say so, the usage in a last one.
+The order is the service's: the role first, then for each tool call its id and name before the pieces of its arguments,
+the finish reason in a chunk of its own, and the usage in a last chunk if `stream_options` ask for it.
+Source: https://platform.openai.com/docs/api-reference/chat-streaming
 """
 
 from __future__ import annotations
@@ -9,90 +10,86 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .replies import CodeInterpreter, Part, Reasoning, Refusal, Reply, Text, ToolCall, turns
-from .requests import Request
-from .wire import CREATED, Dialect, Frame, Unsayable, error_body, to_json
+from .dialect import CREATED, Dialect, Frame, Json, json_bytes
+from .parts import CodeInterpreter, McpApproval, Part, Reasoning, Refusal, Text, ToolCall
+from .replies import in_turns
 
 __all__ = ["Chat"]
 
 _FINGERPRINT = "fp_scripted"
 _FIELDS: dict[type[Part], str] = {Text: "content", Refusal: "refusal", Reasoning: "reasoning_content"}
+# The other fields of the first chunk's delta, by the first part: that part's field is present and empty.
+_FIRST_FIELDS: dict[type[Part], Json] = {
+    Text: {"content": "", "refusal": None},
+    Refusal: {"content": None, "refusal": ""},
+    Reasoning: {"content": None, "reasoning_content": ""},
+    ToolCall: {"content": None},
+}
 
 
 class Chat(Dialect):
     """The answer to `POST /v1/chat/completions`."""
 
-    def __init__(self, reply: Reply, request: Request, number: int) -> None:
-        super().__init__(reply, request, number)
-        if any(isinstance(part, CodeInterpreter) for part in reply.parts):
-            raise Unsayable("The scripted reply has a CodeInterpreter part, which Chat Completions has no words for.")
+    api = "Chat Completions"
+    routes = {"/v1/chat/completions": ("model", "messages")}
+    unsupported = (McpApproval, CodeInterpreter)
 
     def frames(self) -> Iterator[Frame]:
-        yield self._chunk(self._opening())
-        calls = 0
+        """The chunks, then `[DONE]`."""
+        first_part = type(self.reply.parts[0]) if self.reply.parts else Text
+        yield self._chunk({"role": "assistant", **_FIRST_FIELDS[first_part]})
         for group in self.reply.groups():
             if isinstance(group[0], ToolCall):
-                yield from self._calls(group, calls)
-                calls += len(group)
+                yield from self._call_chunks(group)
                 continue
             (part,) = group
             for piece in part.pieces:
-                yield self._chunk({_FIELDS[type(part)]: piece}, piece=True)
+                yield self._chunk({_FIELDS[type(part)]: piece}, is_piece=True)
         yield self._chunk({}, finish_reason=self.reply.finish_reason)
         if self.request.include_usage:
-            yield _sse(self._head("chat.completion.chunk") | {"choices": [], "usage": self._usage()})
+            yield _data_frame(self._header("chat.completion.chunk") | {"choices": [], "usage": self._usage()})
         yield Frame(b"data: [DONE]\n\n")
 
-    def failure(self) -> Iterator[Frame]:
-        yield _sse(error_body(self.reply.error))
+    def error_frames(self) -> Iterator[Frame]:
+        """A chunk with an `error` object, as OpenAI's service and compatible servers send it."""
+        yield _data_frame(self.error_body(self.reply.error, 500))
 
-    def whole(self) -> Mapping[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None, "annotations": []}
-        calls: list[dict[str, Any]] = []
+    def body(self) -> Json:
+        """The completion."""
+        message: Json = {"role": "assistant", "content": None, "refusal": None, "annotations": []}
+        calls: list[Json] = []
         for part in self.reply.parts:
             if isinstance(part, ToolCall):
                 function = {"name": part.name, "arguments": part.text}
-                calls.append({"id": self.call_id(part.call_id, len(calls)), "type": "function", "function": function})
+                calls.append({"id": self.next_call_id(part), "type": "function", "function": function})
             else:
                 field = _FIELDS[type(part)]
                 message[field] = (message.get(field) or "") + part.text
         if calls:
             message["tool_calls"] = calls
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self.reply.finish_reason}
-        return self._head("chat.completion") | {"choices": [choice], "usage": self._usage()}
+        return self._header("chat.completion") | {"choices": [choice], "usage": self._usage()}
 
-    def _opening(self) -> dict[str, Any]:
-        """The first chunk's delta. The field that comes first is there and empty, as the service has it."""
-        first = self.reply.parts[0] if self.reply.parts else Text()
-        match first:
-            case Refusal():
-                return {"role": "assistant", "content": None, "refusal": ""}
-            case Reasoning():
-                return {"role": "assistant", "content": None, "reasoning_content": ""}
-            case ToolCall():
-                return {"role": "assistant", "content": None}
-            case _:
-                return {"role": "assistant", "content": "", "refusal": None}
-
-    def _calls(self, group: tuple[Part, ...], first: int) -> Iterator[Frame]:
+    def _call_chunks(self, group: tuple[Part, ...]) -> Iterator[Frame]:
+        first = self._call_count
         for index, part in enumerate(group, first):
             assert isinstance(part, ToolCall)
-            head = {"id": self.call_id(part.call_id, index), "type": "function"}
-            yield self._call(index, head | {"function": {"name": part.name, "arguments": ""}})
-        for place, piece in turns(group):
-            yield self._call(first + place, {"function": {"arguments": piece}}, piece=True)
+            head = {"id": self.next_call_id(part), "type": "function"}
+            yield self._call_chunk(index, head | {"function": {"name": part.name, "arguments": ""}})
+        for place, piece in in_turns(group):
+            yield self._call_chunk(first + place, {"function": {"arguments": piece}}, is_piece=True)
 
-    def _call(self, index: int, call: Mapping[str, Any], *, piece: bool = False) -> Frame:
-        return self._chunk({"tool_calls": [{"index": index, **call}]}, piece=piece)
+    def _call_chunk(self, index: int, call: Mapping[str, Any], *, is_piece: bool = False) -> Frame:
+        return self._chunk({"tool_calls": [{"index": index, **call}]}, is_piece=is_piece)
 
-    def _chunk(self, delta: Mapping[str, Any], *, finish_reason: str | None = None, piece: bool = False) -> Frame:
+    def _chunk(self, delta: Mapping[str, Any], *, finish_reason: str | None = None, is_piece: bool = False) -> Frame:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        chunk = self._head("chat.completion.chunk") | {"choices": [choice]}
+        chunk = self._header("chat.completion.chunk") | {"choices": [choice]}
         if self.request.include_usage:
             chunk["usage"] = None
-        return _sse(chunk, piece=piece)
+        return _data_frame(chunk, is_piece=is_piece)
 
-    def _head(self, kind: str) -> dict[str, Any]:
+    def _header(self, kind: str) -> Json:
         return {
             "id": f"chatcmpl-{self.number}",
             "object": kind,
@@ -102,12 +99,10 @@ class Chat(Dialect):
             "system_fingerprint": _FINGERPRINT,
         }
 
-    def _usage(self) -> dict[str, Any]:
+    def _usage(self) -> Json:
         tokens = self.reply.usage
         return {
-            "prompt_tokens": tokens.input,
-            "completion_tokens": tokens.output,
-            "total_tokens": tokens.input + tokens.output,
+            **self.prompt_and_completion_tokens(),
             "prompt_tokens_details": {"cached_tokens": tokens.cached, "audio_tokens": 0},
             "completion_tokens_details": {
                 "reasoning_tokens": tokens.reasoning,
@@ -118,5 +113,5 @@ class Chat(Dialect):
         }
 
 
-def _sse(value: Mapping[str, Any], *, piece: bool = False) -> Frame:
-    return Frame(b"data: " + to_json(value) + b"\n\n", piece)
+def _data_frame(value: Mapping[str, Any], *, is_piece: bool = False) -> Frame:
+    return Frame(b"data: " + json_bytes(value) + b"\n\n", is_piece)

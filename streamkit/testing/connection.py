@@ -1,7 +1,7 @@
-"""One client's connection: reads requests, writes what the script says, and notices when the client leaves.
+"""One client's connection: reads its requests, writes what the script has, and notices when the client leaves.
 
-Every wait is a wait for the socket, too: the client's leaving ends it, and so does the server's closing, which shuts
-the socket down from outside.
+Every wait also watches the socket: it ends when the client leaves, and when the server is closed, which shuts the
+socket down from another thread.
 """
 
 from __future__ import annotations
@@ -10,76 +10,69 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from . import anthropic
+from .dialect import Dialect, Frame, UnsupportedPart, json_bytes
+from .playback import Playback
 from .replies import Reply, ServiceError
-from .requests import Request, fault_of, parse_body
-from .wire import Dialect, Frame, Unsayable, error_body, to_json
-
-if TYPE_CHECKING:
-    from .server import ModelServer
+from .requests import Request, parse_body
+from .routes import dialect_of, rejection_of
 
 __all__ = ["Connection"]
 
 
 class _ClientLeft(Exception):
-    """Nobody reads any more: the client has closed, or the server is closing."""
+    """The connection is gone: the client has closed it, or the server is closing."""
 
 
 class Connection(BaseHTTPRequestHandler):
-    """Requests of one client, one after the other."""
+    """The requests of one client, one after another."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # one write, one packet: the client sees each event at once
+    disable_nagle_algorithm = True  # one write, one packet: the client receives each event at once
 
-    def __init__(self, owner: ModelServer, *connection: Any) -> None:
-        self.owner = owner
+    def __init__(self, playback: Playback, *connection: Any) -> None:
+        self._playback = playback
         self._request: Request | None = None
         super().__init__(*connection)
 
     def handle_one_request(self) -> None:
-        """Answers one request. A client that does not wait for the whole answer is noted."""
+        """Answer one request. A client that leaves before the answer is complete is recorded."""
         self._request = None
         try:
             super().handle_one_request()
         except (_ClientLeft, OSError):
             self.close_connection = True
             if self._request is not None:
-                self.owner.note_disconnect(self._request)
+                self._playback.record_disconnect(self._request)
 
     def do_GET(self) -> None:
-        self._answer()
+        """Answer a request of any method."""
+        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        path = self.path.partition("?")[0]
+        body = parse_body(content) or {}
+        request = self._request = self._playback.record_request(self.command, path, headers, content, body)
+        if request.method == "GET" and (model := self._playback.model_object(request.path)) is not None:
+            self._send_json(200, model)
+        elif (rejection := rejection_of(request)) is not None:
+            self._send_error(request, *rejection)
+        else:
+            self._send_reply(request)
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: `server.requests` has it all."""
+        """Print nothing: `ModelServer.requests` has everything that a log would have."""
 
-    def _answer(self) -> None:
-        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        path = self.path.partition("?")[0]
-        request = self._request = self.owner.note_request(
-            self.command, path, headers, content, parse_body(content) or {}
-        )
-        if request.method == "GET" and (model := self.owner.model_object(request.path)) is not None:
-            self._send_json(200, model)
-        elif (fault := fault_of(request)) is not None:
-            self._send_error(request, *fault)
-        else:
-            self._perform(request)
-
-    def _perform(self, request: Request) -> None:
-        """The script's next reply."""
+    def _send_reply(self, request: Request) -> None:
+        """Send the script's next reply."""
         try:
-            reply, dialect = self.owner.next_answer(request)
-        except Unsayable as fault:
-            error = ServiceError(str(fault), "invalid_request_error", "unsupported_reply")
-            self._send_error(request, 400, error)
-        except Exception as fault:
-            message = f"The script failed: {type(fault).__name__}: {fault}"
-            self._send_error(request, 400, ServiceError(message, "invalid_request_error", "script_failed"))
+            reply, dialect = self._playback.next_answer(request)
+        except UnsupportedPart as error:
+            self._send_script_error(request, str(error), "unsupported_reply")
+        except Exception as error:
+            self._send_script_error(request, f"The script failed: {type(error).__name__}: {error}", "script_failed")
         else:
             if reply.raw is None and reply.status >= 400:
                 self._wait(reply.first_delay)
@@ -87,18 +80,19 @@ class Connection(BaseHTTPRequestHandler):
             elif request.stream:
                 self._send_stream(reply, dialect)
             else:
-                self._send_whole(reply, dialect)
+                self._send_body(reply, dialect)
 
-    def _send_whole(self, reply: Reply, dialect: Dialect) -> None:
-        """The reply as one body, as late and as broken as its options say."""
+    def _send_body(self, reply: Reply, dialect: Dialect) -> None:
+        """Send the reply as one body, as late and as incomplete as its options demand."""
         self._wait(reply.first_delay + reply.delay * max(0, reply.length - 1))
         if reply.never_ends:
-            self._hold(None)
-        status, value = dialect.whole_failure() if reply.error_after is not None else (reply.status, None)
-        if reply.raw is not None and value is None:
-            body = b"".join(reply.raw)
+            self._hold_open(None)
+        status = reply.status
+        if reply.error_after is not None:
+            status, value = dialect.failed_body()
+            body = json_bytes(value)
         else:
-            body = to_json(dialect.whole() if value is None else value)
+            body = json_bytes(dialect.body()) if reply.raw is None else b"".join(reply.raw)
         self._send_head(status, "application/json", {"content-length": str(len(body))}, reply)
         if reply.cut_after is not None:
             self.close_connection = True
@@ -106,7 +100,7 @@ class Connection(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _send_stream(self, reply: Reply, dialect: Dialect) -> None:
-        """The reply as it streams, each frame in a write of its own."""
+        """Send the reply as a stream, each frame in a write of its own."""
         self._send_head(reply.status, "text/event-stream; charset=utf-8", {"transfer-encoding": "chunked"}, reply)
         sent = 0
         for frame in _frames(reply, dialect):
@@ -116,27 +110,30 @@ class Connection(BaseHTTPRequestHandler):
             if sent == reply.error_after:
                 break
             if reply.never_ends and sent == reply.length:
-                self._hold(reply.ping)
-            self._wait((reply.delay if sent else reply.first_delay) if frame.piece else 0)
+                self._hold_open(reply.ping)
+            self._wait((reply.delay if sent else reply.first_delay) if frame.is_piece else 0)
             self._send_chunk(frame.data)
-            sent += frame.piece
+            sent += frame.is_piece
         if reply.error_after is not None:
-            for frame in dialect.failure():
+            for frame in dialect.error_frames():
                 self._send_chunk(frame.data)
         self._send_end()
 
+    def _send_script_error(self, request: Request, message: str, code: str) -> None:
+        """Report a fault of the script with status 400, which clients do not retry."""
+        self._send_error(request, 400, ServiceError(message, "invalid_request_error", code))
+
     def _send_error(self, request: Request, status: int, error: ServiceError, reply: Reply | None = None) -> None:
-        """An error in the words of the service that was asked."""
-        messages = request.path == "/v1/messages"
-        self._send_json(status, anthropic.error_body(error, status) if messages else error_body(error), reply)
+        """Send an error body in the format of the requested API."""
+        self._send_json(status, dialect_of(request).error_body(error, status), reply)
 
     def _send_json(self, status: int, value: Mapping[str, Any], reply: Reply | None = None) -> None:
-        body = to_json(value)
+        body = json_bytes(value)
         self._send_head(status, "application/json", {"content-length": str(len(body))}, reply)
         self.wfile.write(body)
 
     def _send_head(self, status: int, content_type: str, framing: Mapping[str, str], reply: Reply | None) -> None:
-        """The status and the headers, in one write. The framing is not the script's to change."""
+        """Send the status and the headers in one write. The script cannot replace the framing headers."""
         number = self._request.number if self._request else 0
         headers = {"content-type": content_type, "x-request-id": f"req_{number}"}
         if reply is not None:
@@ -149,28 +146,28 @@ class Connection(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _send_chunk(self, data: bytes) -> None:
-        if data:  # an empty chunk would be the end
+        if data:  # an empty chunk would end the body
             self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
 
     def _send_end(self) -> None:
-        # Whoever stops reading at the last event has seen the whole answer, so this may fail.
+        # A client that stops reading at the last event has received the complete answer, so this write may fail.
         try:
             self.wfile.write(b"0\r\n\r\n")
         except OSError:
             self.close_connection = True
 
-    def _hold(self, ping: float | None) -> None:
-        """Sends nothing more but pings. It is over when the client leaves."""
+    def _hold_open(self, ping: float | None) -> None:
+        """Send nothing but a ping every `ping` seconds, until the client leaves."""
         while True:
             self._wait(3600 if ping is None else ping)
             if ping is not None:
                 self._send_chunk(b": ping\n\n")
 
     def _wait(self, seconds: float) -> None:
-        """Lets time pass.
+        """Wait this long.
 
         Raises:
-            _ClientLeft: the connection was closed meanwhile, from either side.
+            _ClientLeft: The connection was closed meanwhile, by the client or by the server.
         """
         deadline = time.monotonic() + seconds
         self.connection.settimeout(seconds)
@@ -180,19 +177,19 @@ class Connection(BaseHTTPRequestHandler):
         except (BlockingIOError, TimeoutError):
             pass
         else:
-            # The next request is here already, and hides whether the client is still there.
-            self.owner.closing.wait(max(0, deadline - time.monotonic()))
+            # The next request has arrived already, so the socket cannot show whether the client is still there.
+            self._playback.closing.wait(max(0, deadline - time.monotonic()))
         finally:
             self.connection.settimeout(None)
-        if self.owner.closing.is_set():
+        if self._playback.closing.is_set():
             raise _ClientLeft
 
 
 def _frames(reply: Reply, dialect: Dialect) -> Iterator[Frame]:
-    """The stream's frames; one that says nothing follows the last piece of a raw body."""
+    """The stream's frames. An empty frame follows the last piece of a raw body, so that it can be cut after it."""
     if reply.raw is None:
         yield from dialect.frames()
         return
     for piece in reply.raw:
-        yield Frame(piece, piece=True)
+        yield Frame(piece, is_piece=True)
     yield Frame(b"")

@@ -1,134 +1,30 @@
-"""What a scripted model says, apart from any dialect: values, checked when they are made.
-
-A part's text is cut into pieces, each of which is one delta on the wire; `cut_after`, `error_after` and the delays of a
-`Reply` count them, through all its parts in the order in which they are sent.
-"""
+"""A scripted reply: its parts, and how the server sends them. Every option is checked when the reply is made."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..errors import UsageError
+from .parts import Part, Reasoning, Text, ToolCall
 
-__all__ = [
-    "CodeInterpreter",
-    "McpApproval",
-    "Part",
-    "Reasoning",
-    "Refusal",
-    "Reply",
-    "ServiceError",
-    "Text",
-    "Tokens",
-    "ToolCall",
-]
+__all__ = ["FinishReason", "Reply", "ServiceError", "Tokens", "grouped_calls", "in_turns"]
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
-
-_cut = re.compile(r"\s?\S{1,4}|\s{1,5}").findall
-
-
-class Part:
-    """A piece-wise text of a reply; one of the classes below.
-
-    Args:
-        text: what is said. It is cut into pieces of up to five characters, always in the same way.
-        pieces: the pieces themselves, where the cuts matter. With both, they must join to the text.
-
-    Raises:
-        UsageError: a piece is empty (the services send none), or the pieces are not the text.
-    """
-
-    def __init__(self, text: str | None = None, *, pieces: Iterable[str] | None = None) -> None:
-        self.pieces: tuple[str, ...] = tuple(_cut(text or "") if pieces is None else pieces)
-        self.text = "".join(self.pieces)
-        if not all(self.pieces):
-            raise UsageError(f"a piece of a {type(self).__name__} is empty: {list(self.pieces)}")
-        if text is not None and self.text != text:
-            raise UsageError(f"the pieces of a {type(self).__name__} join to {self.text!r}, its text is {text!r}")
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.text!r})"
-
-
-class Text(Part):
-    """Text for the reader."""
-
-
-class Refusal(Part):
-    """The model's refusal."""
-
-
-class Reasoning(Part):
-    """The model's reasoning. On Responses it is a summary, as OpenAI sends it, or with `summary=False` the full text,
-    as open models do; on Chat it is `reasoning_content` either way."""
-
-    def __init__(self, text: str | None = None, *, pieces: Iterable[str] | None = None, summary: bool = True) -> None:
-        super().__init__(text, pieces=pieces)
-        self.summary = summary
-
-
-class ToolCall(Part):
-    """A call of one of the caller's functions.
-
-    Args:
-        name: the function's.
-        arguments: a mapping, sent as JSON, or the JSON text as it is (which may be broken on purpose).
-        call_id: by default `call_1_0`, `call_1_1` … : the answer's number and the call's place in it.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | str | None = None,
-        *,
-        call_id: str | None = None,
-        pieces: Iterable[str] | None = None,
-    ) -> None:
-        if arguments is None and pieces is None:
-            arguments = {}
-        text = json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, Mapping) else arguments
-        super().__init__(text, pieces=pieces)
-        self.name = name
-        self.call_id = call_id
-
-
-class CodeInterpreter(Part):
-    """Code that the provider runs, and what it printed. Responses and Messages only: Chat requests are answered
-    with a 400."""
-
-    def __init__(self, code: str | None = None, logs: str = "", *, pieces: Iterable[str] | None = None) -> None:
-        super().__init__(code, pieces=pieces)
-        self.logs = logs
-
-
-class McpApproval(Part):
-    """A question whether the provider may call a tool of a remote MCP server. Responses only: requests of other APIs
-    are answered with a 400.
-
-    Args:
-        name: the tool's.
-        arguments: a mapping, sent as JSON, or the JSON text as it is. They come whole.
-        server_label: the MCP server's.
-    """
-
-    def __init__(self, name: str, arguments: Mapping[str, Any] | str = "{}", *, server_label: str = "tools") -> None:
-        super().__init__("")
-        self.name = name
-        self.arguments = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        self.server_label = server_label
-
-    def __repr__(self) -> str:
-        return f"McpApproval({self.name!r}, {self.arguments!r})"
+"""Why an answer ended, in the words of Chat Completions; the other APIs send their own words for it."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The usage that a reply reports. `output` includes `reasoning`, `input` includes `cached`, as the services count."""
+    """The token usage that a reply reports.
+
+    Args:
+        input: Tokens of the request, including the `cached` ones. Default: 10.
+        output: Tokens of the answer, including the `reasoning` ones. Default: 0.
+        cached: Input tokens that came from the provider's cache. Default: 0.
+        reasoning: Output tokens that were spent on reasoning. Default: 0.
+    """
 
     input: int = 10
     output: int = 0
@@ -138,7 +34,15 @@ class Tokens:
 
 @dataclass(frozen=True)
 class ServiceError:
-    """An error in the service's own words."""
+    """An error as the service reports it: the fields of the `error` object in an error body or an error event.
+
+    Args:
+        message: The error's text.
+        type: The error's class, such as `rate_limit_error`. Default: `server_error`. Anthropic Messages sends its own
+            word for the HTTP status if this is one of OpenAI's words.
+        code: The error's code, such as `rate_limit_exceeded`. Default: `server_error`. Not sent by Anthropic Messages.
+        param: The request parameter that is at fault. Default: None. Not sent by Anthropic Messages.
+    """
 
     message: str
     type: str | None = "server_error"
@@ -146,7 +50,7 @@ class ServiceError:
     param: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The value of `error` in an error body."""
+        """The `error` object as OpenAI sends it: `message`, `type`, `param` and `code`."""
         return {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
 
 
@@ -166,33 +70,48 @@ _STATUS_ERRORS = {
 
 
 class Reply:
-    """One answer of the model, and how it is sent.
+    """One answer of the model, and how the server sends it.
+
+        Reply("It is ", Text("cold."), delay=0.05)                   # text, slowly
+        Reply(ToolCall("weather", {"city": "Oslo"}))                 # a tool call
+        Reply("Once upon a time", cut_after=2)                       # the connection breaks after two deltas
+        Reply("Once upon a time", error_after=2)                     # an error event after two deltas
+        Reply(status=429, retry_after=0.01)                          # refused with an HTTP status
+
+    A request without `"stream": true` gets the same answer as one JSON body: its delays add up, `cut_after` cuts the
+    body in half, `error_after` makes it an error body with status 500 (a failed response or run with status 200 if
+    `error_event` is `response.failed`), and `never_ends` withholds it.
 
     Args:
-        parts: what it says, in order; a plain str is a `Text`. On Responses each part is an output item.
-        interleave: send tool calls that stand side by side at once, a piece of each in turn.
-        usage: by default 10 tokens in, one out for every piece.
-        finish_reason: by default `tool_calls` where there is a call, else `stop`. `length` and `content_filter` make a
-            Responses answer `incomplete`.
-        model: by default the one that was asked for.
-        first_delay: seconds before the first piece. The head of a stream is sent at once.
-        delay: seconds before every other piece.
-        cut_after: after so many pieces the connection is closed in the middle of the next event. 0: of the first one.
-        error_after: after so many pieces `error` is told in place of the rest.
-        error: what `error_after` or `status` tells; by default what the service says with that status.
-        error_event: how a Responses stream tells it.
-        never_ends: after the last piece the connection stays open, until the client leaves or the server is closed.
-        ping: seconds between the comments that a stream without end sends meanwhile; by default it is silent.
-        status: the HTTP status. From 400 on, the answer is an error body and nothing else.
-        retry_after: seconds, a header of an error. By default 1 with status 429.
-        headers: sent besides the others or in their place.
-        raw: a body, sent as it is in place of the parts; of a sequence, each is a piece and written on its own.
+        parts: What the model answers, in order. A plain `str` is a `Text`. On Responses each part is an output item, on
+            Anthropic Messages a content block.
+        interleave: Send adjacent tool calls at the same time, a piece of each in turn. Default: one after another.
+        usage: The tokens that are reported. Default: 10 tokens of input, and one of output for each piece.
+        finish_reason: Default: `tool_calls` if a part is a `ToolCall`, otherwise `stop`. With `length` or
+            `content_filter` a Responses answer or an Assistants run ends `incomplete`.
+        model: The model's name in the answer. Default: the one in the request.
+        first_delay: Seconds to wait before the first piece. Default: 0. Headers and opening events are sent at once.
+        delay: Seconds to wait before every further piece. Default: 0.
+        cut_after: Close the connection after this many pieces, in the middle of the next event. Default: never.
+        error_after: After this many pieces send `error` instead of the rest. Default: never.
+        error: The error that `error_after` or `status` sends. Default: what the service sends with that status.
+        error_event: How `error_after` ends a stream of Responses or Assistants: with an `error` event (the default), or
+            with the response or run in status `failed`. Chat Completions and Anthropic Messages always send an error
+            event.
+        never_ends: After the last piece keep the connection open, until the client leaves or the server is closed.
+        ping: Seconds between the SSE comments (`: ping`) that a reply with `never_ends` sends meanwhile. Default: none.
+        status: The HTTP status. Default: 200. From 400 on, the answer is an error body and the reply has no parts.
+        retry_after: Seconds, sent as the `retry-after` header of an error. Default: 1 with status 429, otherwise not
+            sent.
+        headers: Further response headers, by name. They replace the server's own of the same name, except those that
+            frame the body.
+        raw: A body to send unchanged instead of parts. In a sequence each item is one piece, written on its own.
 
-    Whoever asks without `stream` gets it as one JSON body: delays add up, `cut_after` cuts it in half, `error_after` is
-    a 500 (or with `response.failed` a failed response), `never_ends` withholds it.
+    Attributes:
+        parts: The parts, with each `str` as a `Text`. Every other argument is an attribute of its own name.
 
     Raises:
-        UsageError: the options contradict each other, or count more pieces than there are.
+        UsageError: Options contradict each other, or count more pieces than the reply has.
     """
 
     def __init__(
@@ -217,8 +136,8 @@ class Reply:
     ) -> None:
         self.parts: tuple[Part, ...] = tuple(Text(part) if isinstance(part, str) else part for part in parts)
         self.interleave = interleave
-        self.usage = usage or _count(self.parts)
-        self.finish_reason: FinishReason = finish_reason or _finish_reason(self.parts)
+        self.usage = usage or _default_usage(self.parts)
+        self.finish_reason: FinishReason = finish_reason or _default_finish_reason(self.parts)
         self.model = model
         self.first_delay = first_delay
         self.delay = delay
@@ -236,54 +155,65 @@ class Reply:
 
     @property
     def length(self) -> int:
-        """How many pieces there are."""
+        """The number of pieces, which is what `cut_after` and `error_after` count."""
         return len(self.raw) if self.raw is not None else sum(len(part.pieces) for part in self.parts)
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether the model stopped early: the finish reason is `length` or `content_filter`."""
+        return self.finish_reason in ("length", "content_filter")
+
     def groups(self) -> Iterable[tuple[Part, ...]]:
-        """The parts that are sent at once: each alone, but adjacent tool calls together where the reply interleaves."""
-        group: list[Part] = []
-        for part in self.parts:
-            if group and not (self.interleave and isinstance(part, ToolCall) and isinstance(group[-1], ToolCall)):
-                yield tuple(group)
-                group.clear()
-            group.append(part)
-        if group:
-            yield tuple(group)
+        """The parts in the groups in which they are sent: one part each, but adjacent tool calls together if the reply
+        interleaves them."""
+        return grouped_calls(self.parts) if self.interleave else ((part,) for part in self.parts)
 
     def _check(self) -> None:
-        ends = {"cut_after": self.cut_after, "error_after": self.error_after}
-        given = [name for name, value in ends.items() if value is not None] + ["never_ends"] * self.never_ends
-        if len(given) > 1:
-            raise UsageError(f"a reply ends in one way, not in these: {', '.join(given)}")
-        for name, count in ends.items():
+        counts = {"cut_after": self.cut_after, "error_after": self.error_after}
+        endings = [name for name, count in counts.items() if count is not None] + ["never_ends"] * self.never_ends
+        if len(endings) > 1:
+            raise UsageError(f"a reply ends in one way, not in these: {', '.join(endings)}")
+        for name, count in counts.items():
             if count is not None and not 0 <= count <= self.length:
                 raise UsageError(f"{name}={count}, but the reply has {self.length} pieces")
         if self.ping is not None and not (self.never_ends and self.ping > 0):
-            raise UsageError("ping= is a number of seconds, for a reply that never_ends")
+            raise UsageError("ping= is a number of seconds above 0, and needs never_ends=True")
         if self.raw is not None and self.parts:
             raise UsageError("a reply has parts or a raw body, not both")
-        if self.raw is None and self.status >= 400 and (self.parts or given):
+        if self.raw is None and self.status >= 400 and (self.parts or endings):
             raise UsageError(f"with status {self.status} the answer is an error: it has no parts and no other ending")
 
     def __repr__(self) -> str:
-        said = "raw" if self.raw is not None else ", ".join(map(repr, self.parts))
-        return (
-            f"Reply({said})" if self.status == 200 else f"Reply({said or self.error.message!r}, status={self.status})"
-        )
+        content = "raw" if self.raw is not None else ", ".join(map(repr, self.parts))
+        if self.status == 200:
+            return f"Reply({content})"
+        return f"Reply({content or self.error.message!r}, status={self.status})"
 
 
-def turns(group: Sequence[Part]) -> Iterable[tuple[int, str]]:
-    """The pieces of parts that are sent at once, each with its part's place among them: one of each in turn."""
-    for place in range(max(len(part.pieces) for part in group)):
-        for index, part in enumerate(group):
-            if place < len(part.pieces):
-                yield index, part.pieces[place]
+def grouped_calls(parts: Iterable[Part]) -> Iterable[tuple[Part, ...]]:
+    """The parts in groups: adjacent tool calls together, every other part alone."""
+    group: list[Part] = []
+    for part in parts:
+        if group and not (isinstance(part, ToolCall) and isinstance(group[-1], ToolCall)):
+            yield tuple(group)
+            group.clear()
+        group.append(part)
+    if group:
+        yield tuple(group)
 
 
-def _count(parts: Sequence[Part]) -> Tokens:
+def in_turns(group: Sequence[Part]) -> Iterable[tuple[int, str]]:
+    """The pieces of parts that are sent at the same time, one of each part in turn: `(place in the group, piece)`."""
+    for turn in range(max(len(part.pieces) for part in group)):
+        for place, part in enumerate(group):
+            if turn < len(part.pieces):
+                yield place, part.pieces[turn]
+
+
+def _default_usage(parts: Sequence[Part]) -> Tokens:
     reasoning = sum(len(part.pieces) for part in parts if isinstance(part, Reasoning))
     return Tokens(output=sum(len(part.pieces) for part in parts), reasoning=reasoning)
 
 
-def _finish_reason(parts: Sequence[Part]) -> FinishReason:
+def _default_finish_reason(parts: Sequence[Part]) -> FinishReason:
     return "tool_calls" if any(isinstance(part, ToolCall) for part in parts) else "stop"

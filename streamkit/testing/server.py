@@ -1,6 +1,6 @@
-"""The server itself: takes connections, hands out the script's replies, and remembers what was asked.
+"""The model server: accepts connections, and closes them all when it is closed.
 
-One thread accepts, one serves each connection. `close` ends them all.
+One thread accepts connections, and one thread serves each of them. `ModelServer.close` ends all of them.
 """
 
 from __future__ import annotations
@@ -9,61 +9,61 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from socketserver import TCPServer
 from types import TracebackType
 from typing import Any
 
 from ..errors import UsageError
-from .anthropic import Messages
-from .assistants import Assistants
-from .chat import Chat
 from .connection import Connection
+from .playback import Playback, Scripted
 from .replies import Reply
 from .requests import Request
-from .responses import Responses
-from .wire import CREATED, Dialect
 
 __all__ = ["ModelServer"]
 
-Scripted = Reply | Callable[[Request], Reply]
-
-_DIALECTS: dict[str, type[Dialect]] = {
-    "/v1/chat/completions": Chat,
-    "/v1/responses": Responses,
-    "/v1/messages": Messages,
-    "/v1/threads/runs": Assistants,
-    "/v1/threads/{id}/runs": Assistants,
-    "/v1/threads/{id}/runs/{id}/submit_tool_outputs": Assistants,
-}
-
 
 class ModelServer:
-    """A model server that follows a script. It serves from when it is made until it is closed.
+    """A model server on loopback that answers each request with the next reply of a script.
+
+        from streamkit.testing import ModelServer, Reply, ToolCall
+
+        with ModelServer([Reply(ToolCall("weather", {"city": "Oslo"})), Reply("It rains.")]) as server:
+            client = openai.OpenAI(base_url=server.url, api_key="any")
+            answer = client.responses.create(model="any", input="How is the weather?")
+        assert server.requests[0].body["input"] == "How is the weather?"
+
+    It serves as soon as it is made, on a free port of 127.0.0.1, until `close` is called or `with` is left. Requests
+    are answered in the API of their path, as a stream if their body has `"stream": true`:
+
+    | path | API |
+    |---|---|
+    | `/v1/chat/completions` | OpenAI Chat Completions |
+    | `/v1/responses` | OpenAI Responses |
+    | `/v1/messages` | Anthropic Messages |
+    | `/v1/threads/runs`, `/v1/threads/{id}/runs`, `…/runs/{id}/submit_tool_outputs` | OpenAI Assistants |
+    | `GET /v1/models`, `GET /v1/models/{model}` | the list with the one model, and that model |
+
+    Unknown paths, other methods, invalid JSON and missing parameters are rejected as by the services, with 404, 405 or
+    400; a rejected request takes no reply from the script. API keys are not checked.
 
     Args:
-        script: a reply, or several, taken in order, one a request; the last one repeats. In place of a reply stands,
-            where wanted, a callable that is given the request and returns the reply; it is called in the connection's
-            thread, and if it raises, the client is told so with a 400.
-        model: the model that `GET /v1/models` lists.
+        script: A reply or several, one for each request in the order in which they arrive; the last one repeats. A
+            callable in place of a reply gets the `Request` and returns the `Reply`. It runs in the connection's thread;
+            if it raises, the request is answered with status 400 and the exception's text.
+        model: The model that `GET /v1/models` lists. Default: `scripted`.
 
     Raises:
-        UsageError: the script is empty.
+        UsageError: The script is empty.
     """
 
     def __init__(self, script: Scripted | Iterable[Scripted], *, model: str = "scripted") -> None:
-        self._script = (script,) if isinstance(script, Reply) or callable(script) else tuple(script)
-        if not self._script:
-            raise UsageError("a model server needs a reply to give")
-        self.model = model
-        self.closing = threading.Event()
-        self._changed = threading.Condition()
-        self._requests: list[Request] = []
-        self._disconnects: list[Request] = []
-        self._answers = 0
-        self._waiting_steps: dict[str, Any] = {}  # of runs that wait for tool outputs
-        self._listener = Listener(self)
+        entries = (script,) if isinstance(script, Reply) or callable(script) else tuple(script)
+        if not entries:
+            raise UsageError("a model server needs at least one reply")
+        self._playback = Playback(entries, model)
+        self._listener = _Listener(self._playback)
         self._port: int = self._listener.server_address[1]
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.02,), name="model-server", daemon=True
@@ -72,43 +72,41 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """The `base_url` for a client; it ends in `/v1`."""
+        """The `base_url` for OpenAI's client, such as `http://127.0.0.1:50123/v1`."""
         return f"{self.root_url}/v1"
 
     @property
     def root_url(self) -> str:
-        """The same without `/v1`: the `base_url` for Anthropic's client, which has it in its paths."""
+        """The URL without `/v1`: the `base_url` for Anthropic's client, which adds `/v1` itself."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def requests(self) -> list[Request]:
-        """Every request so far, also those that were turned down."""
-        with self._changed:
-            return list(self._requests)
+        """All requests so far in the order in which they arrived, including the rejected ones."""
+        return self._playback.requests()
 
     @property
     def disconnects(self) -> list[Request]:
-        """The requests whose client left before it had the whole answer. What `close` ended is not among them."""
-        with self._changed:
-            return list(self._disconnects)
+        """The requests whose client left before it had the complete answer. `close` adds none."""
+        return self._playback.disconnects()
 
     def wait_for_request(self, timeout: float = 5, *, count: int = 1) -> bool:
-        """Wait until there have been `count` requests; False if that takes longer than `timeout` seconds."""
-        return self._wait_until(lambda: len(self._requests) >= count, timeout)
+        """Wait up to `timeout` seconds until there were `count` requests in all; return whether there were as many."""
+        return self._playback.wait_for_requests(count, timeout)
 
     def wait_for_disconnect(self, timeout: float = 5, *, count: int = 1) -> bool:
-        """Wait until `count` clients have left early; False if that takes longer than `timeout` seconds."""
-        return self._wait_until(lambda: len(self._disconnects) >= count, timeout)
+        """Wait up to `timeout` seconds until `count` clients left early in all; return whether as many did."""
+        return self._playback.wait_for_disconnects(count, timeout)
 
     def close(self) -> None:
-        """End all connections and threads. It takes no longer than a second, whatever they were at."""
-        if self.closing.is_set():
+        """Close all connections and end all threads, within one second. Closing again does nothing."""
+        if self._playback.closing.is_set():
             return
-        self.closing.set()
+        self._playback.closing.set()
         self._listener.shutdown()
         self._listener.server_close()
         deadline = time.monotonic() + 1
-        for thread in (self._thread, *self._listener.hang_up()):
+        for thread in (self._thread, *self._listener.close_connections()):
             if thread is not threading.current_thread():
                 thread.join(max(0, deadline - time.monotonic()))
 
@@ -120,61 +118,19 @@ class ModelServer:
     ) -> None:
         self.close()
 
-    # -- for its connections
 
-    def note_request(
-        self, method: str, path: str, headers: Mapping[str, str], content: bytes, body: Mapping[str, Any]
-    ) -> Request:
-        """Remember a request that arrived."""
-        with self._changed:
-            request = Request(len(self._requests) + 1, method, path, headers, content, body)
-            self._requests.append(request)
-            self._changed.notify_all()
-        return request
-
-    def note_disconnect(self, request: Request) -> None:
-        """Remember that a client did not wait for its answer, unless we left ourselves."""
-        with self._changed:
-            if not self.closing.is_set():
-                self._disconnects.append(request)
-                self._changed.notify_all()
-
-    def next_answer(self, request: Request) -> tuple[Reply, Dialect]:
-        """The script's next reply, and how it is said to this request."""
-        with self._changed:
-            scripted = self._script[min(self._answers, len(self._script) - 1)]
-            self._answers += 1
-            number = self._answers
-        reply = scripted if isinstance(scripted, Reply) else scripted(request)
-        dialect = _DIALECTS[request.route](reply, request, number)
-        if isinstance(dialect, Assistants):
-            dialect.waiting = self._waiting_steps
-        return reply, dialect
-
-    def model_object(self, path: str) -> dict[str, Any] | None:
-        """What `GET` has for the list of models and for the model in it; None for any other path."""
-        model = {"id": self.model, "object": "model", "created": CREATED, "owned_by": "streamkit"}
-        if path == "/v1/models":
-            return {"object": "list", "data": [model]}
-        return model if path == f"/v1/models/{self.model}" else None
-
-    def _wait_until(self, holds: Callable[[], bool], timeout: float) -> bool:
-        with self._changed:
-            return self._changed.wait_for(holds, timeout)
-
-
-class Listener(TCPServer):
-    """Takes connections on loopback, and keeps each one's socket and thread until it is over."""
+class _Listener(TCPServer):
+    """Accepts connections on loopback. It has the socket and the thread of each open one."""
 
     request_queue_size = 128
 
-    def __init__(self, owner: ModelServer) -> None:
+    def __init__(self, playback: Playback) -> None:
         self._lock = threading.Lock()
         self._open: dict[socket.socket, threading.Thread] = {}
-        super().__init__(("127.0.0.1", 0), partial(Connection, owner))
+        super().__init__(("127.0.0.1", 0), partial(Connection, playback))
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serves a connection in a thread of its own."""
+        """Serve a connection in a thread of its own."""
         thread = threading.Thread(
             target=self._serve, args=(request, client_address), name="model-server-client", daemon=True
         )
@@ -182,11 +138,11 @@ class Listener(TCPServer):
             self._open[request] = thread
         thread.start()
 
-    def hang_up(self) -> list[threading.Thread]:
-        """End every open connection; the threads that are about to end with them."""
+    def close_connections(self) -> list[threading.Thread]:
+        """Shut down every open connection; return the threads that end with them."""
         with self._lock:
             for connection in self._open:
-                with contextlib.suppress(OSError):  # the client may be quicker
+                with contextlib.suppress(OSError):  # the client may have closed it first
                     connection.shutdown(socket.SHUT_RDWR)
             return list(self._open.values())
 

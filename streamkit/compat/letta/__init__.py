@@ -2,8 +2,9 @@
 
     from streamkit.compat.letta import StreamingServerInterface
 
-Names and arguments are those of 2024. Messages and chunks are dicts, objects of any library, or streamkit's own; nothing
-of `letta` or `memgpt` is imported. What goes to clients is what `protocols.letta` reads.
+Names and arguments are those of 2024. Messages and chunks may be dicts, objects of any library, or streamkit's own;
+nothing of `letta` or `memgpt` is imported. The items that clients get are the ones that `streamkit.protocols.letta`
+decodes.
 """
 
 from .arguments import FunctionArgumentsStreamHandler

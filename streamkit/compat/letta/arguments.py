@@ -1,4 +1,4 @@
-"""The text of one argument of a call, out of pieces of the arguments' JSON."""
+"""The text of one argument of a tool call, read while the JSON of the arguments streams."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ __all__ = ["FunctionArgumentsStreamHandler"]
 
 
 class FunctionArgumentsStreamHandler:
-    """Gives the text of one argument of a call while its JSON streams, wherever the pieces are cut.
+    """Reads the text of one argument of a tool call from the pieces of its JSON, wherever these are cut.
 
         >>> handler = FunctionArgumentsStreamHandler()
         >>> handler.process_json_chunk('{"mess')
         >>> handler.process_json_chunk('age": "Good mor')
         'Good mor'
 
-    All pieces together give what `json.loads` gives for `json_key`, the first time that it is there.
+    The returned texts, joined, equal what `json.loads` has for `json_key`; of a key that occurs twice, the first value.
+
+    Args:
+        json_key: The name of the argument. Default: `message`.
     """
 
     def __init__(self, json_key: str = "message") -> None:
@@ -23,20 +26,21 @@ class FunctionArgumentsStreamHandler:
         self.reset()
 
     def reset(self) -> None:
-        """The next piece begins another call."""
+        """Start over: the next piece begins another call."""
         self._fields = JsonFields(join_path([self.json_key]))
-        self._over = False
+        self._is_repeated = False
 
     def process_json_chunk(self, chunk: str) -> str | None:
-        """What this piece adds to the argument's text, None if nothing."""
-        told: list[str] = []
+        """The text that a piece of the JSON adds to the argument; None if it adds nothing."""
+        added: list[str] = []
         for piece in self._fields.feed(chunk):
-            self._over = self._over or piece.replace  # the key came again: what was told cannot be taken back
-            if not self._over:
-                told.append(piece.text)
-        return "".join(told) or None
+            # The key occurs a second time: the text that was already returned cannot be taken back.
+            self._is_repeated = self._is_repeated or piece.replace
+            if not self._is_repeated:
+                added.append(piece.text)
+        return "".join(added) or None
 
     @property
     def error(self) -> str | None:
-        """What is wrong with the JSON, if it is none: nothing is read after that."""
+        """What is wrong with the JSON; None if it is valid so far. Nothing is read after an error."""
         return self._fields.error

@@ -1,9 +1,9 @@
-"""What an agent calls: one method for each kind of thing that it does. Subclass one of these for an interface of your
-own.
+"""The interfaces that MemGPT's and Letta's agents call: one method for each kind of thing that an agent does.
 
-The first argument of each is the text. `msg_obj` is the message that it is about, for its id, its time and its tool
-calls: a dict, an object of any library, or a streamkit `Message`. Its type is left open, and so are a chunk's and a
-response's, so that a subclass may say which it is given.
+Subclass one of them for an interface of your own. The first argument of each method is the text. `msg_obj` is the
+message that the text belongs to, for its id, its time and its tool calls: a dict, an object of any library, or a
+streamkit `Message`. Its type is left open, like those of chunks and responses, so that a subclass can declare what it
+gets.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ __all__ = ["AgentChunkStreamingInterface", "AgentInterface", "AgentRefreshStream
 
 
 class AgentInterface(ABC):
-    """An agent that is told of whole messages."""
+    """An interface that gets complete messages."""
 
     @abstractmethod
     def user_message(self, msg: str, msg_obj: Any = None) -> None:
-        """The user said something."""
+        """The user sent a message."""
 
     @abstractmethod
     def internal_monologue(self, msg: str, msg_obj: Any = None) -> None:
-        """The agent thought something."""
+        """The agent had a thought, which its user does not see."""
 
     @abstractmethod
     def assistant_message(self, msg: str, msg_obj: Any = None) -> None:
-        """The agent said something to the user: it called `send_message`."""
+        """The agent sent its user a message: it called `send_message`."""
 
     @abstractmethod
     def function_message(self, msg: str, msg_obj: Any = None) -> None:
@@ -36,27 +36,27 @@ class AgentInterface(ABC):
 
 
 class AgentChunkStreamingInterface(AgentInterface):
-    """An interface that is told of a model's answer piece by piece, too."""
+    """An interface that also gets the chunks of the model's answer."""
 
     @abstractmethod
     def process_chunk(self, chunk: Any, message_id: str = "", message_date: datetime | None = None) -> None:
-        """The next chunk of a Chat Completions answer; the id and the time are those that the whole message has."""
+        """The next chunk of a Chat Completions answer. The id and the time are those of the complete message."""
 
     @abstractmethod
     def stream_start(self) -> None:
-        """The chunks of an answer begin."""
+        """An answer begins; its chunks follow."""
 
     @abstractmethod
     def stream_end(self) -> None:
-        """The chunks of an answer are over."""
+        """The answer is complete."""
 
 
 class AgentRefreshStreamingInterface(AgentInterface):
-    """An interface that is told, again and again, of all of a model's answer so far."""
+    """An interface that also gets the model's answer so far, again and again while it grows."""
 
     @abstractmethod
     def process_refresh(self, response: Any) -> None:
-        """A Chat Completions answer, as far as it has come."""
+        """A Chat Completions answer as far as it has arrived."""
 
     @abstractmethod
     def stream_start(self) -> None:
@@ -64,8 +64,8 @@ class AgentRefreshStreamingInterface(AgentInterface):
 
     @abstractmethod
     def stream_end(self) -> None:
-        """The answer is over."""
+        """The answer is complete."""
 
     @abstractmethod
     def toggle_streaming(self, on: bool) -> None:
-        """Show answers while they come, or only what the other methods tell."""
+        """Show answers while they arrive (on), or only what the other methods get (off)."""

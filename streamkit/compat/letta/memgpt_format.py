@@ -1,11 +1,12 @@
-"""MemGPT's lines: what its terminal showed of each kind of message, as text and colour.
+"""The lines of MemGPT's terminal for each kind of message, as text and colour.
 
-The rule: an icon tells the kind, and a line is there only if there is something to show. What MemGPT showed wrongly:
+The rule: an icon marks the kind of message, and a message with nothing to show has no line. MemGPT itself had faults
+that are not repeated here:
 
-- `None` as the assistant's text, where it called anything but `send_message`; all calls of a message but the first;
-- nothing of a warning without colours, and of memory that was appended to;
-- arguments over several lines were not recognised;
-- user messages that are JSON but no object, or an object without a `type`, ended the program.
+- it printed `None` for an assistant's message without `send_message`, and only the first call of a message;
+- it printed no warning on a terminal without colours, and nothing for memory that was appended to;
+- it did not recognise arguments of more than one line;
+- a user message that was JSON but no object, or an object without a `type`, ended the program.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from ...messages import Message, ReasoningMessage, TextMessage, ToolOutputMessage
 from ...protocols import is_object
@@ -21,13 +22,13 @@ from ...renderers.characters import one_line, printable
 from ...renderers.labels import memgpt_fancy
 from .normalise import Call, as_chat_message, json_object
 
-__all__ = ["Line", "function_lines", "kind_lines", "message_lines", "said_in", "simple_lines", "user_lines"]
+__all__ = ["Line", "function_lines", "kind_lines", "message_lines", "sent_text_of", "simple_lines", "user_lines"]
 
 _USER = "1;32"
 _FUNCTION = "1;31"
 _GREEN = "1;32"
 
-# What a function of MemGPT's own does to the memory, and which of its arguments are shown.
+# What MemGPT's own functions do to the memory, and which of their arguments are shown.
 _MEMORY: dict[str, tuple[str, tuple[str, ...]]] = {
     "archival_memory_insert": ("updating", ()),
     "core_memory_append": ("updating", ()),
@@ -41,7 +42,7 @@ _running = re.compile(r"Running (\w+)\((.*)\)", re.DOTALL).match
 
 
 class Line(NamedTuple):
-    """Something to print: its colour as SGR codes."""
+    """A line to print. `colour` is its SGR codes; empty for none."""
 
     text: str
     colour: str = ""
@@ -53,7 +54,7 @@ def _labelled(message: Message) -> Line:
     return Line(label.before + printable(text) + label.after, label.colour)
 
 
-# The kinds that are one line, whatever they say.
+# The kinds of messages that are always one line.
 _KINDS: dict[str, Callable[[str], Line]] = {
     "important": lambda text: Line(printable(text), "1;35"),
     "warning": lambda text: Line(printable(text), "1;31"),
@@ -65,54 +66,56 @@ _KINDS: dict[str, Callable[[str], Line]] = {
 
 
 def kind_lines(kind: str, text: object) -> Iterator[Line]:
-    """A message of a kind that is one line."""
+    """The line of a message of one of the kinds in `_KINDS`; none for None."""
     if text is not None:
         yield _KINDS[kind](str(text))
 
 
-def user_lines(given: object, *, raw: bool = False, dump: bool = False, debug: bool = False) -> Iterator[Line]:
-    """What the user said, or what the agent was told as its user: JSON with a `type`, where it is not `raw`. It is
-    shown only where one of these is asked for, since the user knows what he typed."""
-    if not (raw or dump or debug) or given is None:
+def user_lines(message: object, *, raw: bool = False, dump: bool = False, debug: bool = False) -> Iterator[Line]:
+    """The lines of a user's message: text if it is `raw`, otherwise MemGPT's JSON with a `type`.
+
+    Without any of the options there are none, because the user has seen what they typed.
+    """
+    if not (raw or dump or debug) or message is None:
         return
-    known = given if is_object(given) else None if raw else json_object(str(given))
-    if known is None:
-        yield _user("🧑", given)
+    fields = message if is_object(message) else None if raw else json_object(str(message))
+    if fields is None:
+        yield _user("🧑", message)
         return
-    rest: dict[str, Any] = {key: value for key, value in known.items() if key != "type"}
-    match known.get("type"):
+    rest: dict[str, Any] = {key: value for key, value in fields.items() if key != "type"}
+    match fields.get("type"):
         case "user_message":
-            yield _user("🧑", known.get("message", rest) if dump else rest)
+            yield _user("🧑", fields.get("message", rest) if dump else rest)
         case "heartbeat":
             if debug or dump:
-                yield _user("💓", rest if debug else dict(known))
+                yield _user("💓", rest if debug else dict(fields))
         case "system_message":
             yield _user("🖥️", rest)
         case _:
-            yield _user("🧑", dict(known))
+            yield _user("🧑", dict(fields))
 
 
-def _user(icon: str, told: object) -> Line:
-    return Line(f"{icon} {printable(str(told))}", _USER)
+def _user(icon: str, content: object) -> Line:
+    return Line(f"{icon} {printable(str(content))}", _USER)
 
 
-def function_lines(given: object, *, debug: bool = False) -> Iterator[Line]:
-    """What MemGPT says of functions: `Running name(arguments)`, `Ran …`, `Success…`, `Error: …`, or JSON with a
-    `status`. Without `debug`, only what is done to the memory is shown."""
-    text = "" if given is None else str(given)
-    if is_object(given) or text.startswith(("Success", "Error: ")):
-        icon = "" if is_object(given) else "🟢" if text.startswith("Success") else "🔴"
+def function_lines(message: object, *, debug: bool = False) -> Iterator[Line]:
+    """The lines of a function message: `Running name(arguments)`, `Ran …`, `Success…`, `Error: …`, or JSON with a
+    `status`. Without `debug`, only calls of MemGPT's memory functions are shown."""
+    text = "" if message is None else str(message)
+    if is_object(message) or text.startswith(("Success", "Error: ")):
+        icon = "" if is_object(message) else "🟢" if text.startswith("Success") else "🔴"
         if debug:
             yield _function(icon, text)
     elif text.startswith("Running "):
         yield from _running_lines(text, debug=debug)
     elif text and not text.startswith("Ran "):
-        known = json_object(text)
-        if known is None:
-            kind = type(given).__name__
+        fields = json_object(text)
+        if fields is None:
+            kind = type(message).__name__
             yield Line(f"Warning: did not recognize function message <class '{kind}'> {printable(text)}")
         if debug:
-            yield _function("", text, _GREEN if known is not None and known.get("status") == "OK" else _FUNCTION)
+            yield _function("", text, _GREEN if fields is not None and fields.get("status") == "OK" else _FUNCTION)
 
 
 def _function(icon: str, text: str, colour: str = _FUNCTION) -> Line:
@@ -133,9 +136,9 @@ def _running_lines(text: str, *, debug: bool) -> Iterator[Line]:
     yield _function("🧠", f"{what} memory with {name}")
     arguments = _arguments(found[2] if found else "")
     if shown:
-        told = ", ".join(f"{key}: {one_line(str(arguments[key]))}" for key in shown if key in arguments)
-        if told:
-            yield Line(f"\t{told}", "31")
+        line = ", ".join(f"{key}: {one_line(str(arguments[key]))}" for key in shown if key in arguments)
+        if line:
+            yield Line(f"\t{line}", "31")
         return
     if (old := arguments.get("old_content")) is not None:
         yield Line(f"\t {printable(str(old))}", _FUNCTION)
@@ -144,47 +147,46 @@ def _running_lines(text: str, *, debug: bool) -> Iterator[Line]:
 
 
 def _arguments(text: str) -> Mapping[str, Any]:
-    """Arguments as they were printed: a dict of Python's, or JSON."""
-    known = json_object(text)
-    if known is None:
-        try:
-            value: object = ast.literal_eval(text)  # constants alone: nothing is run
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            return {}
-        known = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    return known
+    """Arguments that were printed as a Python dict or as JSON; empty if they are neither."""
+    if (fields := json_object(text)) is not None:
+        return fields
+    try:
+        value = ast.literal_eval(text)  # reads constants and runs nothing
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return {}
+    return value if is_object(value) else {}
 
 
-def said_in(call: Call) -> str | None:
-    """What a call of `send_message` says; None for any other call."""
+def sent_text_of(call: Call) -> str | None:
+    """The text that a call of `send_message` sends to the user; None for any other call."""
     if call.name != "send_message":
         return None
-    known = json_object(call.arguments)
-    said = None if known is None else known.get("message")
-    return said if isinstance(said, str) else call.arguments or ""
+    arguments = json_object(call.arguments)
+    text = None if arguments is None else arguments.get("message")
+    return text if isinstance(text, str) else call.arguments or ""
 
 
 def _call_lines(calls: list[Call], *, debug: bool) -> Iterator[Line]:
     for call in calls:
-        if (said := said_in(call)) is not None:
-            yield from kind_lines("assistant", said)
+        if (text := sent_text_of(call)) is not None:
+            yield from kind_lines("assistant", text)
         else:
-            known = json_object(call.arguments)
-            arguments = call.arguments or "" if known is None else repr(known)
+            values = json_object(call.arguments)
+            arguments = call.arguments or "" if values is None else repr(values)
             yield from function_lines(f"Running {call.name or ''}({arguments})", debug=debug)
 
 
 def message_lines(message: object, *, dump: bool = False) -> Iterator[Line]:
-    """A message of a conversation. With `dump`, what the user said, too, and all that functions are told and gave."""
-    given = as_chat_message(message)
-    content = given["content"]
-    match given["role"]:
+    """The lines of a message of a conversation. `dump` adds user messages, and all function calls and results."""
+    fields = as_chat_message(message)
+    content = fields["content"]
+    match fields["role"]:
         case "system":
             yield from kind_lines("system", content)
         case "assistant":
             if content:
                 yield from kind_lines("internal_monologue", content)
-            yield from _call_lines(given["tool_calls"], debug=dump)
+            yield from _call_lines(fields["tool_calls"], debug=dump)
         case "user":
             yield from user_lines(content, dump=dump)
         case "function" | "tool":
@@ -194,24 +196,24 @@ def message_lines(message: object, *, dump: bool = False) -> Iterator[Line]:
 
 
 def _tool_text(content: str | None) -> str:
-    """What a function gave. In conversations it stands without the `Success: ` that it was told with."""
+    """A function's result as a function message. In conversations it has lost its `Success: `."""
     if not content or content.startswith(("Success", "Error: ", "Ran ", "Running ")) or json_object(content):
         return content or ""
     return f"Success: {content}"
 
 
 def simple_lines(message: object) -> Iterator[Line]:
-    """A message as one who only follows the talk wants it: what the assistant's content is counts as said."""
-    given = as_chat_message(message)
-    content = given["content"]
-    match given["role"]:
+    """The lines of a message for someone who follows only the talk; assistant content is shown as sent text."""
+    fields = as_chat_message(message)
+    content = fields["content"]
+    match fields["role"]:
         case "system":
             yield from kind_lines("system", content)
         case "assistant":
             if content:
                 yield from kind_lines("assistant", content)
-            for call in given["tool_calls"]:
-                yield from kind_lines("assistant", said_in(call))
+            for call in fields["tool_calls"]:
+                yield from kind_lines("assistant", sent_text_of(call))
         case "user":
             yield from user_lines(content, raw=True)
         case "function" | "tool":

@@ -1,6 +1,6 @@
-"""Reading what agents hand over: messages and chunks as dicts, as objects of any library, or as our own.
+"""Reads what agents pass to an interface: messages and chunks, as dicts, objects of any library or streamkit's own.
 
-The rule: what is not there, or not of its type, reads as absent; nothing here raises.
+The rule: a field that is missing or has another type reads as absent; nothing here raises.
 """
 
 from __future__ import annotations
@@ -11,59 +11,63 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 
 from ...messages import Message, ReasoningMessage, ToolCallMessage
+from ...protocols import is_object
 
 __all__ = [
     "Call",
     "as_chat_chunk",
     "as_chat_message",
-    "as_given",
+    "as_dict",
     "call_id_of",
     "calls_of",
-    "date_of",
     "get",
-    "in_parts",
     "items_of",
     "json_object",
+    "split_by_kind",
+    "string_or_none",
     "text_of",
-    "text_or_none",
+    "utc_date",
 ]
 
 
 def get(value: object, key: str) -> Any:
-    """A field of a dict, or of an object; None where there is none."""
-    if isinstance(value, Mapping):
-        return cast("Mapping[str, Any]", value).get(key)
-    return getattr(value, key, None)
+    """A field of a dict, or an attribute of an object; None if there is none."""
+    return value.get(key) if is_object(value) else getattr(value, key, None)
 
 
-def text_or_none(value: object) -> str | None:
+def string_or_none(value: object) -> str | None:
+    """A string unchanged; None for anything else."""
     return value if isinstance(value, str) else None
 
 
 def items_of(value: object) -> Sequence[Any]:
-    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
+    """A list or tuple unchanged; an empty sequence for anything else."""
+    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()  # its items can be anything
 
 
 def text_of(content: object) -> str | None:
-    """Content as text: a string, or a list of parts."""
+    """A message's content, a string or a list of parts, as one string; None if there is no content."""
     if isinstance(content, str) or content is None:
         return content
-    parts = (part if isinstance(part, str) else text_or_none(get(part, "text")) for part in items_of(content))
+    parts = (part if isinstance(part, str) else string_or_none(get(part, "text")) for part in items_of(content))
     return "".join(filter(None, parts))
 
 
-def json_object(text: str | None) -> dict[str, Any] | None:
-    """The object that a JSON text is, None where it is none. Control characters may stand in its strings: models
-    write them there."""
+def json_object(text: str | None) -> Mapping[str, Any] | None:
+    """The object in a JSON text; None if it is anything else. Control characters in strings are allowed."""
     try:
         value = json.loads(text or "", strict=False)
     except (ValueError, RecursionError):
         return None
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    return value if is_object(value) else None
 
 
-def date_of(created_at: object, *, seconds: bool = False) -> str | None:
-    """A time in ISO form, in UTC, to the second if so asked. A time without a zone is taken to be in UTC; text is kept as it is."""
+def utc_date(created_at: object, *, seconds: bool = False) -> str | None:
+    """A time as ISO text in UTC; with `seconds`, without fractions. Text is returned unchanged.
+
+    Args:
+        created_at: A `datetime` (in UTC if it has no time zone), Unix seconds, or text. Anything else has no date.
+    """
     if isinstance(created_at, str):
         return created_at
     if isinstance(created_at, (int, float)):
@@ -73,15 +77,15 @@ def date_of(created_at: object, *, seconds: bool = False) -> str | None:
             return None
     if not isinstance(created_at, datetime):
         return None
-    known = created_at if created_at.tzinfo else created_at.replace(tzinfo=UTC)
+    date = created_at if created_at.tzinfo else created_at.replace(tzinfo=UTC)
     try:
-        return known.astimezone(UTC).isoformat(timespec="seconds" if seconds else "auto")
+        return date.astimezone(UTC).isoformat(timespec="seconds" if seconds else "auto")
     except OverflowError:
-        return known.isoformat()
+        return date.isoformat()
 
 
 class Call(NamedTuple):
-    """A tool call, or a piece of one."""
+    """A tool call, or a piece of one. `place` is its index among the calls of its message."""
 
     id: str | None
     name: str | None
@@ -90,37 +94,54 @@ class Call(NamedTuple):
 
 
 def calls_of(message: object) -> list[Call]:
-    """The tool calls of a message, or of a chunk's delta; the `function_call` of older ones, too."""
+    """The tool calls of a message or of a chunk's delta, including the `function_call` of older ones."""
     if isinstance(message, ToolCallMessage):
         return [Call(message.call_id, message.name, message.content)]
-    found = [_call(call, place) for place, call in enumerate(items_of(get(message, "tool_calls")))]
+    calls = [_call(call, place) for place, call in enumerate(items_of(get(message, "tool_calls")))]
     function = get(message, "function_call")
-    return found or ([_call({"function": function}, 0)] if function is not None else [])
+    return calls or ([_call({"function": function}, 0)] if function is not None else [])
 
 
 def _call(call: object, place: int) -> Call:
     function, index = get(call, "function"), get(call, "index")
     arguments = get(function, "arguments")
-    if isinstance(arguments, Mapping):
+    if is_object(arguments):
         arguments = json.dumps(arguments, ensure_ascii=False, default=str)
-    name = text_or_none(get(function, "name"))
-    return Call(text_or_none(get(call, "id")), name, text_or_none(arguments), index if type(index) is int else place)
+    name = string_or_none(get(function, "name"))
+    id = string_or_none(get(call, "id"))
+    return Call(id, name, string_or_none(arguments), index if type(index) is int else place)
 
 
 def call_id_of(message: object) -> str | None:
     """The id of the call that a message answers."""
-    return text_or_none(get(message, "tool_call_id")) or text_or_none(get(message, "call_id"))
+    return string_or_none(get(message, "tool_call_id")) or string_or_none(get(message, "call_id"))
 
 
 def as_chat_chunk(chunk: object) -> dict[str, Any]:
-    """A piece of an answer as a Chat Completions chunk."""
-    choices = [_as_choice(choice, place) for place, choice in enumerate(items_of(get(chunk, "choices")))]
-    known = {"id": text_or_none(get(chunk, "id")) or "", "model": text_or_none(get(chunk, "model")) or ""}
-    return {**known, "object": "chat.completion.chunk", "created": 0, "choices": choices}
+    """A chunk of an answer as a Chat Completions chunk, without a finish reason."""
+    return {
+        "id": string_or_none(get(chunk, "id")) or "",
+        "model": string_or_none(get(chunk, "model")) or "",
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "choices": [_as_choice(choice, place) for place, choice in enumerate(items_of(get(chunk, "choices")))],
+    }
 
 
-def in_parts(chunk: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a chunk's first choice says, a kind of message at a time: `message`, then `tool_call`."""
+def _as_choice(choice: object, place: int) -> dict[str, Any]:
+    chunk_delta, index = get(choice, "delta"), get(choice, "index")
+    delta: dict[str, Any] = {"content": text_of(get(chunk_delta, "content"))}
+    if calls := calls_of(chunk_delta):
+        delta["tool_calls"] = [
+            {"index": call.place, "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
+            for call in calls
+        ]
+    # The end of the answer comes from the interface's `stream_end`, not from a finish reason.
+    return {"index": index if type(index) is int else place, "delta": delta, "finish_reason": None}
+
+
+def split_by_kind(chunk: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A Chat Completions chunk, split by the kind of message in its first choice: `message`, then `tool_call`."""
     for choice in chunk["choices"][:1]:
         content, calls = choice["delta"]["content"], choice["delta"].get("tool_calls")
         if content:
@@ -129,19 +150,8 @@ def in_parts(chunk: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield "tool_call", {**chunk, "choices": [{**choice, "delta": {"tool_calls": calls}}]}
 
 
-def _as_choice(choice: object, place: int) -> dict[str, Any]:
-    given, index = get(choice, "delta"), get(choice, "index")
-    calls = [
-        {"index": call.place, "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
-        for call in calls_of(given)
-    ]
-    delta: dict[str, Any] = {"content": text_of(get(given, "content")), **({"tool_calls": calls} if calls else {})}
-    # Whether the answer is over, who calls says.
-    return {"index": index if type(index) is int else place, "delta": delta, "finish_reason": None}
-
-
-def as_given(message: object) -> object:
-    """A message as a dict, as far as it can be one: what it has, under its own names."""
+def as_dict(message: object) -> object:
+    """A message as a dict with its own field names; an object that has no such form is returned unchanged."""
     for name in ("to_openai_dict", "to_dict", "model_dump"):
         convert = getattr(message, name, None)
         if callable(convert):
@@ -150,30 +160,32 @@ def as_given(message: object) -> object:
 
 
 def as_chat_message(message: object) -> dict[str, Any]:
-    """A message as Chat Completions has it. The assistant's content is its inner monologue there; what it says is a
-    call of `send_message`."""
+    """A message with the fields `role`, `content` and `tool_calls` (a list of `Call`).
+
+    As in MemGPT, the assistant's content is its inner monologue, and a text to its user is a call of `send_message`.
+    """
     if isinstance(message, Message):
-        return _own(message)
+        return _from_streamkit(message)
     convert = getattr(message, "to_openai_dict", None)
-    given: object = convert() if callable(convert) else message
-    content = get(given, "content")
-    said = text_of(content if content is not None else get(given, "text"))
-    return _chat(text_or_none(get(given, "role")) or "", said, calls_of(given))
+    fields: object = convert() if callable(convert) else message
+    content = get(fields, "content")
+    text = text_of(content if content is not None else get(fields, "text"))
+    return _chat_message(string_or_none(get(fields, "role")) or "", text, calls_of(fields))
 
 
-def _own(message: Message) -> dict[str, Any]:
+def _from_streamkit(message: Message) -> dict[str, Any]:
     content = message.content
     match message:
         case ToolCallMessage():
-            return _chat("assistant", None, calls_of(message))
+            return _chat_message("assistant", None, calls_of(message))
         case ReasoningMessage():
-            return _chat("assistant", content)
+            return _chat_message("assistant", content)
         case Message(role="assistant"):
             arguments = json.dumps({"message": content}, ensure_ascii=False)
-            return _chat("assistant", None, [Call(None, "send_message", arguments)])
+            return _chat_message("assistant", None, [Call(None, "send_message", arguments)])
         case _:
-            return _chat("tool" if message.role == "computer" else message.role, content)
+            return _chat_message("tool" if message.role == "computer" else message.role, content)
 
 
-def _chat(role: str, content: str | None, calls: Sequence[Call] = ()) -> dict[str, Any]:
+def _chat_message(role: str, content: str | None, calls: Sequence[Call] = ()) -> dict[str, Any]:
     return {"role": role, "content": content, "tool_calls": calls}

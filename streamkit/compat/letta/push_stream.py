@@ -1,4 +1,4 @@
-"""Telling one handler a stream that is not pulled but called."""
+"""A stream that is pushed: an agent's calls reach a handler as canonical events, without a source to pull from."""
 
 from __future__ import annotations
 
@@ -11,87 +11,92 @@ from ...events import Created, Delta, Event, MessageDone, StreamEnd
 from ...handlers import Handler, needs_async
 from ...messages import Message
 from ...protocols.openai_chat.decoder import Decoder
-from .normalise import as_chat_chunk, in_parts
+from .normalise import as_chat_chunk, split_by_kind
 
-__all__ = ["Part", "Telling", "told_here"]
+__all__ = ["PushStream", "PushedMessage", "require_sync"]
 
 
-def told_here(handler: Handler) -> Handler:
-    """This handler, if it can be told without an event loop.
+def require_sync(handler: Handler) -> Handler:
+    """The handler itself, if it can be called without an event loop.
 
     Raises:
-        UsageError: it cannot.
+        UsageError: One of its hooks is async.
     """
     if (name := needs_async(handler)) is not None:
-        raise UsageError(f"{type(handler).__name__}.{name} is async, and nobody awaits it here: use an EventHandler")
+        raise UsageError(f"{type(handler).__name__}.{name} is async, which cannot be awaited here: use an EventHandler")
     return handler
 
 
-class Telling:
-    """One answer, told to a handler as it is called in."""
+class PushStream:
+    """One answer, emitted to a handler while it is pushed, either as chunks or as growing messages."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
         self._engine = Engine()
         self._decoder = Decoder(self._engine.new_id)
-        self._speaker: Part | None = None
+        self._open_message: PushedMessage | None = None
 
-    def chunk(self, chunk: object) -> None:
-        """A Chat Completions chunk; one without choices says nothing."""
-        for kind, piece in in_parts(as_chat_chunk(chunk)):
-            over = [message for message in self._engine.messages if message.status == "in_progress"]
-            self.tell(MessageDone(Message(message.id)) for message in over if message.type != kind)
-            self.tell(self._decoder.feed_items([piece]))
+    def push_chunk(self, chunk: object) -> None:
+        """Emit a Chat Completions chunk. A message of another kind ends the one before; empty chunks do nothing."""
+        for kind, piece in split_by_kind(as_chat_chunk(chunk)):
+            open_messages = [message for message in self._engine.messages if message.status == "in_progress"]
+            self._emit(MessageDone(Message(message.id)) for message in open_messages if message.type != kind)
+            self._emit(self._decoder.feed_items([piece]))
 
-    def grow(self, part: Part, text: str, *, replace: bool = False) -> None:
-        """More of a part. The one that spoke before is over."""
-        if self._speaker is not part:
-            self._end_speaker()
-            self._speaker = part
-        self.tell(part.more(text, replace=replace))
-
-    def tell(self, events: Iterable[Event]) -> None:
-        self._hand_out(self._engine.complete(events))
+    def push_text(self, message: PushedMessage, text: str, *, replace: bool = False) -> None:
+        """Emit more text of a message, or with `replace` its new text. Another open message ends."""
+        if self._open_message is not message:
+            self._end_message()
+            self._open_message = message
+        self._emit(message.events(text, replace=replace))
 
     def end(self) -> None:
-        """All is over."""
-        self._end_speaker()
-        rest = chain(self._engine.source_done(complete=True), self._engine.end(), [StreamEnd()])
-        self._hand_out(rest)
+        """End everything that is open, and the stream."""
+        self._end_message()
+        self._handle(chain(self._engine.source_done(complete=True), self._engine.end(), [StreamEnd()]))
 
-    def _end_speaker(self) -> None:
-        speaker, self._speaker = self._speaker, None
-        if speaker is not None:
-            self.tell([speaker.done()])
+    def _end_message(self) -> None:
+        message, self._open_message = self._open_message, None
+        if message is not None:
+            self._emit([message.done()])
 
-    def _hand_out(self, events: Iterable[Event]) -> None:
+    def _emit(self, events: Iterable[Event]) -> None:
+        self._handle(self._engine.complete(events))
+
+    def _handle(self, events: Iterable[Event]) -> None:
         for event in events:
             self._handler.handle(event)
 
 
-class Part:
-    """One message of an answer that is told as a whole again and again. `header` is the message without its text."""
+class PushedMessage:
+    """A message that is pushed. If it grows again after its end, it is emitted as a new message.
+
+    Args:
+        header: The message without its text.
+    """
 
     def __init__(self, header: Message) -> None:
         self._header = header
-        self._times = 0
-        self._open = False
+        self._count = 0  # how many messages it was emitted as
+        self._is_open = False
 
-    def more(self, text: str, *, replace: bool = False) -> Iterator[Event]:
-        if not self._open:
-            self._open = True
-            self._times += 1
+    def events(self, text: str, *, replace: bool) -> Iterator[Event]:
+        """The events for more text, beginning with the message's created event if it is not open."""
+        if not self._is_open:
+            self._is_open = True
+            self._count += 1
             yield self._created()
         if text or replace:
             yield self._delta(text, replace)
 
     def done(self) -> Event:
-        self._open = False
+        """The event that ends it."""
+        self._is_open = False
         return MessageDone(Message(self._id))
 
     @property
     def _id(self) -> str:
-        return f"{self._header.id}.{self._times}"
+        return f"{self._header.id}.{self._count}"
 
     def _created(self) -> Created:
         header = self._header.header()

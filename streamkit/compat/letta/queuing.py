@@ -1,6 +1,6 @@
-"""Messages in a queue: what is pushed, from any thread, is taken once, in order, by a list or by a generator.
+"""An interface that queues an agent's messages. They may be pushed from any thread, and each is taken once, in order.
 
-The queue is bounded by refusing: who pushes more than `limit` messages that nobody takes is told a `UsageError`.
+The queue is bounded: pushing a message onto a full queue raises `UsageError`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...relay.wakers import TaskWaker, task_waker
 from ...renderers.characters import printable
 from .interfaces import AgentInterface
 from .memgpt_format import Line
-from .normalise import as_given, date_of, get
+from .normalise import as_dict, get, utc_date
 from .terminal import put
 
 __all__ = ["QueuingInterface", "Style"]
@@ -25,7 +25,7 @@ Style = Literal["obj", "api"]
 
 
 class _Entry(NamedTuple):
-    """A message in both styles. Without any it is the end of a turn; with `error`, how the turn failed."""
+    """An entry of the queue: a message in both styles, or the error of a turn. An empty one ends the turn."""
 
     api: dict[str, Any] | None = None
     obj: object | None = None
@@ -36,16 +36,19 @@ _STOP = _Entry()
 
 
 class QueuingInterface(AgentInterface):
-    """Queues what an agent does, for one who takes it later (`to_list`) or meanwhile (`message_generator`).
+    """Queues what an agent does, to be taken afterwards (`to_list`) or meanwhile (`message_generator`).
 
-    There are two styles: `obj` gives each `msg_obj`, once; `api` gives dicts, one for each thing that was done:
-    `internal_monologue`, `assistant_message`, `function_call`, or `function_return` with a `status`, each with the
-    `id` and the `date` of its message.
+    Messages are returned in one of two styles. `obj` returns each `msg_obj`, once. `api` returns a dict for each thing
+    that the agent did: `internal_monologue`, `assistant_message`, `function_call`, or `function_return` with a
+    `status`, each with the `id` and the `date` of its message.
 
     Args:
-        debug: print all that is pushed.
-        limit: how many messages may wait.
-        timeout: seconds of silence after which a generator raises `SourceTimeoutError`; None for no limit.
+        debug: Print everything that is pushed. Default: True.
+        limit: How many messages the queue can hold. Default: 65,536.
+        timeout: Seconds without a message after which a generator raises `SourceTimeoutError`; None for no limit.
+
+    Raises:
+        UsageError: The limit is below 1.
     """
 
     def __init__(self, debug: bool = True, *, limit: int = 65_536, timeout: float | None = 600.0) -> None:
@@ -56,82 +59,107 @@ class QueuingInterface(AgentInterface):
         self._limit = limit
         self._lock = threading.Lock()
         self._entries: deque[_Entry] = deque()
-        self._last: _Entry | None = None  # the newest with a message, taken or not
-        self._alive = time.monotonic()
+        self._last_message: _Entry | None = None  # the newest one, whether it was taken or not
+        self._last_push = time.monotonic()
         self._waiting: set[TaskWaker] = set()
 
     # -- what the agent calls
 
     def user_message(self, msg: str, msg_obj: object | None = None) -> None:
-        """The user knows what he said: it is not queued."""
+        """A message of the user. It is not queued, because the user has it already.
+
+        Raises:
+            UsageError: There is no `msg_obj`.
+        """
         self._required(msg_obj)
         self._debug(msg, msg_obj)
 
     def internal_monologue(self, msg: str, msg_obj: object | None = None) -> None:
+        """Queue a thought of the agent.
+
+        Raises:
+            UsageError: There is no `msg_obj`, or the queue is full.
+        """
         self._push_message({"internal_monologue": msg}, self._required(msg_obj), msg)
 
     def assistant_message(self, msg: str, msg_obj: object | None = None) -> None:
-        """Without `msg_obj`, it belongs to the message that was pushed before.
+        """Queue a message to the user. Without `msg_obj` it belongs to the message that was pushed before.
 
         Raises:
-            UsageError: there is none.
+            UsageError: There is no `msg_obj` and no message before, or the queue is full.
         """
         if msg_obj is None:
-            if self._last is None:
+            if self._last_message is None:
                 raise UsageError(
                     "an assistant_message without msg_obj belongs to the message before, and there is none"
                 )
-            msg_obj = self._last.obj
+            msg_obj = self._last_message.obj
         self._push_message({"assistant_message": msg}, msg_obj, msg)
 
     def function_message(self, msg: str, msg_obj: object | None = None, include_ran_messages: bool = False) -> None:
-        """`Running …` is a call, `Success: …` and `Error: …` are what it gave. `Ran …` is left out, if it is not asked
-        for: it says nothing new."""
+        """Queue a call, `Running …`, or its result, `Success: …` or `Error: …`.
+
+        Args:
+            msg: The function message.
+            msg_obj: The message that it belongs to.
+            include_ran_messages: Queue `Ran …` messages too. By default they are left out, because they repeat the
+                call.
+
+        Raises:
+            UsageError: There is no `msg_obj`, or the queue is full.
+        """
         self._required(msg_obj)
         head, _, rest = msg.partition(" ")
         match head:
             case "Running":
-                told = {"function_call": rest}
+                item = {"function_call": rest}
             case "Ran":
                 if not include_ran_messages:
                     self._debug(msg, msg_obj)
                     return
-                told = {"function_call": f"Function call returned: {rest}"}
+                item = {"function_call": f"Function call returned: {rest}"}
             case "Success:":
-                told = {"function_return": rest, "status": "success"}
+                item = {"function_return": rest, "status": "success"}
             case "Error:":
-                told = {"function_return": rest, "status": "error"}
+                item = {"function_return": rest, "status": "error"}
             case _:
-                told = {"function_message": msg}
-        self._push_message(told, msg_obj, msg)
+                item = {"function_message": msg}
+        self._push_message(item, msg_obj, msg)
 
     def step_yield(self) -> None:
-        """The agent waits for the user: generators end here."""
+        """The agent waits for the user: the turn and its generators end here."""
         self._push(_STOP)
 
     @staticmethod
     def step_complete() -> None:
-        """A step is over; the turn goes on."""
+        """A step of the agent ended. Nothing is queued: the turn continues."""
 
     def error(self, error: str) -> None:
-        """The turn failed: generators end here, in style `api` with `{"internal_error": …}` as the last item, in style
-        `obj`, which has no message for it, with `RunFailedError`."""
+        """The turn failed: generators end here.
+
+        In style `api` their last item is `{"internal_error": …}`. Style `obj` has no message for an error, so they
+        raise `RunFailedError`.
+        """
         self._push(_Entry(error=str(error)), _STOP)
 
     def clear(self) -> None:
-        """Forget all that nobody has taken."""
+        """Drop all messages that were not taken."""
         with self._lock:
             self._entries.clear()
 
-    # -- who takes it
+    # -- taking messages
 
     def to_list(self, style: Style = "obj") -> list[Any]:
-        """All that waits, which is taken with it. In style `obj` each message is there once, where it was pushed last.
+        """Take all messages from the queue.
+
+        Args:
+            style: `obj` for the messages, each once, at the place where it was pushed last; `api` for dicts.
 
         Raises:
-            RunFailedError: in style `obj`: the turn failed. What was pushed is still there, without the error.
+            UsageError: There is no such style.
+            RunFailedError: In style `obj`: the turn failed. The error is taken from the queue, the messages are not.
         """
-        _check(style)
+        _check_style(style)
         with self._lock:
             failed = next((entry for entry in self._entries if entry.error is not None), None)
             if style == "obj" and failed is not None:
@@ -139,7 +167,7 @@ class QueuingInterface(AgentInterface):
                 raise RunFailedError(failed.error or "")
             taken, self._entries = self._entries, deque()
         if style == "api":
-            return [_in_api(entry) for entry in taken if entry is not _STOP]
+            return [_api_item(entry) for entry in taken if entry is not _STOP]
         last: dict[object, object] = {}
         for entry in reversed(taken):
             if entry.obj is not None:
@@ -147,15 +175,17 @@ class QueuingInterface(AgentInterface):
         return list(reversed(last.values()))
 
     def message_generator(self, style: Style = "obj") -> AsyncGenerator[Any, None]:
-        """What is pushed, as it is pushed, until the agent yields; on asyncio and trio. Each message goes to one
-        generator; a message that did several things comes for each of them.
+        """Take messages as they are pushed, until the agent calls `step_yield` or `error`; on asyncio and trio.
+
+        With several generators each message goes to one of them. A message with several things that the agent did is
+        returned for each of them.
 
         Raises:
-            UsageError: there is no such style.
-            RunFailedError: in style `obj`: the turn failed.
-            SourceTimeoutError: the agent was silent for `timeout` seconds.
+            UsageError: There is no such style.
+            RunFailedError: In style `obj`: the turn failed.
+            SourceTimeoutError: Nothing was pushed for `timeout` seconds.
         """
-        _check(style)
+        _check_style(style)
         return self._generate(style)
 
     async def _generate(self, style: Style) -> AsyncGenerator[Any, None]:
@@ -164,7 +194,7 @@ class QueuingInterface(AgentInterface):
         try:
             while (entry := await self._next(waker, began)) is not _STOP:
                 if entry.error is None or style == "api":
-                    yield entry.obj if style == "obj" else _in_api(entry)
+                    yield entry.obj if style == "obj" else _api_item(entry)
                     continue
                 self._take_stop()
                 raise RunFailedError(entry.error)
@@ -180,13 +210,13 @@ class QueuingInterface(AgentInterface):
                     self._waiting.discard(waker)
                     return self._entries.popleft()
                 self._waiting.add(waker)
-            silence = time.monotonic() - max(began, self._alive)
+            silence = time.monotonic() - max(began, self._last_push)
             if self.timeout is not None and silence >= self.timeout:
-                raise SourceTimeoutError(f"the agent has told nothing for {silence:.1f} seconds")
+                raise SourceTimeoutError(f"the agent has sent nothing for {silence:.1f} seconds")
             await waker.wait(60.0 if self.timeout is None else max(0.001, min(60.0, self.timeout - silence)))
 
     def _take_stop(self) -> None:
-        """That of an error, which is told."""
+        """Take the end of the turn that follows an error, which was reported already."""
         with self._lock:
             if self._entries and self._entries[0] is _STOP:
                 self._entries.popleft()
@@ -195,44 +225,44 @@ class QueuingInterface(AgentInterface):
 
     def _required(self, msg_obj: object | None) -> object:
         if msg_obj is None:
-            raise UsageError(f"{type(self).__name__} needs msg_obj: the message's id and date are its")
+            raise UsageError(f"{type(self).__name__} needs msg_obj, for the id and the date of the message")
         return msg_obj
 
-    def _push_message(self, told: dict[str, Any], msg_obj: object, text: str) -> None:
+    def _push_message(self, item: dict[str, Any], msg_obj: object, text: str) -> None:
         self._debug(text, msg_obj)
         id = get(msg_obj, "id")
-        known = {"id": None if id is None else str(id), "date": date_of(get(msg_obj, "created_at"))}
-        self._push(_Entry({**told, **{key: value for key, value in known.items() if value is not None}}, msg_obj))
+        fields = {"id": None if id is None else str(id), "date": utc_date(get(msg_obj, "created_at"))}
+        self._push(_Entry({**item, **{key: value for key, value in fields.items() if value is not None}}, msg_obj))
 
     def _push(self, *entries: _Entry) -> None:
         with self._lock:
-            # What ends a turn is always taken: refused, it would leave its readers waiting.
+            # The end of a turn is accepted even if the queue is full, because generators wait for it.
             if entries[0].api is not None and len(self._entries) >= self._limit:
-                raise UsageError(f"{self._limit} messages wait in the queue, its limit, and nobody takes them")
+                raise UsageError(f"the queue is full: {self._limit} messages, its limit, were not taken")
             self._entries.extend(entries)
             if entries[0].api is not None:
-                self._last = entries[0]
-            self._alive = time.monotonic()
+                self._last_message = entries[0]
+            self._last_push = time.monotonic()
             waiting = [*self._waiting]
         for waker in waiting:
             waker.wake()
 
     def _debug(self, text: str, msg_obj: object) -> None:
         if self.debug:
-            date = date_of(get(msg_obj, "created_at"))
-            put(Line(printable(str(told))) for told in (text, as_given(msg_obj), date) if told is not None)
+            date = utc_date(get(msg_obj, "created_at"))
+            put(Line(printable(str(value))) for value in (text, as_dict(msg_obj), date) if value is not None)
 
 
-def _check(style: object) -> None:
+def _check_style(style: object) -> None:
     if style not in get_args(Style):
         raise UsageError(f"there is no style {style!r}; there are: {', '.join(get_args(Style))}")
 
 
-def _in_api(entry: _Entry) -> dict[str, Any]:
+def _api_item(entry: _Entry) -> dict[str, Any]:
     return entry.api if entry.api is not None else {"internal_error": entry.error}
 
 
 def _key(message: object) -> object:
-    """What tells messages apart: the id, where there is one."""
-    given = get(message, "id")
-    return id(message) if given is None else str(given)
+    """What identifies a message: its id, or the object itself if it has none."""
+    message_id = get(message, "id")
+    return id(message) if message_id is None else str(message_id)

@@ -1,65 +1,65 @@
-"""What an agent says to its user, out of what its model says: the text of `send_message`, and nothing else."""
+"""The text that an agent sends to its user: the `message` argument of its `send_message` calls, while they stream."""
 
 from __future__ import annotations
 
 from .arguments import FunctionArgumentsStreamHandler
 from .normalise import Call
 
-__all__ = ["Said"]
+__all__ = ["SentText"]
 
-_GAP = "\n\n"  # between two things that are said
+_SEPARATOR = "\n\n"  # between two messages
 
 
-class Said:
-    """Reads the calls of one answer after another. All that it gives, joined, is what was said."""
+class SentText:
+    """Reads the calls of one answer after another. The texts that it returns, joined, are everything that was sent."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, _Spoken] = {}
-        self._spoke: _Spoken | None = None  # who said something last
+        self._calls: dict[int, _SendMessageCall] = {}  # of the current answer, by their places
+        self._latest: _SendMessageCall | None = None  # the call that added text last
 
-    def piece(self, call: Call) -> str:
-        """What a piece of a call adds."""
-        spoken = self._calls.get(call.place)
-        if spoken is None or (call.id and spoken.id and call.id != spoken.id):
-            spoken = self._calls[call.place] = _Spoken()
-        return self._after(spoken, spoken.take(call))
+    def feed(self, call: Call) -> str:
+        """The text that a piece of a call adds."""
+        reader = self._calls.get(call.place)
+        if reader is None or (call.id and reader.id and call.id != reader.id):
+            reader = self._calls[call.place] = _SendMessageCall()
+        return self._separated(reader, reader.feed(call))
 
-    def whole(self, text: str) -> str:
-        """Something that was said whole."""
-        return self._after(_Spoken(), text)
+    def add(self, text: str) -> str:
+        """The text that a complete message adds."""
+        return self._separated(_SendMessageCall(), text)
 
     def end_answer(self) -> None:
-        """The calls that come next are others."""
+        """End the current answer: the calls that follow are new ones."""
         self._calls.clear()
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong with the arguments of what is being said."""
-        return [spoken.fault for spoken in self._calls.values() if spoken.fault]
+        """What is wrong with the JSON of the current answer's calls."""
+        return [reader.fault for reader in self._calls.values() if reader.fault]
 
-    def _after(self, spoken: _Spoken, text: str) -> str:
+    def _separated(self, reader: _SendMessageCall, text: str) -> str:
         if not text:
             return ""
-        before, self._spoke = self._spoke, spoken
-        return text if before is None or before is spoken else _GAP + text
+        before, self._latest = self._latest, reader
+        return text if before is None or before is reader else _SEPARATOR + text
 
 
-class _Spoken:
-    """One call. Its name may come in pieces, but before its arguments."""
+class _SendMessageCall:
+    """One call. Its name may arrive in pieces, but before its arguments. A call of another function adds no text."""
 
     def __init__(self) -> None:
         self.id: str | None = None
         self._name = ""
-        self._reader = FunctionArgumentsStreamHandler()
+        self._arguments = FunctionArgumentsStreamHandler()
 
-    def take(self, call: Call) -> str:
+    def feed(self, call: Call) -> str:
         self.id = self.id or call.id
-        if call.name and call.name != self._name:  # some servers say it with every piece
+        if call.name and call.name != self._name:  # some servers repeat the name with every piece
             self._name += call.name
         if self._name != "send_message" or not call.arguments:
             return ""
-        return self._reader.process_json_chunk(call.arguments) or ""
+        return self._arguments.process_json_chunk(call.arguments) or ""
 
     @property
     def fault(self) -> str | None:
-        return self._reader.error
+        return self._arguments.error

@@ -1,7 +1,7 @@
-"""MemGPT's streaming terminals: they print along what a model's answer says.
+"""MemGPT's streaming terminals: they print a model's answer while it arrives.
 
-What is printed stays as it is; MemGPT's refreshing terminal drew all of it again for each token. Where one kind of text
-follows another, each has its own label, and each call its closing parenthesis; an empty piece has no label.
+The rule: what was printed is not printed again (MemGPT's refreshing terminal redrew everything for each token). Each
+kind of text has its own label, each call its closing parenthesis, and an empty piece has no label.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from .arguments import FunctionArgumentsStreamHandler
 from .interfaces import AgentChunkStreamingInterface, AgentRefreshStreamingInterface
 from .memgpt_format import Line
 from .normalise import Call, calls_of, get, items_of, text_of
-from .push_stream import Part, Telling, told_here
+from .push_stream import PushedMessage, PushStream, require_sync
 from .terminal import TerminalLines, put
 
 __all__ = ["StreamingCLIInterface", "StreamingRefreshCLIInterface"]
 
 
-def _along(message: Message, text: str, name: str) -> Label:
-    """`Inner thoughts: ` is what MemGPT's models answer with; what they say to the user is a call."""
+def _chunk_label(message: Message, text: str, name: str) -> Label:
+    """The label of `StreamingCLIInterface`: an answer's text is inner thoughts, because texts to the user are calls."""
     if isinstance(message, TextMessage) and message.role == "assistant":
         return memgpt(ReasoningMessage(), text, name)
     return memgpt(message, text, name)
 
 
-def _fancy(message: Message, text: str, name: str) -> Label:
+def _fancy_label(message: Message, text: str, name: str) -> Label:
     return Label("") if message.type == "output" else memgpt_fancy(message, text, name)
 
 
-def _sober(message: Message, text: str, name: str) -> Label:
+def _plain_label(message: Message, text: str, name: str) -> Label:
     if message.type == "reasoning":
         return Label("[inner thoughts] ", patient=True)
-    return _fancy(message, text, name)._replace(colour="")
+    return _fancy_label(message, text, name)._replace(colour="")
 
 
 def _printer(style: Style) -> Handler:
@@ -44,43 +44,52 @@ def _printer(style: Style) -> Handler:
 
 
 class StreamingCLIInterface(TerminalLines, AgentChunkStreamingInterface):
-    """Prints chunks as they come: `Inner thoughts: …`, `Calling function: name(arguments)`.
+    """Prints chunks as they arrive: `Inner thoughts: …`, `Calling function: name(arguments)`.
 
     Args:
-        renderer: who is told the answer in the place of the printer: any handler that does without `self.stream`, as
-            `LiveDisplay()`. Its `on_end` is called at the end of each answer.
+        renderer: A handler that gets the answer's events instead of the printer, such as `LiveDisplay()`. It must do
+            without `self.stream`. Its `on_end` is called at the end of each answer.
+
+    Raises:
+        UsageError: The renderer has async hooks.
     """
 
     def __init__(self, *, renderer: Handler | None = None) -> None:
-        self._renderer = told_here(renderer if renderer is not None else _printer(_along))
-        self._telling: Telling | None = None
+        self._renderer = require_sync(renderer if renderer is not None else _printer(_chunk_label))
+        self._stream: PushStream | None = None
 
     def process_chunk(self, chunk: object, message_id: str = "", message_date: datetime | None = None) -> None:
-        if self._telling is None:
-            self._telling = Telling(self._renderer)
-        self._telling.chunk(chunk)
+        """Print a Chat Completions chunk. Its id and its time are not used."""
+        if self._stream is None:
+            self._stream = PushStream(self._renderer)
+        self._stream.push_chunk(chunk)
 
     def stream_start(self) -> None:
+        """An answer begins, on a new line."""
         self._start_line()
 
     def stream_end(self) -> None:
+        """The answer is complete; its line ends."""
         self._start_line()
 
     def _start_line(self) -> None:
-        telling, self._telling = self._telling, None
-        if telling is not None:
-            telling.end()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.end()
 
 
 class StreamingRefreshCLIInterface(TerminalLines, AgentRefreshStreamingInterface):
     """Prints what each refresh adds: `💭 …`, `🤖 …` for `send_message`, `name(arguments)` for other calls.
 
     Args:
-        fancy: whether thoughts are in italics, under an emoji; else `[inner thoughts] …`.
-        separate_send_message: whether a call of `send_message` is shown as what it says; then `assistant_message`,
-            which tells the same once more, shows nothing.
-        disable_inner_mono_call: whether `internal_monologue` shows nothing, as the answer has told it.
-        renderer: as in `StreamingCLIInterface`.
+        fancy: Print thoughts in italics after an emoji; otherwise as `[inner thoughts] …`.
+        separate_send_message: Print a call of `send_message` as the text that it sends. Then `assistant_message` prints
+            nothing, because it gets the same text again.
+        disable_inner_mono_call: Let `internal_monologue` print nothing, because the answer had the same text.
+        renderer: As in `StreamingCLIInterface`.
+
+    Raises:
+        UsageError: The renderer has async hooks.
     """
 
     def __init__(
@@ -95,51 +104,57 @@ class StreamingRefreshCLIInterface(TerminalLines, AgentRefreshStreamingInterface
         self.streaming = True
         self.separate_send_message = separate_send_message
         self.disable_inner_mono_call = disable_inner_mono_call
-        self._wanted = (separate_send_message, disable_inner_mono_call)
+        self._options = (separate_send_message, disable_inner_mono_call)
         self._spaced = renderer is None
-        self._renderer = told_here(renderer if renderer is not None else _printer(_fancy if fancy else _sober))
+        self._renderer = require_sync(
+            renderer if renderer is not None else _printer(_fancy_label if fancy else _plain_label)
+        )
         self._answer: _Answer | None = None
 
     def toggle_streaming(self, on: bool) -> None:
-        """Off, answers are not shown, and the other methods show all that they are told; on, the options are again as
-        they were given."""
+        """Off: answers are not printed, and the other methods print everything they get. On: the options of the
+        constructor apply again."""
         if not on:
             self.stream_end()
         self.streaming = on
-        self.separate_send_message, self.disable_inner_mono_call = self._wanted if on else (False, False)
+        self.separate_send_message, self.disable_inner_mono_call = self._options if on else (False, False)
 
     def stream_start(self) -> None:
+        """An answer begins, after an empty line."""
         self._start_line()
         if self.streaming:
             self._space()
 
     def process_refresh(self, response: object) -> None:
+        """Print what a Chat Completions answer has more than it had at the last refresh."""
         choices = items_of(get(response, "choices"))
         if choices and self.streaming:
-            self._shown.refresh(get(choices[0], "message"), separate=self.separate_send_message)
+            self._current_answer().refresh(get(choices[0], "message"), separate=self.separate_send_message)
 
     def update_output(self, content: str) -> None:
-        """A text of the caller's own in the place of the last one. It is text: `[bold]` is shown as it stands."""
+        """Print a text of the caller, replacing the one before. Markup such as `[bold]` is printed unchanged."""
         if self.streaming:
-            self._shown.output(content)
+            self._current_answer().push_output(content)
 
     def stream_end(self) -> None:
+        """The answer is complete; an empty line follows."""
         if self._answer is not None:
             self._start_line()
             self._space()
 
     def internal_monologue(self, msg: str, msg_obj: object | None = None) -> None:
+        """As `CLIInterface.internal_monologue`, unless `disable_inner_mono_call` is set."""
         if not self.disable_inner_mono_call:
             super().internal_monologue(msg, msg_obj)
 
     def assistant_message(self, msg: str, msg_obj: object | None = None) -> None:
+        """As `CLIInterface.assistant_message`, unless `separate_send_message` is set."""
         if not self.separate_send_message:
             super().assistant_message(msg, msg_obj)
 
-    @property
-    def _shown(self) -> _Answer:
+    def _current_answer(self) -> _Answer:
         if self._answer is None:
-            self._answer = _Answer(Telling(self._renderer))
+            self._answer = _Answer(PushStream(self._renderer))
         return self._answer
 
     def _space(self) -> None:
@@ -152,85 +167,89 @@ class StreamingRefreshCLIInterface(TerminalLines, AgentRefreshStreamingInterface
             answer.end()
 
 
-class _Growing:
-    """A text that is told whole each time, and the part that shows it."""
+class _GrowingText:
+    """A text that is passed in full each time. What it has more than before is pushed."""
 
-    def __init__(self, telling: Telling, header: Message) -> None:
-        self._telling = telling
-        self._part = Part(header)
+    def __init__(self, stream: PushStream, header: Message) -> None:
+        self._stream = stream
+        self._message = PushedMessage(header)
         self._text = ""
 
     def begin(self) -> None:
-        """Show that it is there, empty."""
-        self._telling.grow(self._part, "")
+        """Push the message without text."""
+        self._stream.push_text(self._message, "")
 
-    def become(self, text: str) -> None:
-        """Show what is new. What does not go on with what was shown takes its place."""
+    def update(self, text: str) -> None:
+        """Push what is new. A text that does not continue the one before replaces it."""
         before, self._text = self._text, text
         if text.startswith(before):
             if len(text) > len(before):
-                self._telling.grow(self._part, text[len(before) :])
+                self._stream.push_text(self._message, text[len(before) :])
         else:
-            self._telling.grow(self._part, text, replace=True)
+            self._stream.push_text(self._message, text, replace=True)
 
 
 class _Answer:
-    """What is shown of one answer."""
+    """The messages of one answer: thoughts, calls, and the caller's own output."""
 
-    def __init__(self, telling: Telling) -> None:
-        self._telling = telling
-        self._thoughts = _Growing(telling, ReasoningMessage("thoughts"))
-        self._output = _Growing(telling, Message("output", type="output"))
-        self._calls: dict[int, _Shown] = {}
-        self._unbegun: dict[int, Call] = {}  # their names may be only the beginning of their names
+    def __init__(self, stream: PushStream) -> None:
+        self._stream = stream
+        self._thoughts = _GrowingText(stream, ReasoningMessage("thoughts"))
+        self._output = _GrowingText(stream, Message("output", type="output"))
+        self._calls: dict[int, _AnswerCall] = {}
+        self._incomplete_names: dict[int, Call] = {}  # calls without arguments: more of their names may follow
 
     def refresh(self, message: object, *, separate: bool) -> None:
-        self._thoughts.become(text_of(get(message, "content")) or "")
+        """Push what a message has more than before. `separate`: `send_message` calls are pushed as text."""
+        self._thoughts.update(text_of(get(message, "content")) or "")
         for place, call in enumerate(calls_of(message)):
-            shown = self._calls.get(place)
-            if shown is None and not (call.name and call.arguments):
-                self._unbegun[place] = call
+            pushed = self._calls.get(place)
+            if pushed is None and not (call.name and call.arguments):
+                self._incomplete_names[place] = call
                 continue
-            if shown is None:
-                self._unbegun.pop(place, None)
-                shown = self._calls[place] = _Shown(self._telling, call, place, separate=separate)
-            shown.become(call.arguments or "")
+            if pushed is None:
+                self._incomplete_names.pop(place, None)
+                pushed = self._calls[place] = _AnswerCall(self._stream, call, place, separate=separate)
+            pushed.update(call.arguments or "")
 
-    def output(self, text: str) -> None:
-        self._output.become(text)
+    def push_output(self, text: str) -> None:
+        """Push the caller's own text."""
+        self._output.update(text)
 
     def end(self) -> None:
-        for place, call in self._unbegun.items():
+        """Push the calls that never had arguments, and end the stream."""
+        for place, call in self._incomplete_names.items():
             if call.name:
-                _Shown(self._telling, call, place, separate=False)
-        self._telling.end()
+                _AnswerCall(self._stream, call, place, separate=False)
+        self._stream.end()
 
 
-class _Shown:
-    """A call: as what it says, or with its arguments."""
+class _AnswerCall:
+    """A call of an answer, pushed as the text that it sends (`separate`, for `send_message`) or with its arguments."""
 
-    def __init__(self, telling: Telling, call: Call, place: int, *, separate: bool) -> None:
-        self._says = FunctionArgumentsStreamHandler() if separate and call.name == "send_message" else None
-        self._read = ""
-        self._said = ""
+    def __init__(self, stream: PushStream, call: Call, place: int, *, separate: bool) -> None:
+        self._text_reader = FunctionArgumentsStreamHandler() if separate and call.name == "send_message" else None
+        self._arguments = ""
+        self._text = ""
         header = (
-            TextMessage(f"said-{place}")
-            if self._says is not None
+            TextMessage(f"text-{place}")
+            if self._text_reader is not None
             else ToolCallMessage(f"call-{place}", name=call.name, provider_executed=True)
         )
-        self._growing = _Growing(telling, header)
-        if self._says is None:
+        self._growing = _GrowingText(stream, header)
+        if self._text_reader is None:
             self._growing.begin()
 
-    def become(self, arguments: str) -> None:
-        if self._says is None:
-            self._growing.become(arguments)
+    def update(self, arguments: str) -> None:
+        """Push what is new in the call's arguments."""
+        if self._text_reader is None:
+            self._growing.update(arguments)
             return
-        if not arguments.startswith(self._read):
-            self._says.reset()
-            self._read = self._said = ""
-        piece = self._says.process_json_chunk(arguments[len(self._read) :])
-        self._read = arguments
+        if not arguments.startswith(self._arguments):
+            self._text_reader.reset()
+            self._arguments = self._text = ""
+        piece = self._text_reader.process_json_chunk(arguments[len(self._arguments) :])
+        self._arguments = arguments
         if piece:
-            self._said += piece
-            self._growing.become(self._said)
+            self._text += piece
+            self._growing.update(self._text)

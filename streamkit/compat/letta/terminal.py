@@ -1,6 +1,7 @@
-"""MemGPT's terminal: every message as a line of its own, on `sys.stdout` as it is at that moment.
+"""MemGPT's terminal: every message is printed as a line of its own, to the current `sys.stdout`.
 
-Colours are for terminals alone, and `NO_COLOR` is heeded. What a model writes is text there, and nothing else.
+Colours are used on terminals only, and `NO_COLOR` switches them off. Control characters in a model's text are shown,
+not sent to the terminal.
 """
 
 from __future__ import annotations
@@ -11,159 +12,187 @@ from ...renderers.characters import printable
 from ...renderers.writer import TerminalWriter
 from .interfaces import AgentInterface
 from .memgpt_format import Line, function_lines, kind_lines, message_lines, simple_lines, user_lines
-from .normalise import as_given
+from .normalise import as_dict
 
 __all__ = ["CLIInterface", "TerminalLines"]
 
 
 def put(lines: Iterable[Line]) -> None:
-    """Print lines. A terminal that went away is the caller's to notice: it raises as `print` does."""
-    paper = TerminalWriter(None)
+    """Print lines. It raises as `print` does if the output is closed."""
+    writer = TerminalWriter(None)
     for line in lines:
-        paper.write(line.text, line.colour)
-        paper.write("\n")
-    paper.flush()
+        writer.write(line.text, line.colour)
+        writer.write("\n")
+    writer.flush()
 
 
 def _numbered(lines: Iterable[Line], number: int) -> Iterator[Line]:
-    """The first line with the number of its message before it."""
+    """The lines, the first one with the number of its message; without numbers for 0."""
     for line in lines:
         yield Line(f"[{number}] {line.text}" if number else line.text, line.colour)
         number = 0
 
 
 class CLIInterface:
-    """MemGPT's terminal without streaming. It has no state: each method can be called on the class itself."""
+    """MemGPT's terminal without streaming: each method prints a message as one line, or as a few.
+
+    It has no state, so the methods can also be called on the class itself.
+    """
 
     @staticmethod
     def important_message(msg: str) -> None:
-        """Something to be seen."""
+        """Print an important notice."""
         put(kind_lines("important", msg))
 
     @staticmethod
     def warning_message(msg: str) -> None:
-        """Something went wrong."""
+        """Print a warning."""
         put(kind_lines("warning", msg))
 
     @staticmethod
     def internal_monologue(msg: str, msg_obj: object | None = None) -> None:
-        """`💭 …`"""
+        """Print a thought of the agent: `💭 …`."""
         put(kind_lines("internal_monologue", msg))
 
     @staticmethod
     def assistant_message(msg: str, msg_obj: object | None = None) -> None:
-        """`🤖 …`"""
+        """Print a message to the user: `🤖 …`."""
         put(kind_lines("assistant", msg))
 
     @staticmethod
     def memory_message(msg: str, msg_obj: object | None = None) -> None:
-        """`🧠 …`"""
+        """Print a change of the memory: `🧠 …`."""
         put(kind_lines("memory", msg))
 
     @staticmethod
     def system_message(msg: str, msg_obj: object | None = None) -> None:
-        """`🖥️ [system] …`"""
+        """Print a system message: `🖥️ [system] …`."""
         put(kind_lines("system", msg))
 
     @staticmethod
     def user_message(
         msg: object, msg_obj: object | None = None, raw: bool = False, dump: bool = False, debug: bool = False
     ) -> None:
-        """`🧑 …`, `💓 …` for a heartbeat; only with one of `raw` (any text), `dump` or `debug` (MemGPT's JSON)."""
+        """Print a user message, `🧑 …`, or a heartbeat, `💓 …`. Prints nothing without one of the options.
+
+        Args:
+            msg: Text, MemGPT's JSON with a `type`, or such an object.
+            msg_obj: Not used.
+            raw: Print text of any kind.
+            dump: Print the message in MemGPT's JSON, and heartbeats.
+            debug: Print all fields of MemGPT's JSON, and heartbeats.
+        """
         put(user_lines(msg, raw=raw, dump=dump, debug=debug))
 
     @staticmethod
     def function_message(msg: object, msg_obj: object | None = None, debug: bool = False) -> None:
-        """`⚡🟢 [function] …`, `⚡🔴` for an error, `⚡🧠` for the memory, which is shown without `debug`, too."""
+        """Print a function message: `⚡🟢 [function] …`, with `⚡🔴` for an error and `⚡🧠` for the memory.
+
+        Args:
+            msg: `Running name(arguments)`, `Ran …`, `Success: …`, `Error: …`, or JSON with a `status`.
+            msg_obj: Not used.
+            debug: Print all of them. By default only calls of MemGPT's memory functions are printed.
+        """
         put(function_lines(msg, debug=debug))
 
     @staticmethod
     def print_messages(message_sequence: Iterable[object], dump: bool = False) -> None:
-        """A conversation. With `dump`, all of it, numbered down to 1."""
+        """Print the messages of a conversation; with `dump`, all of them in full, numbered down to 1."""
         messages = list(message_sequence)
         for place, message in enumerate(messages):
             put(_numbered(message_lines(message, dump=dump), len(messages) - place if dump else 0))
 
     @staticmethod
     def print_messages_simple(message_sequence: Iterable[object]) -> None:
-        """A conversation: who said what, without what functions gave."""
+        """Print the messages of a conversation as a talk, without function results."""
         for message in message_sequence:
             put(simple_lines(message))
 
     @staticmethod
     def print_messages_raw(message_sequence: Iterable[object]) -> None:
-        """A conversation's messages as dicts."""
-        put(Line(printable(str(as_given(message)))) for message in message_sequence)
+        """Print the messages of a conversation as dicts."""
+        put(Line(printable(str(as_dict(message)))) for message in message_sequence)
 
     @staticmethod
     def step_yield() -> None:
-        """The agent waits for the user. Nothing is shown."""
+        """The agent waits for the user. Prints nothing."""
 
     @staticmethod
     def step_complete() -> None:
-        """A step is over. Nothing is shown."""
+        """A step of the agent ended. Prints nothing."""
 
 
-AgentInterface.register(CLIInterface)  # by name: methods that need no instance are no overrides of others that do
+AgentInterface.register(CLIInterface)  # not a subclass: static methods cannot override methods of an instance
 
 
 class TerminalLines(AgentInterface):
-    """What the streaming terminals print in whole lines: `CLIInterface`'s, each on a line of its own."""
+    """The methods that a streaming terminal shares with `CLIInterface`. What is being streamed is ended first."""
 
     nonstreaming_interface = CLIInterface
 
     def _start_line(self) -> None:
-        """Interrupt what is being printed, if anything is."""
+        """End what is being streamed, so that the next text begins a line."""
         raise NotImplementedError
 
     def important_message(self, msg: str) -> None:
+        """As `CLIInterface.important_message`."""
         self._start_line()
         self.nonstreaming_interface.important_message(msg)
 
     def warning_message(self, msg: str) -> None:
+        """As `CLIInterface.warning_message`."""
         self._start_line()
         self.nonstreaming_interface.warning_message(msg)
 
     def internal_monologue(self, msg: str, msg_obj: object | None = None) -> None:
+        """As `CLIInterface.internal_monologue`."""
         self._start_line()
         self.nonstreaming_interface.internal_monologue(msg, msg_obj)
 
     def assistant_message(self, msg: str, msg_obj: object | None = None) -> None:
+        """As `CLIInterface.assistant_message`."""
         self._start_line()
         self.nonstreaming_interface.assistant_message(msg, msg_obj)
 
     def memory_message(self, msg: str, msg_obj: object | None = None) -> None:
+        """As `CLIInterface.memory_message`."""
         self._start_line()
         self.nonstreaming_interface.memory_message(msg, msg_obj)
 
     def system_message(self, msg: str, msg_obj: object | None = None) -> None:
+        """As `CLIInterface.system_message`."""
         self._start_line()
         self.nonstreaming_interface.system_message(msg, msg_obj)
 
     def user_message(
         self, msg: object, msg_obj: object | None = None, raw: bool = False, dump: bool = False, debug: bool = False
     ) -> None:
+        """As `CLIInterface.user_message`."""
         self._start_line()
         self.nonstreaming_interface.user_message(msg, msg_obj, raw, dump, debug)
 
     def function_message(self, msg: object, msg_obj: object | None = None, debug: bool = False) -> None:
+        """As `CLIInterface.function_message`."""
         self._start_line()
         self.nonstreaming_interface.function_message(msg, msg_obj, debug)
 
     def print_messages(self, message_sequence: Iterable[object], dump: bool = False) -> None:
+        """As `CLIInterface.print_messages`."""
         self._start_line()
         self.nonstreaming_interface.print_messages(message_sequence, dump)
 
     def print_messages_simple(self, message_sequence: Iterable[object]) -> None:
+        """As `CLIInterface.print_messages_simple`."""
         self._start_line()
         self.nonstreaming_interface.print_messages_simple(message_sequence)
 
     def print_messages_raw(self, message_sequence: Iterable[object]) -> None:
+        """As `CLIInterface.print_messages_raw`."""
         self._start_line()
         self.nonstreaming_interface.print_messages_raw(message_sequence)
 
     def step_yield(self) -> None:
-        """The agent waits for the user. Nothing is shown."""
+        """The agent waits for the user. Prints nothing."""
 
     def step_complete(self) -> None:
-        """A step is over. Nothing is shown."""
+        """A step of the agent ended. Prints nothing."""

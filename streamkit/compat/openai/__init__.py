@@ -1,8 +1,9 @@
-"""openai's `AssistantEventHandler` and its async twin, for any stream: change the import, and the call that starts it.
+"""openai's `AssistantEventHandler` and `AsyncAssistantEventHandler`, for any stream.
 
-    from streamkit.compat.openai import AssistantEventHandler
+    from streamkit.compat.openai import AssistantEventHandler  # was: from openai import AssistantEventHandler
 
-Its 17 hooks, its accessors and their types are openai's own. Terminal rule: as the stream's protocol has it.
+Their 17 hooks, their accessors and all types are openai's own, so a subclass stays as it is; only the import and the
+call that starts the stream change. A stream ends where its protocol's decoder says that it ends.
 """
 
 from .async_handler import AsyncAssistantEventHandler

@@ -1,4 +1,8 @@
-"""What both Assistants handlers share, but for what drives a stream."""
+"""What both Assistants handlers share: their hooks, what they report of the run, and how they are put on a stream.
+
+The rule for names: a subclass of a handler may use any name of its own, private ones too. So everything that the
+handlers keep has `_streamkit` in its name, and all state of a stream is in one object, the `Dispatcher`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import difflib
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar
 
 import openai
 from openai.types.beta import AssistantStreamEvent
@@ -18,75 +22,88 @@ from ...events import EVENTS, Event
 from ...handlers import Call, Handler
 from ...messages import ToolCallMessage
 from ...streams.state import StreamState
-from .dispatch import Before, Telling, earlier
-from .snapshots import Record
+from .dispatch import PROTOCOL, Continuation, Dispatcher, client_request
+from .snapshots import RunSnapshot
 
-__all__ = ["HOOKS", "Bound", "ClientStream", "refuse_awaitable"]
+__all__ = ["HOOKS", "BoundHandler", "ClientStream"]
 
 HOOKS: tuple[str, ...] = tuple(name for name in dir(openai.AssistantEventHandler) if name.startswith("on_"))
-"""openai's 17."""
-_ALL = (*HOOKS, "on_confirmation")
+"""The names of openai's 17 hooks."""
+_ALL_HOOKS = (*HOOKS, "on_confirmation")
+
+M = TypeVar("M")
+N = TypeVar("N")
 
 
-class Bound(Handler):
-    """A handler of openai's hooks, on streams of ours.
+class BoundHandler(Handler):
+    """A handler with openai's hooks and accessors that can be put on streamkit's streams."""
 
-    It is always true, whatever its `__len__`: the client would put a handler of its own in the place of a false one.
-    What it keeps has `_streamkit` in its name: all other names, private ones too, are the subclass's, as they were.
-    """
-
-    _streamkit: Telling | None = None
-    _streamkit_before: Before | None = None
-    _streamkit_plain: ClassVar[type]  # the class whose hooks do nothing
+    _streamkit: Dispatcher | None = None
+    _streamkit_continuation: Continuation | None = None
+    _streamkit_plain: ClassVar[type]  # the class whose hooks do nothing: AssistantEventHandler or its async twin
 
     def __init__(self) -> None:
-        """Nothing is set up here: a subclass that forgets to call it loses nothing."""
+        """Sets nothing up, so a subclass need not call it."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if BoundHandler in cls.__bases__:
+            cls._streamkit_plain = cls
         for name in vars(cls):
-            if name.startswith("on_") and name not in _ALL:
-                for near in difflib.get_close_matches(name, _ALL, 1, 0.8):
+            if name.startswith("on_") and name not in _ALL_HOOKS:
+                for near in difflib.get_close_matches(name, _ALL_HOOKS, 1, 0.8):
                     text = f"{cls.__name__}.{name} is no hook and will never be called; did you mean {near}?"
                     warnings.warn(text, UserWarning, stacklevel=2)
-        for name in _ALL:
-            cls._streamkit_check(name, getattr(cls, name, None))
+        for name in _ALL_HOOKS:
+            cls._streamkit_check_hook(name, getattr(cls, name, None))
 
     @classmethod
-    def _streamkit_check(cls, name: str, hook: Any) -> None:
+    def _streamkit_check_hook(cls, name: str, hook: Any) -> None:
         """Refuse a hook that would never run."""
         if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
             raise UsageError(f"{cls.__name__}.{name} has a `yield`: as a generator it would never run")
 
     def __bool__(self) -> bool:
+        # The openai client replaces a false handler with one of its own, and a subclass may have a `__len__`.
         return True
 
-    # -- what is told so far, under openai's names
+    # -- the accessors of openai's handler
 
     @property
     def current_event(self) -> AssistantStreamEvent | None:
-        """The event whose hooks are being called."""
-        return self._streamkit.story.event if self._streamkit else None
+        """The event whose hooks are being called; None outside of hooks."""
+        return self._streamkit.snapshots.event if self._streamkit else None
 
     @property
     def current_run(self) -> Run | None:
-        """The run, as the service told of it last."""
-        return self._streamkit.story.record.run if self._streamkit else None
+        """The run, as the service reported it last; None before it began."""
+        return self._streamkit_run().run
 
     @property
     def current_run_step_snapshot(self) -> RunStep | None:
-        """The step that is going on; live."""
-        step = self._streamkit.story.record.step if self._streamkit else None
+        """The run step that is in progress; live, so it grows with each delta. None between steps."""
+        step = self._streamkit_run().current_step
         return step.live if step else None
 
     @property
     def current_message_snapshot(self) -> Message | None:
-        """The message that was told of last; live."""
-        message = self._streamkit.story.record.message if self._streamkit else None
+        """The message of the latest event that had one; live, so it grows with each delta."""
+        message = self._streamkit_run().current_message
         return message.live if message else None
 
-    def _streamkit_record(self) -> Record:
-        return self._streamkit.story.record if self._streamkit else Record()
+    def _streamkit_text_deltas(self) -> Any:
+        """The assistant's text as it arrives, a string for each delta. Reading it drives the stream.
+
+        Raises:
+            StreamkitError: The stream failed.
+        """
+        return self._streamkit_innermost(self._streamkit_manager()).text_deltas
+
+    # openai declares an attribute, so it is one for type checkers; the subclasses declare its type.
+    text_deltas: Any = property(_streamkit_text_deltas)
+
+    def _streamkit_run(self) -> RunSnapshot:
+        return self._streamkit.snapshots.run if self._streamkit else RunSnapshot()
 
     def _streamkit_final_run(self) -> Run:
         run = self.current_run
@@ -94,14 +111,27 @@ class Bound(Handler):
             raise UsageError("the stream ended before any run began")
         return run
 
+    def _streamkit_final_run_steps(self) -> list[RunStep]:
+        return [step.live for step in self._streamkit_run().steps]
+
+    def _streamkit_final_messages(self) -> list[Message]:
+        return [message.live for message in self._streamkit_run().messages]
+
     # -- on a stream
 
     @property
     def stream(self) -> StreamState:
-        """The stream that this handler is told of, or was told of last: `self.stream.pending[tool_call.id].respond(…)`
-        answers a tool call on a stream with `then=`. A subclass may keep something else by this name."""
+        """The stream that the handler is on, or was on last.
+
+        `self.stream.pending[tool_call.id].respond(…)` answers a tool call of a stream with `then=`. A subclass may
+        assign something else to this name.
+
+        Raises:
+            UsageError: The handler was not put on a stream yet.
+        """
         if "stream" in self.__dict__:
-            return cast("StreamState", self.__dict__["stream"])
+            stream: StreamState = self.__dict__["stream"]
+            return stream
         return self._streamkit_stream()
 
     @stream.setter
@@ -109,33 +139,57 @@ class Bound(Handler):
         self.__dict__["stream"] = value
 
     def _streamkit_stream(self) -> StreamState:
+        return self._streamkit_dispatcher().stream
+
+    def _streamkit_dispatcher(self) -> Dispatcher:
         if self._streamkit is None:
             name = type(self).__name__
             raise UsageError(f"{name} is on no stream yet; give it to the client, or to `stream()` or `astream()`")
-        return self._streamkit.stream
+        return self._streamkit
+
+    def _streamkit_manager(self) -> Any:
+        """The manager that drives the stream.
+
+        Raises:
+            UsageError: The handler is on no stream, or on one that it cannot drive.
+        """
+        raise NotImplementedError
+
+    def _streamkit_innermost(self, manager: M) -> Any | M:
+        """The innermost nested stream, which is what is being read; the manager if there is none."""
+        nested = self._streamkit_dispatcher().nested
+        return nested[-1] if nested else manager
 
     def bind(self, stream: StreamState) -> None:
-        known = self._streamkit.stream if self._streamkit else None
-        if known is stream:
+        """Put the handler on a stream; `stream()`, `astream()` and the client's streams do it.
+
+        Raises:
+            UsageError: The handler is on that stream already, or on another one that is in progress.
+        """
+        if self.streamkit_is_on(stream):
             raise UsageError(f"{type(self).__name__} was given twice to the same stream")
-        if self._streamkit is not None and self._streamkit.live:
+        if self._streamkit is not None and self._streamkit.is_live:
             raise self._streamkit_busy()
-        before, self._streamkit_before = self._streamkit_before, None
-        wants = frozenset(name for name in _ALL if self._streamkit_overrides(name))
-        self._streamkit = Telling(self, stream, wants, self._streamkit_drives, before)
+        continuation, self._streamkit_continuation = self._streamkit_continuation, None
+        wants = frozenset(name for name in _ALL_HOOKS if self._streamkit_overrides(name))
+        self._streamkit = Dispatcher(self, stream, wants, self._streamkit_current_reader, continuation)
 
     def unbind(self, stream: StreamState) -> None:
+        """Take the handler off a stream that failed to start."""
         if self.streamkit_is_on(stream):
             self._streamkit = None
 
-    def streamkit_is_on(self, stream: StreamState) -> bool:
-        return self._streamkit is not None and self._streamkit.stream is stream
-
     def receive(self, items: Sequence[Any], /) -> None:
+        """Receives the source's own items before they are decoded."""
         if self._streamkit is not None:
             self._streamkit.receive(items)
 
+    def streamkit_is_on(self, stream: StreamState) -> bool:
+        """Whether this is the stream that the handler is on."""
+        return self._streamkit is not None and self._streamkit.stream is stream
+
     def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+        """The calls for each kind of event: always `handle`, which finds the hooks."""
         call = Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
         return dict.fromkeys(EVENTS.values(), (call,))
 
@@ -143,45 +197,46 @@ class Bound(Handler):
         return getattr(type(self), name) is not getattr(self._streamkit_plain, name) or name in self.__dict__
 
     @staticmethod
-    def _streamkit_drives(stream: StreamState, further: Sequence[Any]) -> bool:
-        """Whether the caller is the thread or task that drives this stream, or a further one that is read inside it."""
-        raise NotImplementedError("a handler's")
+    def _streamkit_current_reader() -> int:
+        """The id of the current thread or task."""
+        raise NotImplementedError
 
-    def _streamkit_continues(self, stream: Any) -> bool:
-        """Whether a stream that the client opened is read inside the one that this handler is on. Where it goes on
-        with a run that was told before, that is taken over.
+    # -- on a stream that the openai client opened
+
+    def _streamkit_begin(
+        self, source: ClientStream, new_manager: Callable[..., M], new_nested: Callable[..., N]
+    ) -> M | N:
+        """Read a stream that the client opened: inside the one that the handler is on, or as a stream of its own.
 
         Raises:
-            UsageError: it is on another one that has not ended.
+            UsageError: The handler is on another stream that is in progress.
         """
-        telling = self._streamkit
-        run_id, is_known, before = earlier(stream, telling, self._streamkit_plain)
-        if telling is None or not telling.live:
-            self._streamkit_before = before
-            return False
-        if not telling.goes_on_with(run_id) or (is_known and run_id is None):
-            raise self._streamkit_busy()
-        telling.go_on(before)
-        return True
+        outer = self._streamkit
+        request = client_request(source.stream, outer, self._streamkit_plain)
+        if outer is not None and outer.is_live:
+            if not outer.accepts(request):
+                raise self._streamkit_busy()
+            outer.interrupt(request.continuation)
+            return new_nested(outer, self._streamkit_manager(), source)
+        self._streamkit_continuation = request.continuation
+        manager = new_manager(source, (self,), protocol=PROTOCOL, strict=False, then=None)
+        self._streamkit_dispatcher().request_sent = True
+        return manager
 
-    def _streamkit_opened(self) -> None:
-        """The client has sent the request of the stream that this is on."""
-        assert self._streamkit is not None
-        self._streamkit.opened = True
-
-    def _streamkit_answer(self, outputs: Iterable[Mapping[str, Any]]) -> None:
-        waiting = {
+    def _streamkit_respond(self, outputs: Iterable[Mapping[str, Any]]) -> None:
+        """Answer pending tool calls: each by its call id or its message's id, and all of them or none."""
+        pending = {
             key: call for key, call in self._streamkit_stream().pending.items() if isinstance(call, ToolCallMessage)
         }
-        waiting |= {call.id: call for call in waiting.values() if call.id not in waiting}
-        given = [(str(one.get("tool_call_id")), one.get("output", "")) for one in outputs]
-        for id, _ in given:
-            if id not in waiting:
+        pending |= {call.id: call for call in pending.values() if call.id not in pending}
+        answers = [(str(output.get("tool_call_id")), output.get("output", "")) for output in outputs]
+        for id, _ in answers:
+            if id not in pending:
                 raise UsageError(
-                    f"tool call {id!r} does not wait for an output; waiting are: {', '.join(waiting) or 'none'}"
+                    f"tool call {id!r} does not wait for an output; waiting are: {', '.join(pending) or 'none'}"
                 )
-        for id, output in given:
-            waiting[id].respond(output)
+        for id, output in answers:
+            pending[id].respond(output)
 
     def _streamkit_busy(self) -> UsageError:
         return UsageError(
@@ -190,30 +245,24 @@ class Bound(Handler):
         )
 
 
-def refuse_awaitable(hook: Callable[..., Any], result: Any) -> None:
-    """A sync handler's hook gives nothing.
-
-    Raises:
-        UsageError: it gave an awaitable, which would never run.
-    """
-    if inspect.isawaitable(result):
-        if inspect.iscoroutine(result):
-            result.close()
-        name = getattr(hook, "__qualname__", repr(hook))
-        raise UsageError(f"{name} gave an awaitable: use AsyncAssistantEventHandler, and `astream` or an async client")
-
-
 class ClientStream:
-    """A stream that the client opened, with what there is to read and close in it: its own `close`, where the client is
-    given another one, which closes what reads it here."""
+    """A stream that the openai client opened, as a source.
+
+    The client calls `stream.close` when `with` is left. `replace_close` puts another function there, which also closes
+    what reads the stream here; `close` stays the client's own.
+    """
 
     def __init__(self, stream: Any) -> None:
+        self.stream = stream
         self.response = getattr(stream, "response", None)
         self.close: Callable[[], Any] = stream.close
-        self._stream = stream
+
+    def replace_close(self, close: Callable[[], Any]) -> None:
+        """Let the client call this function instead of its stream's own `close`."""
+        vars(self.stream)["close"] = close
 
     def __iter__(self) -> Any:
-        return iter(self._stream)
+        return iter(self.stream)
 
     def __aiter__(self) -> Any:
-        return aiter(self._stream)
+        return aiter(self.stream)

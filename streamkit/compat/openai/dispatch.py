@@ -1,11 +1,13 @@
-"""What one handler is told of one stream: which hooks each canonical event asks for.
+"""Dispatch: which of openai's hooks each canonical event of a stream calls.
 
-On an Assistants stream the hooks are told of the source's own items, so that nothing of them is lost; on any other of
-the same items as the Assistants encoder makes them. How a stream ends is told by the canonical events, on both.
+On an Assistants stream the hooks get the source's own items, so that nothing in them is lost; on any other stream, the
+items that the Assistants encoder makes of the canonical events. The end of a stream comes from the canonical events on
+both.
+
+A source's item is pending from `Dispatcher.receive` on. It is dispatched, after all items before it, with the first
+canonical event that was decoded from it. There are two exceptions: `thread.run.requires_action` is dispatched with the
+last event of its item, when the run's calls can be answered; and items without any event follow at the source's end.
 """
-
-# pyright: reportPrivateUsage=false
-# It looks at the stream's decoder and ending, whose underscores keep users out.
 
 from __future__ import annotations
 
@@ -36,36 +38,65 @@ from ...protocols.openai_assistants.wire import name_and_data
 from ...streams.state import StreamState
 from .messages import HookCall
 from .objects import wire_event
-from .snapshots import Record, Story
+from .snapshots import RunSnapshot, SnapshotUpdater
+from .stream_access import decoder_of, driver_of, is_stopped
 
-__all__ = ["PROTOCOL", "Before", "Telling", "earlier"]
+__all__ = ["PROTOCOL", "ClientRequest", "Continuation", "Dispatcher", "client_request"]
 
 PROTOCOL = "openai_assistants"
 
-_live: weakref.WeakValueDictionary[int, Telling] = weakref.WeakValueDictionary()
-"""What is told of streams that go on, by its number: the newest last."""
+_active: weakref.WeakValueDictionary[int, Dispatcher] = weakref.WeakValueDictionary()
+"""The dispatchers of streams that have not ended, by number: the newest is last."""
 _numbers = count(1)
 
-_outputs_of = re.compile(r"/runs/([^/?]+)/submit_tool_outputs").search
+_submit_outputs_path = re.compile(r"/runs/([^/?]+)/submit_tool_outputs").search
+_SOURCE_ENDINGS = (RunFailedError, IncompleteStreamError, SourceError)
 
 
-class Before(NamedTuple):
-    """What was told of a run that another stream goes on with: by whom, and hooks of it that are to be called first."""
-
-    record: Record
-    handler: Any
-    rest: Iterator[HookCall] | None
-
-
-class Telling:
-    """What one handler is told of one stream.
+class Continuation(NamedTuple):
+    """The state of a run that another stream continues.
 
     Attributes:
-        rest: hooks, and whose, that come before the next event's: those of the event that was interrupted by it.
-        typed: openai's events that nobody has taken yet, while somebody iterates.
-        further: the streams of the same run that are being read inside this one, the innermost last.
-        events: what this one is iterated by.
-        opened: whether its request was sent before the stream was given it.
+        run: The run's snapshots.
+        handler: The handler that has received the run so far.
+        calls: That handler's calls which the new stream interrupts; they come first.
+    """
+
+    run: RunSnapshot
+    handler: Any
+    calls: Iterator[HookCall] | None
+
+
+class ClientRequest(NamedTuple):
+    """What is known of the request behind a stream that the openai client opened.
+
+    Attributes:
+        run_id: The run whose tool outputs it submits; None for any other request.
+        is_visible: Whether the stream has its request at all.
+        continuation: The state of that run, if one of our handlers received it.
+    """
+
+    run_id: str | None
+    is_visible: bool
+    continuation: Continuation | None
+
+
+class Dispatcher:
+    """Dispatches the events of one stream to the hooks of one handler.
+
+    Args:
+        handler: The handler.
+        stream: The stream.
+        wants: The names of the handler's overridden hooks.
+        current_reader: Returns the id of the current thread or task.
+        continuation: The state of the run that the stream continues, if there is one.
+
+    Attributes:
+        snapshots: The run's snapshots, and openai's event that is being dispatched.
+        unread: openai's events that iteration has not returned yet; None if the handler is not iterated.
+        nested: The streams of the same run that are being read inside this one, the innermost last.
+        iterator: The iterator over the stream's events that drives the handler's iteration.
+        request_sent: Whether the client had sent the request before the stream was made.
     """
 
     def __init__(
@@ -73,99 +104,103 @@ class Telling:
         handler: Any,
         stream: StreamState,
         wants: Container[str],
-        is_driver: Callable[[StreamState, Sequence[Any]], bool],
-        before: Before | None,
+        current_reader: Callable[[], int],
+        continuation: Continuation | None,
     ) -> None:
         self.handler = handler
         self.stream = stream
-        self.story = Story(wants, before.record if before else None)
-        self.rest = (before.handler, before.rest) if before and before.rest else None
-        self.typed: deque[AssistantStreamEvent] | None = None
-        self.further: Sequence[Any] = ()
-        self.events: Any = None
-        self.opened = False
-        self._is_driver = is_driver
-        self._asking: list[Iterator[HookCall]] = []
+        self.snapshots = SnapshotUpdater(wants, continuation.run if continuation else None)
+        self.unread: deque[AssistantStreamEvent] | None = None
+        self.nested: Sequence[Any] = ()
+        self.iterator: Any = None
+        self.request_sent = False
+        self._interrupted = _interrupted_calls(continuation)
+        self._current_reader = current_reader
+        self._calls_in_progress: list[Iterator[HookCall]] = []
         self._encoder: Encoder | None = None
-        self._untold: deque[tuple[Any, str | None]] = deque()
-        self._first: tuple[str, Any] | None = None  # the first of these, by name and data, once it was looked at
-        self._sources: set[int] = set()
-        self._last: Any = None
+        self._pending: deque[tuple[Any, str | None]] = deque()  # items and the names of their SSE frames
+        self._pending_ids: set[int] = set()  # of the items
+        self._parsed: tuple[str, Any] | None = None  # the first pending item by name and data, once it was parsed
+        self._last_item: Any = None
         self._number = next(_numbers)
-        _live[self._number] = self
+        _active[self._number] = self
 
     @property
-    def live(self) -> bool:
-        """Whether the stream goes on. One whose request was never sent does not."""
-        return (self.opened or self.stream.started) and not self.stream.ended
+    def is_live(self) -> bool:
+        """Whether the stream is in progress. A stream whose request was never sent is not."""
+        return (self.request_sent or self.stream.started) and not self.stream.ended
 
     @property
-    def drives(self) -> bool:
-        """Whether the caller is the thread or task that drives the stream, which goes on."""
-        return not self.stream.ended and self._is_driver(self.stream, self.further)
+    def is_driver(self) -> bool:
+        """Whether the caller is the thread or task that drives the stream, or a stream nested in it."""
+        driver = driver_of(self.stream)
+        if self.stream.ended or driver is None:
+            return False
+        current = self._current_reader()
+        return driver == current or any(nested.reader == current for nested in self.nested)
 
     @property
-    def before(self) -> Before:
-        """What a further stream of the run goes on with."""
-        return Before(self.story.record, self.handler, self._asking[-1] if self._asking else None)
+    def continuation(self) -> Continuation:
+        """The state of the run at this moment, for a stream that continues it."""
+        calls = self._calls_in_progress[-1] if self._calls_in_progress else None
+        return Continuation(self.snapshots.run, self.handler, calls)
 
-    def goes_on_with(self, run_id: str | None) -> bool:
-        """Whether a stream that answers this run's calls, or nobody knows which, can be read inside this one."""
-        return self.drives and (run_id is None or self.story.record.run_id in ("", run_id))
+    def accepts(self, request: ClientRequest) -> bool:
+        """Whether a stream of this request can be read inside this one: it is a later stream of the same run, or
+        perhaps one, as its request is not visible."""
+        if not self.is_driver or (request.is_visible and request.run_id is None):
+            return False
+        return request.run_id is None or self.snapshots.run.run_id in ("", request.run_id)
 
-    def go_on(self, before: Before | None) -> None:
-        """A further stream is read inside this one, and inside what was told `before`, if that is another's."""
-        before = before or self.before
-        self.rest = (before.handler, before.rest) if before.rest else None
+    def interrupt(self, continuation: Continuation | None) -> None:
+        """Before the next event's hooks, make the calls that a nested stream interrupts."""
+        self._interrupted = _interrupted_calls(continuation or self.continuation)
 
-    def take_rest(self) -> tuple[Any, Iterator[HookCall]] | None:
-        rest, self.rest = self.rest, None
-        return rest
+    def take_interrupted(self) -> tuple[Any, Iterator[HookCall]] | None:
+        """The handler and the calls to make before the next event's hooks. They are returned once."""
+        interrupted, self._interrupted = self._interrupted, None
+        return interrupted
 
     def receive(self, items: Sequence[Any]) -> None:
-        """Keeps the source's own items until their events are told."""
-        decoder = self.stream._decoder
+        """Keep an Assistants source's items until their events arrive."""
+        decoder = decoder_of(self.stream)
         if decoder is not None and decoder.name != PROTOCOL:
             return
         for item in items:
             if isinstance(item, tuple):
-                _, frame_name, data = cast("tuple[bytes, bytes, bytes]", item)  # a frame: no other item is a tuple
-                self._untold.append((data, frame_name.decode("utf-8", "replace")))
+                # An SSE frame; no other item is a tuple.
+                _, frame_name, data = cast("tuple[bytes, bytes, bytes]", item)
+                self._pending.append((data, frame_name.decode("utf-8", "replace")))
             else:
-                self._untold.append((item, None))
-            self._sources.add(id(self._untold[-1][0]))
+                self._pending.append((item, None))
+            self._pending_ids.add(id(self._pending[-1][0]))
 
     @contextmanager
-    def asked(self, event: Event) -> Generator[Iterator[HookCall], None, None]:
-        """The hooks that this event calls, each to be called before the next is asked for."""
-        calls = self._asked(event)
-        self._asking.append(calls)
+    def hook_calls(self, event: Event) -> Generator[Iterator[HookCall], None, None]:
+        """The hook calls for an event. Make each call before taking the next."""
+        calls = self._hook_calls(event)
+        self._calls_in_progress.append(calls)
         try:
             yield calls
         except BaseException:
-            self._forget()
+            self._drop_pending()
             raise
         finally:
-            self._asking.pop()
+            self._calls_in_progress.pop()
 
-    def _asked(self, event: Event) -> Iterator[HookCall]:
-        stream, story = self.stream, self.story
-        decoder = stream._decoder
+    def _hook_calls(self, event: Event) -> Iterator[HookCall]:
+        decoder = decoder_of(self.stream)
         if decoder is not None and decoder.name == PROTOCOL:
-            yield from self._tell_items(event)
+            yield from self._dispatch_pending(event)
         elif decoder is not None:
-            self._forget()
-            self._encoder = self._encoder or cast("Encoder", find(PROTOCOL).Encoder())
-            for item in self._encoder.items(event):
-                yield from self._tell_item(item["event"], item["data"])
-            if isinstance(event, ToolCallDone):
-                yield from story.finish_call(event.message.call_id or event.message.id)
+            self._drop_pending()
+            yield from self._dispatch_encoded(event)
         match event:
-            case ConfirmationCreated(confirmation=confirmation) if "on_confirmation" in story.wants:
+            case ConfirmationCreated(confirmation=confirmation) if "on_confirmation" in self.snapshots.wants:
                 yield "on_confirmation", (confirmation,)
             case RunDone(run=run):
                 yield from self._finish(run.status)
-                story.end_run(run.status)
+                self.snapshots.set_final_status(run.status)
             case StreamTimeout():
                 yield from self._finish("failed")
                 yield "on_timeout", ()
@@ -174,90 +209,105 @@ class Telling:
                 yield "on_exception", (exception,)
             case StreamEnd(status=status):
                 yield from self._finish(status)
-                _live.pop(self._number, None)
+                _active.pop(self._number, None)
                 yield "on_end", ()
             case _:
                 pass
 
-    def _tell_items(self, event: Event) -> Iterator[HookCall]:
-        """The source's items up to the one that this event is of. An item that asks for outputs is told when the calls
-        can be answered, which the last of its events says."""
+    def _dispatch_encoded(self, event: Event) -> Iterator[HookCall]:
+        """Dispatch the Assistants items that express an event of another protocol."""
+        encoder: Encoder = self._encoder or find(PROTOCOL).Encoder()
+        self._encoder = encoder
+        for item in encoder.items(event):
+            yield from self._dispatch_item(item["event"], item["data"])
+        if isinstance(event, ToolCallDone):
+            yield from self.snapshots.finish_call(event.message.call_id or event.message.id)
+
+    def _dispatch_pending(self, event: Event) -> Iterator[HookCall]:
+        """Dispatch the pending items up to the one that the event was decoded from."""
         source = event.raw_item
-        if source is None or source is self._last or id(source) not in self._sources:
+        if source is None or source is self._last_item or id(source) not in self._pending_ids:
             return
-        while self._untold:
-            name, data = self._first = self._first or _named(*self._untold[0])
-            reached = self._untold[0][0] is source
-            asks = reached and name == "thread.run.requires_action"
-            if asks and not isinstance(event, (RunRequiresAction, RunDone)):
+        while self._pending:
+            name, data = self._parsed = self._parsed or parse_item(*self._pending[0])
+            is_source = self._pending[0][0] is source
+            requires_action = is_source and name == "thread.run.requires_action"
+            if requires_action and not isinstance(event, (RunRequiresAction, RunDone)):
                 return
-            self._pop()
-            yield from self._tell_item(name, data)
-            if reached:
-                self._last = source
+            self._pop_pending()
+            yield from self._dispatch_item(name, data)
+            if is_source:
+                self._last_item = source
                 return
 
-    def _tell_item(self, name: str, data: Any) -> Iterator[HookCall]:
+    def _dispatch_item(self, name: str, data: Any) -> Iterator[HookCall]:
         if not name or name == "done":
             return
-        if self.typed is not None:
-            self.typed.append(wire_event(name, data))
-        ending = self._stopped
-        for call in self.story.feed(name, data):
+        if self.unread is not None:
+            self.unread.append(wire_event(name, data))
+        was_stopped = is_stopped(self.stream)
+        for call in self.snapshots.feed(name, data):
             yield call
-            if self._stopped and not ending:
-                self._forget()
+            if is_stopped(self.stream) and not was_stopped:  # by the hook that was just called
+                self._drop_pending()
                 return
 
     def _finish(self, status: str) -> Iterator[HookCall]:
-        """The rest of the items, if it was the source that ended, and the ends of all that is open."""
-        stream, story = self.stream, self.story
-        failed = (RunFailedError, IncompleteStreamError, SourceError)
-        if self._untold and not self._stopped and (stream.error is None or isinstance(stream.error, failed)):
-            while self._untold:
-                yield from self._tell_item(*_named(*self._pop()))
-        self._forget()
-        yield from story.finish(status)
+        """Dispatch the remaining items, if it was the source that ended the stream, and end everything that is open."""
+        error = self.stream.error
+        source_ended = error is None or isinstance(error, _SOURCE_ENDINGS)
+        if self._pending and source_ended and not is_stopped(self.stream):
+            while self._pending:
+                yield from self._dispatch_item(*parse_item(*self._pop_pending()))
+        self._drop_pending()
+        yield from self.snapshots.finish(status)
 
-    def _pop(self) -> tuple[Any, str | None]:
-        item, self._first = self._untold.popleft(), None
-        self._sources.discard(id(item[0]))
+    def _pop_pending(self) -> tuple[Any, str | None]:
+        item, self._parsed = self._pending.popleft(), None
+        self._pending_ids.discard(id(item[0]))
         return item
 
-    def _forget(self) -> None:
-        self._untold.clear()
-        self._first = None
-        self._sources.clear()
-
-    @property
-    def _stopped(self) -> bool:
-        """Whether a hook closed the stream."""
-        return bool(getattr(self.stream, "_closing", False))
+    def _drop_pending(self) -> None:
+        self._pending.clear()
+        self._parsed = None
+        self._pending_ids.clear()
 
 
-def _named(source: Any, name: str | None) -> tuple[str, Any]:
-    """The name and data of a wire item, as its decoder names it; no name where there is nothing to tell."""
-    item = source
-    if isinstance(source, bytes):
+def _interrupted_calls(continuation: Continuation | None) -> tuple[Any, Iterator[HookCall]] | None:
+    if continuation is None or continuation.calls is None:
+        return None
+    return continuation.handler, continuation.calls
+
+
+def parse_item(item: Any, frame_name: str | None) -> tuple[str, Any]:
+    """The event name and the data of a wire item, as the decoder reads them. The name is empty if there is no event."""
+    value = item
+    if isinstance(item, bytes):
         try:
-            item = msgspec.json.decode(source)
+            value = msgspec.json.decode(item)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return "", None
-        if not (is_object(item) and "event" in item and "data" in item):
-            item = {"event": name or "", "data": item}
-    return name_and_data(item) if is_object(item) else ("", None)
+        if not (is_object(value) and "event" in value and "data" in value):
+            value = {"event": frame_name or "", "data": value}
+    return name_and_data(value) if is_object(value) else ("", None)
 
 
-def earlier(stream: Any, own: Telling | None, kind: type) -> tuple[str | None, bool, Before | None]:
-    """Of a stream that the client opened: the run whose calls it answers, whether its request is known, and what was
-    told of that run before: by the newest handler of this kind that is live, in this thread or task, which is the
-    innermost, or by the one that the stream is for."""
+def client_request(stream: Any, own: Dispatcher | None, kind: type) -> ClientRequest:
+    """What is known of the request behind a stream that the openai client opened.
+
+    The state of its run comes from the newest live handler of this kind that the current thread or task drives, which
+    is the innermost one, or from `own`, the dispatcher of the handler that the stream is for.
+    """
     request = getattr(getattr(stream, "response", None), "request", None)
-    match = _outputs_of(str(getattr(request, "url", "")))
-    run_id = match[1] if match else None
-    others = (reference() for reference in reversed(_live.valuerefs()))
-    known = (one for one in others if one is not None and isinstance(one.handler, kind) and one.drives)
-    for telling in (one for one in (*known, own) if run_id and one is not None):
-        if telling.story.record.run_id == run_id:
-            return run_id, True, telling.before
-    return run_id, request is not None, None
+    match = _submit_outputs_path(str(getattr(request, "url", "")))
+    if match is None:
+        return ClientRequest(None, request is not None, None)
+    run_id = match[1]
+    references = (reference() for reference in reversed(_active.valuerefs()))
+    driven = (
+        other for other in references if other is not None and isinstance(other.handler, kind) and other.is_driver
+    )
+    for dispatcher in (*driven, own):
+        if dispatcher is not None and dispatcher.snapshots.run.run_id == run_id:
+            return ClientRequest(run_id, True, dispatcher.continuation)
+    return ClientRequest(run_id, True, None)

@@ -1,7 +1,7 @@
-"""A message of openai's that grows: one live object, mutated in place, and what the hooks are told of its parts.
+"""The growing snapshot of one message: a live openai object that is changed in place, and the hook calls for its parts.
 
-A part is created empty before its first delta and done once. A new part ends the one before: an Assistants message is
-written from front to back. (A late piece of an ended part opens it again.)
+The rule: a content part is created empty before its first delta and done once. An Assistants message is written from
+front to back, so a new part ends the one before it; a late delta for a finished text part creates it a second time.
 """
 
 from __future__ import annotations
@@ -27,18 +27,25 @@ __all__ = ["HookCall", "MessageSnapshot"]
 HookCall = tuple[str, tuple[Any, ...]]
 """A hook's name and its arguments."""
 
-_PLAIN = build(TextDelta, {"value": ""})  # a copy of it costs a quarter of building another
+_EMPTY_DELTA = build(TextDelta, {"value": ""})  # copying it costs a quarter of building another one
 _KINDS = ("text", "refusal", "image_file", "image_url")
 
 
-class Part:
-    """A part of a message: openai's content block, and whether it is still being written."""
+class ContentPart:
+    """One content part of a message.
+
+    Attributes:
+        kind: Its `type` on the wire.
+        block: openai's content block; live.
+        is_open: Whether it is still being written.
+        annotations: A text's annotations as wire data, in the order of the block's own.
+    """
 
     def __init__(self, kind: str, entry: Mapping[str, Any], index: int) -> None:
         self.kind = kind
-        self.open = True
-        self.annotations: list[dict[str, Any]] = []  # as they came, in the order of the text's own
-        self._places: dict[Any, int] = {}
+        self.is_open = True
+        self.annotations: list[dict[str, Any]] = []
+        self._annotation_places: dict[Any, int] = {}  # by index, and by encoded data
         empty: dict[str, Any] = {
             "text": {"value": "", "annotations": []},
             "refusal": "",
@@ -47,71 +54,81 @@ class Part:
         data = {**entry, "index": index, "type": kind, kind: empty.get(kind, mapping(entry.get(kind)))}
         self.block: Any = build(Message, {"content": [data]}).content[0]
 
-    def unplace(self) -> None:
-        """Take away the index, which is of what grows: openai's final parts have none."""
+    def remove_index(self) -> None:
+        """Remove the `index` field. Growing parts have one; the parts of openai's finished messages have none."""
         extra: dict[str, Any] | None = self.block.model_extra
         if extra is not None:
             extra.pop("index", None)
 
     @property
     def text(self) -> Text:
+        """The text of a text part; live."""
         assert isinstance(self.block, TextContentBlock)
         return self.block.text
 
-    def annotate(self, given: Mapping[str, Any]) -> None:
-        """Take in an annotation. One with the same index replaces what it repeats; the very same one is no other."""
-        index = integer(given.get("index"))
-        data = {key: value for key, value in given.items() if key != "index"}
-        same = msgspec.json.encode(data, enc_hook=repr)
-        place = self._places.get(same if index is None else index)
+    def annotate(self, annotation: Mapping[str, Any]) -> None:
+        """Add an annotation. One with an index that is taken updates the earlier one; an exact repeat adds nothing."""
+        index = integer(annotation.get("index"))
+        data = {key: value for key, value in annotation.items() if key != "index"}
+        encoded = msgspec.json.encode(data, enc_hook=repr)
+        place = self._annotation_places.get(encoded if index is None else index)
         if place is None:
             place = len(self.annotations)
             self.annotations.append(data)
-            self.text.annotations.append(text_annotation(given))
+            self.text.annotations.append(text_annotation(annotation))
         else:
-            known = {key: value for key, value in data.items() if value is not None}
-            data = self.annotations[place] = {**self.annotations[place], **known}
+            changes = {key: value for key, value in data.items() if value is not None}
+            data = self.annotations[place] = {**self.annotations[place], **changes}
             self.text.annotations[place] = text_annotation(data if index is None else {**data, "index": index})
-        self._places[same] = place
+        self._annotation_places[encoded] = place
         if index is not None:
-            self._places[index] = place
+            self._annotation_places[index] = place
 
-    def annotate_finally(self, given: list[Any]) -> None:
-        """These are the annotations, and no others."""
+    def replace_annotations(self, annotations: list[Any]) -> None:
+        """Replace all annotations."""
         self.annotations.clear()
         self.text.annotations.clear()
-        self._places.clear()
-        for _, annotation in entries(given):
+        self._annotation_places.clear()
+        for _, annotation in entries(annotations):
             self.annotate(annotation)
 
 
 class MessageSnapshot:
-    """One message. `live` is the object that the hooks and accessors give."""
+    """One message.
+
+    Methods that return hook calls take `wants`, the names of the overridden hooks, and leave out calls of others.
+
+    Attributes:
+        live: openai's message object, the one that hooks and accessors get.
+        parts: The content parts by their index.
+        is_done: Whether the message has ended.
+    """
 
     def __init__(self, header: Mapping[str, Any]) -> None:
         self.live = build(Message, {**header, "content": []})
-        self.parts: dict[int, Part] = {}
-        self._order: list[int] = []  # the indexes of the parts, as the content has them
-        self.writing: Part | None = None
-        self.done = False
+        self.parts: dict[int, ContentPart] = {}
+        self.is_done = False
+        self._order: list[int] = []  # the indexes of the parts, in the order of the content
+        self._open_part: ContentPart | None = None
 
-    def content(self, value: Any, wants: Container[str], *, final: bool = False) -> Iterator[HookCall]:
-        """Pieces of the parts; or, `final`, the parts as they are to be in the end."""
-        given = list(entries(value))
+    def update_content(self, content: Any, wants: Container[str], *, final: bool = False) -> Iterator[HookCall]:
+        """Add pieces of content parts; with `final`, complete the parts to the finished message's content."""
+        pieces = list(entries(content))
         order = list(self._order)
-        by_order = final and bool(order) and order[-1] >= len(given) == len(order)  # numbered from 1, or with gaps
-        for place, entry in given:
+        # Parts that are numbered from 1 or with gaps have a final content of the same length, in the same order.
+        by_order = final and bool(order) and order[-1] >= len(pieces) == len(order)
+        for place, entry in pieces:
             index = integer(entry.get("index"))
             if index is None:
-                index = order[place] if by_order else place if final else self._likely(entry, place)
-            yield from self._piece(index, entry, wants, final=final)
+                index = order[place] if by_order else place if final else self._likely_index(entry, place)
+            yield from self._update_part(index, entry, wants, final=final)
 
     def close_part(self, wants: Container[str]) -> Iterator[HookCall]:
-        """The part that is being written is over."""
-        part, self.writing = self.writing, None
+        """End the part that is being written, if there is one."""
+        part, self._open_part = self._open_part, None
         if part is None:
             return
-        part.open = False
+        part.is_open = False
         if part.kind == "text" and "on_text_done" in wants:
             yield "on_text_done", (part.text,)
         if part.kind == "image_file" and "on_image_file_done" in wants:
@@ -120,32 +137,35 @@ class MessageSnapshot:
                 yield "on_image_file_done", (part.block.image_file,)
 
     def close(self, wants: Container[str], data: Mapping[str, Any]) -> Iterator[HookCall]:
-        """The message is over. `data` is what is known of it in the end, its content if it is told there."""
-        if self.done:
+        """End the message. `data` is its final wire data, with or without `content`."""
+        if self.is_done:
             return
-        yield from self.content(data.get("content"), wants, final=True)
+        yield from self.update_content(data.get("content"), wants, final=True)
         yield from self.close_part(wants)
         if is_list(data.get("content")):
             for part in self.parts.values():
-                part.unplace()
-        update(self.live, data, keep=("id", "content"))
-        self.done = True
+                part.remove_index()
+        update(self.live, data, skip=("id", "content"))
+        self.is_done = True
         if "on_message_done" in wants:
             yield "on_message_done", (self.live,)
 
-    def _likely(self, entry: Mapping[str, Any], place: int) -> int:
-        """The part that a piece without an index is of."""
-        if self.writing is not None and self.writing.kind == entry.get("type", self.writing.kind):
-            return next(index for index, part in self.parts.items() if part is self.writing)
+    def _likely_index(self, entry: Mapping[str, Any], place: int) -> int:
+        """The index of the part that a piece without an index belongs to."""
+        part = self._open_part
+        if part is not None and part.kind == entry.get("type", part.kind):
+            return next(index for index, other in self.parts.items() if other is part)
         return max(self.parts, default=place - 1) + 1
 
-    def _piece(self, index: int, entry: Mapping[str, Any], wants: Container[str], *, final: bool) -> Iterator[HookCall]:
+    def _update_part(
+        self, index: int, entry: Mapping[str, Any], wants: Container[str], *, final: bool
+    ) -> Iterator[HookCall]:
         kind = text(entry.get("type")) or next((kind for kind in _KINDS if kind in entry), "")
         part = self.parts.get(index)
         if part is not None and final and part.kind != kind:
             if kind not in _KINDS:
-                return  # what was told stays
-            if part.open:
+                return  # the part stays as it was streamed
+            if part.is_open:
                 yield from self.close_part(wants)
             self._remove(index)
             part = None
@@ -153,26 +173,17 @@ class MessageSnapshot:
             if not kind:
                 return
             yield from self.close_part(wants)
-            part = self._begin(index, kind, entry)
-            yield from self._created(part, wants)
-        match part.kind:
-            case "text":
-                given = entry.get("text")
-                given = {"value": given} if isinstance(given, str) else mapping(given)
-                yield from (self._final_text if final else self._text)(part, given, wants)
-            case "refusal":
-                piece = text(entry.get("refusal"))
-                assert isinstance(part.block, RefusalContentBlock)
-                if final:
-                    part.block.refusal = piece or part.block.refusal
-                elif piece:
-                    append(part.block, "refusal", piece)
-            case kind:
-                if given := mapping(entry.get(kind)):
-                    update(part.block, {kind: given})
+            part = self._begin_part(index, kind, entry)
+            yield from _text_created(part, wants)
+        if part.kind == "text":
+            value = entry.get("text")
+            data = {"value": value} if isinstance(value, str) else mapping(value)
+            yield from (self._finish_text if final else self._grow_text)(part, data, wants)
+        else:
+            _grow_other(part, entry, final=final)
 
-    def _begin(self, index: int, kind: str, entry: Mapping[str, Any]) -> Part:
-        part = self.writing = self.parts[index] = Part(kind, entry, index)
+    def _begin_part(self, index: int, kind: str, entry: Mapping[str, Any]) -> ContentPart:
+        part = self._open_part = self.parts[index] = ContentPart(kind, entry, index)
         self.live.content.insert(place_of(index, self._order), part.block)
         return part
 
@@ -180,19 +191,15 @@ class MessageSnapshot:
         place = self._order.index(index)
         del self._order[place], self.live.content[place], self.parts[index]
 
-    def _created(self, part: Part, wants: Container[str]) -> Iterator[HookCall]:
-        if part.kind == "text" and "on_text_created" in wants:
-            yield "on_text_created", (part.text,)
-
-    def _text(self, part: Part, given: Mapping[str, Any], wants: Container[str]) -> Iterator[HookCall]:
-        value = text(given.get("value"))
-        annotations = [annotation for _, annotation in entries(given.get("annotations"))]
+    def _grow_text(self, part: ContentPart, data: Mapping[str, Any], wants: Container[str]) -> Iterator[HookCall]:
+        value = text(data.get("value"))
+        annotations = [annotation for _, annotation in entries(data.get("annotations"))]
         if not (value or annotations):
             return
-        if not part.open:
+        if not part.is_open:
             yield from self.close_part(wants)
-            part.open, self.writing = True, part
-            yield from self._created(part, wants)
+            part.is_open, self._open_part = True, part
+            yield from _text_created(part, wants)
         live = part.text
         if value:
             append(live, "value", value)
@@ -202,14 +209,32 @@ class MessageSnapshot:
             if annotations:
                 delta = build(TextDelta, {"value": value, "annotations": annotations})
             else:
-                delta = _PLAIN.model_copy(update={"value": value})
+                delta = _EMPTY_DELTA.model_copy(update={"value": value})
             yield "on_text_delta", (delta, live)
 
-    def _final_text(self, part: Part, given: Mapping[str, Any], wants: Container[str]) -> Iterator[HookCall]:
-        final, told = text(given.get("value")), part.text.value
-        if part.open and final.startswith(told):
-            yield from self._text(part, {"value": final[len(told) :]}, wants)
+    def _finish_text(self, part: ContentPart, data: Mapping[str, Any], wants: Container[str]) -> Iterator[HookCall]:
+        final, streamed = text(data.get("value")), part.text.value
+        if part.is_open and final.startswith(streamed):
+            yield from self._grow_text(part, {"value": final[len(streamed) :]}, wants)
         elif final:
             part.text.value = final
-        if isinstance(given.get("annotations"), list):
-            part.annotate_finally(given["annotations"])
+        if is_list(data.get("annotations")):
+            part.replace_annotations(data["annotations"])
+
+
+def _text_created(part: ContentPart, wants: Container[str]) -> Iterator[HookCall]:
+    if part.kind == "text" and "on_text_created" in wants:
+        yield "on_text_created", (part.text,)
+
+
+def _grow_other(part: ContentPart, entry: Mapping[str, Any], *, final: bool) -> None:
+    """Add a piece to a part that is no text. Such parts have no delta hooks of their own."""
+    if part.kind == "refusal":
+        piece = text(entry.get("refusal"))
+        assert isinstance(part.block, RefusalContentBlock)
+        if final:
+            part.block.refusal = piece or part.block.refusal
+        elif piece:
+            append(part.block, "refusal", piece)
+    elif body := mapping(entry.get(part.kind)):
+        update(part.block, {part.kind: body})

@@ -1,0 +1,167 @@
+"""The growing snapshot of one tool call of a run step: a live openai object that is changed in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from openai.types.beta.threads.runs import CodeInterpreterToolCall, FunctionToolCall, ToolCall
+from openai.types.beta.threads.runs.code_interpreter_tool_call import CodeInterpreter, CodeInterpreterOutputLogs
+from openai.types.beta.threads.runs.function_tool_call import Function
+
+from ...protocols import is_object
+from .objects import append, as_json, build, entries, integer, mapping, place_of, text, tool_call, update
+
+__all__ = ["TOOL_KINDS", "ToolCallSnapshot"]
+
+_EMPTY: dict[str, dict[str, Any]] = {
+    "function": {"name": "", "arguments": "", "output": None},
+    "code_interpreter": {"input": "", "outputs": []},
+    "file_search": {},
+}
+TOOL_KINDS = tuple(_EMPTY)
+"""The types of tools that an Assistants run has."""
+
+
+class ToolCallSnapshot:
+    """One tool call.
+
+    Attributes:
+        kind: Its `type` on the wire.
+        index: Its index in the step.
+        is_open: Whether it is still being written.
+        live: openai's tool call object, the one that hooks and accessors get.
+        outputs: The outputs of a code interpreter by their index; live.
+    """
+
+    def __init__(self, kind: str, entry: Mapping[str, Any], index: int) -> None:
+        self.kind = kind
+        self.index = index
+        self.is_open = True
+        self.outputs: dict[int, Any] = {}
+        self._order: list[int] = []  # the indexes of the outputs, in their order
+        empty = dict(_EMPTY.get(kind, {}))
+        if kind == "function":
+            empty["name"] = text(mapping(entry.get("function")).get("name"))
+        self.live: ToolCall = tool_call({"index": index, "id": text(entry.get("id")), "type": kind, kind: empty})
+
+    def grow(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Add a piece. Returns the new part of the call's body, None if the piece has nothing new."""
+        if id := text(entry.get("id")):
+            self.live.id = id
+        body = mapping(entry.get(self.kind))
+        match self.live:
+            case FunctionToolCall(function=function) if self.kind == "function":
+                return _grow_function(function, body)
+            case CodeInterpreterToolCall(code_interpreter=code) if self.kind == "code_interpreter":
+                return self._grow_code(code, body)
+            case other:
+                if not body:
+                    return None
+                update(other, {self.kind: body})
+                return body
+
+    def finish(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Complete the call to its final wire data. Returns the part of its body that was not streamed, None if none."""
+        self.live.id = text(entry.get("id")) or self.live.id
+        body = mapping(entry.get(self.kind))
+        match self.live:
+            case FunctionToolCall(function=function) if self.kind == "function":
+                return self._finish_function(function, entry, body)
+            case CodeInterpreterToolCall(code_interpreter=code) if self.kind == "code_interpreter":
+                return self._finish_code(code, body)
+            case other:
+                update(other, {self.kind: body} if body else {})
+                return None
+
+    def _finish_function(
+        self, function: Function, entry: Mapping[str, Any], body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        final = as_json(body.get("arguments"))
+        missing = _remainder(final, function.arguments)
+        new = self.grow({**entry, "function": {**body, "arguments": missing}}) if missing else None
+        update(function, body, skip=("arguments",) if text(body.get("name")) else ("arguments", "name"))
+        function.arguments = final or function.arguments
+        return new
+
+    def _grow_code(self, code: CodeInterpreter, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        source = text(body.get("input"))
+        if source:
+            append(code, "input", source)
+        outputs = [self._grow_output(code, entry) for entry in _valid_outputs(body)]
+        return {**body, "input": source or None, "outputs": outputs or None} if source or outputs else None
+
+    def _grow_output(self, code: CodeInterpreter, entry: Mapping[str, Any]) -> dict[str, Any]:
+        index = integer(entry.get("index"))
+        index = len(code.outputs) if index is None else index
+        output = self.outputs.get(index)
+        if output is None:
+            data = {**entry, "index": index}
+            output = self.outputs[index] = build(CodeInterpreter, {"outputs": [data]}).outputs[0]
+            code.outputs.insert(place_of(index, self._order), output)
+        elif isinstance(output, CodeInterpreterOutputLogs):
+            append(output, "logs", entry.get("logs", ""))
+        else:
+            update(output, entry, skip=("index", "type"))
+        return {**entry, "index": index}
+
+    def _finish_code(self, code: CodeInterpreter, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        final = text(body.get("input"))
+        outputs = _valid_outputs(body)
+        missing = {"input": _remainder(final, code.input), "outputs": self._missing_outputs(code, outputs)}
+        new = self._grow_code(code, missing)
+        code.input = final or code.input
+        if outputs and (_joined_logs(outputs) or not _joined_logs(code.outputs)):
+            code.outputs[:] = build(CodeInterpreter, {"outputs": outputs}).outputs
+        return new
+
+    def _missing_outputs(self, code: CodeInterpreter, outputs: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+        """The final outputs, or the ends of them, that were not streamed. Logs may be cut into outputs differently."""
+        images = sum(not isinstance(output, CodeInterpreterOutputLogs) for output in code.outputs)
+        index = max(self.outputs, default=-1) + 1
+        missing: list[Mapping[str, Any]] = []
+        if logs := _remainder(_joined_logs(outputs), _joined_logs(code.outputs)):
+            missing.append({"index": index, "type": "logs", "logs": logs})
+        others = [entry for entry in outputs if entry.get("type") != "logs"]
+        missing += ({**entry, "index": index + 1 + place} for place, entry in enumerate(others[images:]))
+        return missing
+
+
+def _grow_function(function: Function, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if name := text(body.get("name")):
+        function.name = name  # a name that is sent again is a repeat, not a continuation
+    output = body.get("output")
+    if output is not None:
+        function.output = as_json(output)
+    arguments = as_json(body.get("arguments"))
+    if arguments:
+        append(function, "arguments", arguments)
+    return {**body, "arguments": arguments} if arguments or output is not None else None
+
+
+def _valid_outputs(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The outputs of a code interpreter that are logs or images, each with the fields that its type requires."""
+    outputs: list[dict[str, Any]] = []
+    for _, entry in entries(body.get("outputs")):
+        kind = entry.get("type") or next((kind for kind in ("logs", "image") if kind in entry), None)
+        if kind == "logs":
+            outputs.append({**entry, "type": kind, "logs": text(entry.get("logs"))})
+        elif kind == "image":
+            outputs.append({**entry, "type": kind, "image": {"file_id": "", **mapping(entry.get("image"))}})
+    return outputs
+
+
+def _joined_logs(outputs: Iterable[Any]) -> str:
+    """The logs of all outputs, which are wire data or openai's objects."""
+    logs: list[str] = []
+    for output in outputs:
+        if is_object(output):
+            logs.append(text(output.get("logs")))
+        elif isinstance(output, CodeInterpreterOutputLogs):
+            logs.append(output.logs)
+    return "".join(logs)
+
+
+def _remainder(final: str, streamed: str) -> str:
+    """The end of a final text that was not streamed; empty if the final text is a different one."""
+    return final[len(streamed) :] if final.startswith(streamed) else ""

@@ -1,0 +1,167 @@
+"""What the APIs have in common: one answer to one request, as SSE frames or as one JSON body.
+
+`Dialect` is the base of all four APIs, `ResourceDialect` of the two whose stream reports one object, a response or a
+run, in each of its states. The same reply always makes the same bytes: ids count, and the clock stands still at
+`CREATED`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from .parts import McpApproval, Part, ToolCall
+from .replies import Reply, ServiceError
+from .requests import Request
+
+__all__ = ["CREATED", "Dialect", "Frame", "Json", "ResourceDialect", "UnsupportedPart", "event_frame", "json_bytes"]
+
+Json = dict[str, Any]
+
+CREATED = 1_767_225_600
+"""Every `created_at` on the wire, in Unix seconds: 2026-01-01."""
+
+
+class Frame(NamedTuple):
+    """One SSE event as bytes. `is_piece`: whether it carries a piece of a part, which `Reply` counts and delays."""
+
+    data: bytes
+    is_piece: bool = False
+
+
+class UnsupportedPart(Exception):
+    """The reply has a part that the requested API cannot express."""
+
+
+class Dialect:
+    """The answer to one request, in the format of one API.
+
+    Args:
+        reply: The scripted reply.
+        request: The request that it answers.
+        number: Counts the server's answers from 1; it is part of every id.
+        waiting_steps: The Assistants run steps that wait for tool outputs, by run id. All answers of a server share it.
+
+    Raises:
+        UnsupportedPart: The API cannot express one of the reply's parts.
+    """
+
+    api: ClassVar[str]
+    """The API's name, for error messages."""
+    routes: ClassVar[Mapping[str, tuple[str, ...]]]
+    """The routes that the API answers, each with the parameters that its requests must have."""
+    required_headers: ClassVar[tuple[str, ...]] = ()
+    """The headers that its requests must have, in lower case."""
+    unsupported: ClassVar[tuple[type[Part], ...]] = (McpApproval,)
+    """The parts that the API cannot express."""
+
+    def __init__(self, reply: Reply, request: Request, number: int, waiting_steps: dict[str, Json]) -> None:
+        for part in reply.parts:
+            if isinstance(part, self.unsupported):
+                raise UnsupportedPart(
+                    f"The scripted reply has a {type(part).__name__} part, which {self.api} cannot express."
+                )
+        self.reply = reply
+        self.request = request
+        self.number = number
+        self.waiting_steps = waiting_steps
+        self.model: Any = reply.model or request.body.get("model")
+        self._call_count = 0
+
+    def frames(self) -> Iterator[Frame]:
+        """The complete stream. If it is read only in part, `error_frames` continues from there."""
+        raise NotImplementedError
+
+    def error_frames(self) -> Iterator[Frame]:
+        """The frames that end a stream with the reply's error."""
+        raise NotImplementedError
+
+    def body(self) -> Json:
+        """The JSON body for a request without `stream`."""
+        raise NotImplementedError
+
+    def failed_body(self) -> tuple[int, Json]:
+        """The HTTP status and the JSON body that report the reply's error to a request without `stream`."""
+        return 500, self.error_body(self.reply.error, 500)
+
+    @classmethod
+    def error_body(cls, error: ServiceError, status: int) -> Json:
+        """The JSON body of a response with this HTTP status."""
+        return {"error": error.to_dict()}
+
+    def next_call_id(self, part: ToolCall) -> str:
+        """The id of the reply's next tool call: its own, or one that counts the answers and the calls."""
+        place, self._call_count = self._call_count, self._call_count + 1
+        return part.call_id or f"call_{self.number}_{place}"
+
+    def prompt_and_completion_tokens(self) -> Json:
+        """The token counts under the names that Chat Completions and Assistants use."""
+        tokens = self.reply.usage
+        return {
+            "prompt_tokens": tokens.input,
+            "completion_tokens": tokens.output,
+            "total_tokens": tokens.input + tokens.output,
+        }
+
+
+class ResourceDialect(Dialect):
+    """An API whose stream reports one resource, a response or a run, in each of its states."""
+
+    request_defaults: ClassVar[Json]
+    """The request parameters that the resource repeats, each with the value for a request without it."""
+
+    def resource(self, status: str) -> Json:
+        """The resource in this state."""
+        raise NotImplementedError
+
+    def final_status(self) -> str:
+        """The state in which the resource ends, once all frames were produced."""
+        raise NotImplementedError
+
+    def failed_frames(self) -> Iterator[Frame]:
+        """The frames that end a stream with a failed resource."""
+        raise NotImplementedError
+
+    def error_event_frame(self) -> Frame:
+        """The `error` event with the reply's error."""
+        raise NotImplementedError
+
+    def error_frames(self) -> Iterator[Frame]:
+        """The frames that end a stream with the reply's error; `Reply.error_event` decides which."""
+        if self._reports_failed_resource:
+            yield from self.failed_frames()
+        else:
+            yield self.error_event_frame()
+
+    def body(self) -> Json:
+        """The resource in its final state."""
+        for _ in self.frames():
+            pass
+        return self.resource(self.final_status())
+
+    def failed_body(self) -> tuple[int, Json]:
+        """The failed resource with status 200, or an error body with status 500; `Reply.error_event` decides which."""
+        return (200, self.resource("failed")) if self._reports_failed_resource else super().failed_body()
+
+    def repeated_parameters(self) -> Json:
+        """The request's parameters, as the resource repeats them."""
+        body = self.request.body
+        return {key: default if body.get(key) is None else body[key] for key, default in self.request_defaults.items()}
+
+    @property
+    def _reports_failed_resource(self) -> bool:
+        return self.reply.error_event == "response.failed"
+
+
+def event_frame(name: str, data: Mapping[str, Any], *, is_piece: bool = False) -> Frame:
+    """An SSE event with an event name and JSON data."""
+    return Frame(b"event: " + name.encode() + b"\ndata: " + json_bytes(data) + b"\n\n", is_piece)
+
+
+def json_bytes(value: Mapping[str, Any]) -> bytes:
+    """Compact JSON in UTF-8, as the services write it; escaped if the text has no UTF-8 form (a lone surrogate)."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
