@@ -26,6 +26,10 @@ Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 _DeltaHook: TypeAlias = Callable[[Any, Any], Any]  # takes the delta and its snapshot
 
 
+# The message, its id, the kind of delta, the message's pieces and the hooks of a row of deltas that has not begun.
+_NO_ROW: tuple[Any, Any, Any, Any, Any] = (None, None, None, [], ())
+
+
 class HookStopped(Exception):
     """Carries the StopIteration that a hook raised, which cannot leave a generator. It is the `__cause__`."""
 
@@ -42,6 +46,7 @@ class Delivery:
     def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
         self._engine = engine
         self._awaits = awaits
+        self._coroutine = CoroutineType if awaits else None  # what a hook returns that certainly has to be awaited
         self._current: Event | None = None
         self._position: int | str | None = None  # of the last event before the current one that had one
         self._closing = False  # `close` or `cancel` was called, or the stream failed
@@ -67,65 +72,58 @@ class Delivery:
     def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
         """Pull batches and deliver their events. False: the source has ended. True: look again before the next pull.
 
-        A delta of an open message is the common case and takes the short way: its text is appended, its hooks are
-        called. Deltas of one message come in rows, so both are looked up where a row begins. All else is the engine's.
+        A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
+        come in rows, so both are looked up where a row begins. All other events are the engine's to complete.
         """
         find, pending, hooks_of = self._engine.find_open, self._engine.pending, self._delta_hooks.get
-        message: Any = None
-        message_id = kind = None  # of the present row
-        pieces: list[str] = []
-        hooks: tuple[_DeltaHook, ...] = ()
-        coroutine = CoroutineType if self._awaits else None
-        while True:
-            self._pulling = True
-            try:
-                batch = yield PULL
-            except Exception as error:
-                self._check_pull(error)
-                batch = None
-            self._pulling = False
-            if self._closing:
-                raise Stopped
-            if batch is None:
-                return False
-            events = decode(batch)
-            look_again = not events
-            for event in events:
-                if event.message_id is not message_id or type(event) is not kind or event.replace:
-                    message_id = None
-                    found = find(event.message_id)
-                    if found is None or type(event) is not found.delta_event or event.replace:
-                        look_again = True
-                        yield from self._deliver(self._engine.complete_event(event))
-                        continue
-                    if len(pieces) >= COMPACT_AT:
-                        message.compact()
-                    message, message_id, kind = found, event.message_id, type(event)
-                    pieces, hooks = found.pieces, hooks_of(kind, ())
-                pieces.append(event.value)
-                event.snapshot = message
-                self._current = event
-                for hook in hooks:
-                    try:
-                        result = hook(event, message)
-                    except StopIteration as error:
-                        raise HookStopped from error
-                    if result is not None and (type(result) is coroutine or self._must_await(hook, result)):
-                        yield result
-                    if self._closing:
-                        raise Stopped
-                if self._iterated:
-                    yield event
+        message, message_id, kind, pieces, hooks = _NO_ROW
+        try:
+            while True:
+                self._pulling = True
+                try:
+                    batch = yield PULL
+                except Exception as error:
+                    batch = self._result_of_failed_pull(error)
+                self._pulling = False
+                if batch is None or self._closing:
                     self._check()
-            if len(pieces) >= COMPACT_AT:
-                message.compact()
-            if (look_again or pending) and self._must_look():
-                return True
+                    return False
+                look_again = not (events := decode(batch))
+                for event in events:
+                    if event.message_id is not message_id or type(event) is not kind or event.replace:
+                        message_id = None
+                        found = find(event.message_id)
+                        if found is None or type(event) is not found.delta_event or event.replace:
+                            look_again = True
+                            yield from self._deliver(self._engine.complete_event(event))
+                            continue
+                        if len(pieces) >= COMPACT_AT:
+                            message.compact()
+                        message, message_id, kind = found, event.message_id, type(event)
+                        pieces, hooks = found.pieces, hooks_of(kind, ())
+                    pieces.append(event.value)
+                    event.snapshot = message
+                    self._current = event
+                    for hook in hooks:
+                        result = hook(event, message)
+                        if result is not None and (type(result) is self._coroutine or self._must_await(hook, result)):
+                            yield result
+                        if self._closing:
+                            raise Stopped
+                    if self._iterated:
+                        yield event
+                        self._check()
+                if len(pieces) >= COMPACT_AT:
+                    message.compact()
+                if (look_again or pending) and self._must_look():
+                    return True
+        except StopIteration as error:
+            raise HookStopped from error
 
-    def _check_pull(self, error: Exception) -> None:
+    def _result_of_failed_pull(self, error: Exception) -> Any:
         """What a failed pull means: the source's end, our own end, or a fault of the transport."""
         if isinstance(error, StopAsyncIteration):
-            return
+            return None
         if self._closing:
             raise Stopped from None  # closing the source is what broke the pull
         raise_source_error(error)

@@ -52,7 +52,6 @@ class AsyncStreamManager(Manager):
         self._schedule: Callable[[Callable[[], object]], object] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._working: set[int] = set()  # the answers whose awaitables run
-        self._task: int | None = None
         self._running = False  # it is iterated just now; an interrupted `aclose` leaves `ag_running` true for ever
         self._run_over: anyio.Event | None = None  # while another task waits for the end
         super().__init__(source, handlers, awaitables=True, **options)
@@ -119,7 +118,7 @@ class AsyncStreamManager(Manager):
         """As `StreamManager.close`."""
         if self._running:
             self.cancel()
-            if anyio.get_current_task().id != self._task:
+            if anyio.get_current_task().id != self.driver:
                 self._run_over = self._run_over or anyio.Event()
                 await self._run_over.wait()
             elif not self._pulling:  # a hook's call
@@ -144,7 +143,7 @@ class AsyncStreamManager(Manager):
 
     async def _drive(self, steps: Steps) -> AsyncGenerator[Event, None]:
         """Perform steps, and hand out the events among them."""
-        self._task = anyio.get_current_task().id
+        self.driver = anyio.get_current_task().id
         error: BaseException | None = None
         send = steps.send
         while True:
@@ -240,7 +239,7 @@ class AsyncStreamManager(Manager):
             self._scope = None
             self._running = False
 
-    async def _read_nested(self, source: Any) -> AsyncGenerator[Event, None]:
+    async def read_nested(self, source: Any) -> AsyncGenerator[Event, None]:
         """Read another source of the same run inside a hook or a loop: the events, each after the handlers got it."""
         async with contextlib.aclosing(self._drive(self._read_nested_source(source))) as events:
             async for event in events:

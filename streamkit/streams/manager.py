@@ -51,6 +51,7 @@ class Manager(Lifecycle, Readable):
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
         self._source_given = source
+        self.driver: int | None = None  # the id of the thread or task that drives it, once it has started
         self._deadlines = Deadlines()
         super().__init__(handlers, wake=self._answered, **options)
 

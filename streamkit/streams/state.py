@@ -232,6 +232,11 @@ class StreamState(Delivery):
         """What decodes the source that is read, or was read last. For streamkit's own packages, as `engine`."""
         return self._source_decoder
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether `close` or `cancel` was called, or the stream failed."""
+        return self._closing
+
     # -- sources
 
     def _source_opened(self, source: Source | AsyncSource) -> None:

@@ -47,7 +47,6 @@ class StreamManager(Manager):
                 raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
         self._wakeup: threading.Event | None = None  # while it waits for an answer
         self._calls = Interruptible()  # those that open a source
-        self._thread: int | None = None
         super().__init__(source, handlers, awaitables=False, **options)
         self._events: Any = self._drive(self._run())  # Any: its type does not show `gi_running`
 
@@ -118,7 +117,7 @@ class StreamManager(Manager):
         """Stop here: close what is upstream, end what is open, and call `on_end`. It returns when that is done."""
         if self._events.gi_running:
             self.cancel()
-            if self._thread == threading.get_ident() and not self._pulling:  # a hook's call
+            if self.driver == threading.get_ident() and not self._pulling:  # a hook's call
                 self._close_source()
         else:
             self._events.close()
@@ -143,7 +142,7 @@ class StreamManager(Manager):
 
     def _drive(self, steps: Steps) -> Generator[Event, None, None]:
         """Perform steps, and hand out the events among them."""
-        self._thread = threading.get_ident()
+        self.driver = threading.get_ident()
         error: BaseException | None = None
         send = steps.send
         while True:
@@ -158,6 +157,8 @@ class StreamManager(Manager):
                         step = send(None)
                     elif isinstance(step, Step):
                         step = send(self._perform(step))
+                    else:
+                        raise AssertionError(f"a sync stream cannot await {step!r}")
             except StopIteration:
                 return
             except GeneratorExit:  # this generator is closed, or garbage: the stream ends step by step all the same
@@ -198,7 +199,7 @@ class StreamManager(Manager):
         for _ in self._events:
             pass
 
-    def _read_nested(self, source: Any) -> Generator[Event, None, None]:
+    def read_nested(self, source: Any) -> Generator[Event, None, None]:
         """Read another source of the same run inside a hook or a loop: the events, each after the handlers got it."""
         yield from self._drive(self._read_nested_source(source))
 

@@ -34,12 +34,12 @@ from ...events import (
     ToolCallDone,
 )
 from ...protocols import Encoder, find, is_object
+from ...protocols.base import Decoder
 from ...protocols.openai_assistants.wire import name_and_data
 from ...streams.state import StreamState
 from .messages import HookCall
 from .objects import wire_event
 from .snapshots import RunSnapshot, SnapshotUpdater
-from .stream_access import decoder_of, driver_of, is_stopped
 
 __all__ = ["PROTOCOL", "ClientRequest", "Continuation", "Dispatcher", "client_request"]
 
@@ -131,9 +131,15 @@ class Dispatcher:
         return (self.request_sent or self.stream.started) and not self.stream.ended
 
     @property
+    def _decoder(self) -> Decoder | None:
+        """The decoder of the source that is being read; None before its protocol was recognised."""
+        source_decoder = self.stream.source_decoder
+        return source_decoder.decoder if source_decoder is not None else None
+
+    @property
     def is_driver(self) -> bool:
         """Whether the caller is the thread or task that drives the stream, or a stream nested in it."""
-        driver = driver_of(self.stream)
+        driver = getattr(self.stream, "driver", None)
         if self.stream.ended or driver is None:
             return False
         current = self._current_reader()
@@ -163,7 +169,7 @@ class Dispatcher:
 
     def receive(self, items: Sequence[Any]) -> None:
         """Keep an Assistants source's items until their events arrive."""
-        decoder = decoder_of(self.stream)
+        decoder = self._decoder
         if decoder is not None and decoder.name != PROTOCOL:
             return
         for item in items:
@@ -189,7 +195,7 @@ class Dispatcher:
             self._calls_in_progress.pop()
 
     def _hook_calls(self, event: Event) -> Iterator[HookCall]:
-        decoder = decoder_of(self.stream)
+        decoder = self._decoder
         if decoder is not None and decoder.name == PROTOCOL:
             yield from self._dispatch_pending(event)
         elif decoder is not None:
@@ -245,10 +251,10 @@ class Dispatcher:
             return
         if self.unread is not None:
             self.unread.append(wire_event(name, data))
-        was_stopped = is_stopped(self.stream)
+        was_stopped = self.stream.is_closing
         for call in self.snapshots.feed(name, data):
             yield call
-            if is_stopped(self.stream) and not was_stopped:  # by the hook that was just called
+            if self.stream.is_closing and not was_stopped:  # by the hook that was just called
                 self._drop_pending()
                 return
 
@@ -256,7 +262,7 @@ class Dispatcher:
         """Dispatch the remaining items, if it was the source that ended the stream, and end everything that is open."""
         error = self.stream.error
         source_ended = error is None or isinstance(error, _SOURCE_ENDINGS)
-        if self._pending and source_ended and not is_stopped(self.stream):
+        if self._pending and source_ended and not self.stream.is_closing:
             while self._pending:
                 yield from self._dispatch_item(*parse_item(*self._pop_pending()))
         self._drop_pending()

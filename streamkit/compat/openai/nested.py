@@ -18,7 +18,6 @@ from ...streams.aio import AsyncStreamManager
 from ...streams.manager import is_answer_text
 from ...streams.sync import StreamManager
 from .dispatch import Dispatcher
-from .stream_access import read_nested, read_nested_async
 
 __all__ = ["AsyncNestedStream", "NestedStream"]
 
@@ -54,7 +53,7 @@ class NestedStream(_Nested):
 
     def __init__(self, dispatcher: Dispatcher, manager: StreamManager, source: Any) -> None:
         super().__init__(dispatcher)
-        self._events = read_nested(manager, source)
+        self._events = manager.read_nested(source)
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -99,7 +98,7 @@ class AsyncNestedStream(_Nested):
 
     def __init__(self, dispatcher: Dispatcher, manager: AsyncStreamManager, source: Any) -> None:
         super().__init__(dispatcher)
-        self._events = read_nested_async(manager, source)
+        self._events = manager.read_nested(source)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self

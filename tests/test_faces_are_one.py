@@ -1,0 +1,108 @@
+"""The two managers are one: what stands in both differs by `async` and `await` alone, and neither decides anything."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import streamkit
+
+STREAMS = Path(streamkit.__file__).parent / "streams"
+
+# Names that a language without `async` spells differently.
+SYNC_NAMES = {
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "AsyncChunks": "SyncChunks",
+    "AsyncGenerator": "Generator",
+    "AsyncIterator": "Iterator",
+    "aclose": "close",
+}
+
+# Everything that the two have in common. What is not here is what threads and tasks do differently: waiting for an
+# answer, breaking off a wait, and how an iteration is left without closing the stream.
+SHARED = (
+    "until_done",
+    "get_final_messages",
+    "get_final_text",
+    "get_final_run",
+    "get_final_run_steps",
+    "chunks",
+    "_perform_all",
+    "_close_source",
+)
+
+
+def methods(name: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The manager's methods in a module."""
+    tree = ast.parse((STREAMS / name).read_text(encoding="utf-8"))
+    manager = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Manager"))
+    return {node.name: node for node in manager.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+
+
+def without_async(node: ast.AST) -> str:
+    """A function's code as a sync one would have it, without its docstring."""
+    assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    text = "\n".join(ast.unparse(statement) for statement in body)
+    text = re.sub(r"\b(async|await) ", "", text)
+    return re.sub(r"\b\w+\b", lambda found: SYNC_NAMES.get(found[0], found[0]), text)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_both_have_is_the_same_but_for_await(name: str) -> None:
+    """Each of these methods stands in both, and one is the other without `async`."""
+    assert without_async(methods("aio.py")[name]) == without_async(methods("sync.py")[name])
+
+
+def test_the_loop_that_performs_the_steps_is_the_same_but_for_what_it_waits_in() -> None:
+    """`_drive` differs in three stated places: who drives, the scope of a pull, and awaitables, which only one has."""
+    sync, aio = without_async(methods("sync.py")["_drive"]), without_async(methods("aio.py")["_drive"])
+    aio = aio.replace("anyio.get_current_task().id", "threading.get_ident()")
+    aio = aio.replace("send((self._source.next() if self._scope else self._in_scope(self._source.next)))", "PULL")
+    aio = aio.replace("send(self._source.next() if self._scope else self._in_scope(self._source.next))", "PULL")
+    aio = aio.replace("(step if not self._ending else self._shielded(step))", "AWAIT")
+    sync = sync.replace("send(self._source.next())", "PULL")
+    sync = sync.replace(
+        "raise AssertionError(f'a sync stream cannot {step!r}')", "AWAIT\n                step = send(None)"
+    )
+    assert re.sub(r"\s+", " ", aio) == re.sub(r"\s+", " ", sync)
+
+
+@pytest.mark.parametrize("module", ["sync.py", "aio.py"])
+def test_a_manager_decides_nothing(module: str) -> None:
+    """It names no hook, no protocol and no event but the root of them all, and completes none."""
+    text = (STREAMS / module).read_text(encoding="utf-8")
+    code = ast.unparse(ast.parse(text))
+    assert not re.search(r"_plan\b|complete_event|hooks|Decoder|settle\(|\.outcome|expire\(", code)
+    imported = {
+        alias.name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and node.module == "events"
+        for alias in node.names
+    }
+    assert imported == {"Event", "Run", "RunStep"}
+
+
+@pytest.mark.parametrize("path", sorted(STREAMS.parent.rglob("*.py")), ids=lambda path: path.stem)
+def test_no_function_is_long(path: Path) -> None:
+    """Fifty lines at the most, in the whole package."""
+    functions = [
+        node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    too_long = {f.name: (f.end_lineno or 0) - f.lineno + 1 for f in functions if (f.end_lineno or 0) - f.lineno >= 50}
+    assert too_long == {}
+
+
+def test_the_delta_loop_stands_once() -> None:
+    """The source is pulled and the hooks of deltas are called in one place."""
+    package = STREAMS.parent
+    texts = {str(path.relative_to(package)): path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    for line in ("batch = yield PULL", "result = hook(event, message)"):
+        assert [name for name, text in texts.items() if line in text] == ["core/delivery.py"]
