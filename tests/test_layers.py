@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,29 +15,40 @@ from streamkit import protocols
 
 PACKAGE = Path(streamkit.__file__).parent
 
-# From the bottom up: a module may import those of its own layer and of the layers before it. `(…)` names a package.
+# From the bottom up. A layer is one package or one module at the root, and imports what is below it. Some stand side by
+# side in one line: what users name, which knows each other (a message knows the events about it), and edges that have
+# nothing to do with each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version",),
     ("errors",),
-    ("messages", "answers", "events"),  # one layer: a message knows the events that tell of it
-    ("handlers", "throttled"),
+    ("messages", "answers", "events"),
+    ("handlers",),
+    ("throttled",),
     ("core",),
-    ("json_fields",),
     ("protocols",),
     ("sources",),
     ("streams",),
     ("recorder",),
-    ("renderers",),
-    ("computer",),
-    ("relay",),
+    ("relay", "computer", "renderers", "testing", "json_fields"),
     ("agent",),
-    ("testing",),
     ("compat",),
     ("",),  # the package itself
-    ("cli", "__main__"),
-    ("asking",),
+    ("cli",),
+    ("asking", "__main__"),
 )
 CORE = ("errors", "messages", "answers", "events", "core", "protocols")
+
+# Imports for the type checkers alone that point back up: both ends know each other, and only one can import the other.
+BACKWARDS = {
+    ("errors", "messages"): "an error carries the messages that had arrived",
+    ("messages.message", "events"): "a class of messages names the events about it",
+    ("messages.kinds", "answers"): "a tool call holds the answer that it waits for",
+    ("handlers", "streams.state"): "a handler has the stream that it is on",
+    ("relay.reader", "relay.interface"): "a reader reads any relay, and every relay has readers",
+    ("relay.memory_reading", "relay.memory_run"): "a reading belongs to its run",
+    ("computer.supervisor", "computer.runner"): "a supervisor and a stop act on their runner",
+    ("computer.stopping", "computer.runner"): "a supervisor and a stop act on their runner",
+}
 
 # What the core may import besides itself. `threading` is there for the lock of `Answer`, whose calls are thread-safe.
 ALLOWED = {
@@ -119,14 +130,49 @@ def own(imported: str) -> str | None:
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
 def test_imports_only_point_down(path: Path) -> None:
-    """A module imports what is below it, or beside it; what only type checkers see is left out."""
-    here = layer(name_of(path))
-    above = [
+    """A module imports what is below its layer, or inside its own package; what only type checkers see is left out."""
+    here, package = layer(name_of(path)), name_of(path).split(".")[0]
+    beside = LAYERS[2]  # which know each other
+    wrong = [
         imported
         for imported, checking in imports(path)
-        if not checking and (name := own(imported)) is not None and layer(name) > here
+        if not checking
+        and (name := own(imported)) is not None
+        and name.split(".")[0] != package
+        and layer(name) >= here
+        and not (package in beside and name.split(".")[0] in beside)
     ]
-    assert above == []
+    assert wrong == []
+
+
+def _reached(start: str, graph: Mapping[str, set[str]]) -> set[str]:
+    """The modules that a module imports, directly or through others."""
+    reached: set[str] = set()
+    pending = [*graph[start]]
+    while pending:
+        name = pending.pop()
+        if name not in reached:
+            reached.add(name)
+            pending += graph[name]
+    return reached
+
+
+def test_no_imports_form_a_circle() -> None:
+    """Not even through several modules, nor with those for the type checkers; but for a few that are stated."""
+    names = {name_of(path) for path in modules()}
+    graph: dict[str, set[str]] = {name: set() for name in names}
+    for path in modules():
+        here = name_of(path)
+        for imported, checking in imports(path):
+            name = own(imported)
+            if name in names and name != here and not (checking and (here, name) in BACKWARDS):
+                graph[here].add(name)
+    circles = {
+        frozenset({one, *(other for other in _reached(one, graph) if one in _reached(other, graph))})
+        for one in names
+        if one in _reached(one, graph)
+    }
+    assert [sorted(circle) for circle in circles] == []
 
 
 @pytest.mark.parametrize("path", [p for p in modules() if name_of(p).split(".")[0] in CORE], ids=name_of)
