@@ -26,7 +26,7 @@ from streamkit.testing import ModelServer, Reply, Request, Text, ToolCall
 
 ROOT = Path(__file__).resolve().parents[1]
 README, GUIDE = ROOT / "README.md", ROOT / ".docs"
-NAMES, HOOKS_PAGE, SITE = GUIDE / "names.md", GUIDE / "hooks.md", ROOT / "zensical.toml"
+NAMES, HOOKS_PAGE, SITE = GUIDE / "names.md", GUIDE / "hooks.md", ROOT / ".zensical.toml"
 PAGES = [README, *sorted(GUIDE.rglob("*.md"))]
 TEXTS = [*PAGES, *sorted((ROOT / ".github").glob("*.md")), ROOT / "CHANGELOG.md"]
 

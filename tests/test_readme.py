@@ -54,7 +54,8 @@ def test_the_readme_names_the_families_of_hooks() -> None:
     created = {hook.removesuffix("created") for hook in HOOKS if hook.endswith("_created") and "run" not in hook}
     assert families == created
     named = set(re.findall(r"\bon_[a-z_]+[a-z]\b", README))
-    assert named <= set(HOOKS)
+    declared = re.findall(r"^class (\w+)\(sk\.Event\)", README, re.MULTILINE)
+    assert named <= {*HOOKS, *("on" + re.sub(r"(?=[A-Z])", "_", name).lower() for name in declared)}
 
 
 def test_the_readme_names_commands_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
