@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from ..errors import UsageError
 from ..messages import Message, TextMessage
+from ..protocols.values import is_list
 
 __all__ = ["UserInput", "as_messages", "input_messages", "load_messages", "replace_message", "save_messages"]
 
@@ -78,9 +79,9 @@ def load_messages(path: str | os.PathLike[str]) -> list[Message]:
         OSError: it cannot be read.
     """
     try:
-        values: object = json.loads(Path(path).read_text(encoding="utf-8", errors="surrogatepass"))
+        values: Any = json.loads(Path(path).read_text(encoding="utf-8", errors="surrogatepass"))
     except ValueError as error:
         raise UsageError(f"{path} does not contain valid JSON: {error}") from error
-    if not isinstance(values, list):
+    if not is_list(values):
         raise UsageError(f"{path} does not contain a list of messages")
-    return as_messages(cast("list[object]", values))  # `isinstance` cannot check the type parameter
+    return as_messages(values)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..answers import Confirmation
 from ..errors import UsageError
 from ..messages import Message, TextMessage
 from ..protocols import to_input
+from ..protocols.values import is_object
 
 __all__ = ["Provider", "outputs_after_calls", "tool_name"]
 
@@ -114,8 +115,8 @@ def _leading_instructions(
 
 def _function_schema(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """A function's `name`, `description` and `parameters`, read from any provider's form; None for other tools."""
-    if isinstance(function := tool.get("function"), Mapping):
-        return cast("Mapping[str, Any]", function)  # `isinstance` cannot check the type parameters
+    if is_object(function := tool.get("function")):
+        return function
     if "input_schema" in tool:
         return {**_without(tool, "type", "input_schema"), "parameters": tool["input_schema"]}
     if "parameters" in tool and tool.get("type", "function") == "function":

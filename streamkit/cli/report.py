@@ -12,11 +12,11 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
 
 from ..errors import SourceError, StreamkitError, UsageError
 from ..handlers import EventHandler
 from ..messages import Message, ToolCallMessage
+from ..protocols.values import as_object
 from ..renderers import ConsolePrinter, LiveDisplay
 from ..renderers.characters import printable
 from ..streams.api import StreamManager
@@ -150,10 +150,7 @@ def explain(error: BaseException) -> str:
 
 def _server_message(body: object) -> str:
     """The message in the body of an error's response; "" without one."""
-    if not isinstance(body, Mapping):
-        return ""
-    message = cast("Mapping[str, object]", body).get("message")  # `isinstance` cannot check type parameters
-    return str(message or "")
+    return str(as_object(body).get("message") or "")
 
 
 def _root_cause(error: BaseException) -> str:

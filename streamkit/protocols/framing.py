@@ -9,9 +9,20 @@ Any other block is read line by line, as the specification says, with the same r
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
-__all__ = ["Frame", "Framer", "Frames", "NdjsonFramer", "SseFramer", "as_data", "as_frame", "framer_for", "sse_frame"]
+__all__ = [
+    "Frame",
+    "Framer",
+    "Frames",
+    "NdjsonFramer",
+    "SseFramer",
+    "as_data",
+    "as_frame",
+    "framer_for",
+    "is_frame",
+    "sse_frame",
+]
 
 
 Frame: TypeAlias = tuple[bytes, bytes, bytes]
@@ -19,6 +30,11 @@ Frame: TypeAlias = tuple[bytes, bytes, bytes]
 
 Frames: TypeAlias = Sequence[Frame | bytes]
 """Frames. One with no id and an event name the decoder ignores may be given as plain `bytes`."""
+
+
+def is_frame(item: object) -> TypeGuard[Frame]:
+    """Whether an item of a batch is a frame: no item that was parsed already is a tuple."""
+    return isinstance(item, tuple)
 
 
 def as_frame(frame: Frame | bytes) -> Frame:

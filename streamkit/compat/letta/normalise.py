@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from ...messages import Message, ReasoningMessage, ToolCallMessage
 from ...protocols import is_object
+from ...protocols.values import as_list
 
 __all__ = [
     "Call",
@@ -42,7 +43,7 @@ def string_or_none(value: object) -> str | None:
 
 def items_of(value: object) -> Sequence[Any]:
     """A list or tuple unchanged; an empty sequence for anything else."""
-    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()  # its items can be anything
+    return as_list(value)
 
 
 def text_of(content: object) -> str | None:

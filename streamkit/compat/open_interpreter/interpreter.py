@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ...agent.agent import Agent
 from ...agent.code import CODE_TOOL
@@ -12,6 +12,7 @@ from ...agent.computer_protocol import Computing
 from ...errors import UsageError
 from ...events import ConfirmationCreated
 from ...protocols.open_interpreter import Encoder
+from ...protocols.values import as_list, is_object
 from ...streams.sync import StreamManager
 from .flat_chunks import MessageSequencer
 from .history import MessageHistory, chunks_of
@@ -217,11 +218,10 @@ class OpenInterpreter:
                 pass
             case str():
                 self.messages.append({"role": "user", "type": "message", "content": message})
-            case Mapping():
-                # The casts name what `match` cannot check.
-                self.messages.append({"role": "user", **cast("Mapping[str, Any]", message)})
+            case _ if is_object(message):
+                self.messages.append({"role": "user", **message})
             case list() | tuple():
-                self.messages = [dict(one) for one in cast("list[Mapping[str, Any]]", message)]
+                self.messages = [dict(one) for one in as_list(message)]
             case _:
                 raise UsageError(f"chat takes a text, a message or a list of messages, not {message!r}")
         self._previous = len(self.messages)

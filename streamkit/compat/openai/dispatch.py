@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 from openai.types.beta import AssistantStreamEvent
@@ -35,6 +35,7 @@ from ...events import (
 )
 from ...protocols import Encoder, find, is_object
 from ...protocols.base import Decoder
+from ...protocols.framing import is_frame
 from ...protocols.openai_assistants.wire import name_and_data
 from ...streams.state import StreamState
 from .messages import HookCall
@@ -173,9 +174,8 @@ class Dispatcher:
         if decoder is not None and decoder.name != PROTOCOL:
             return
         for item in items:
-            if isinstance(item, tuple):
-                # An SSE frame; no other item is a tuple.
-                _, frame_name, data = cast("tuple[bytes, bytes, bytes]", item)
+            if is_frame(item):
+                _, frame_name, data = item
                 self._pending.append((data, frame_name.decode("utf-8", "replace")))
             else:
                 self._pending.append((item, None))

@@ -118,8 +118,9 @@ def _question_inside(value: Any, depth: int) -> Question | None:
 
 
 def _question_in_list(value: Any, depth: int) -> Question | None:
-    if depth and (is_list(value) or isinstance(value, (tuple, set, frozenset))):
-        for element in cast("Iterable[Any]", value):  # `isinstance` leaves the type of the elements unknown
+    if depth and isinstance(value, (list, tuple, set, frozenset)):
+        # The cast: `isinstance` leaves the type of the elements unknown, and any will do.
+        for element in cast("Iterable[Any]", value):
             if question := _question_inside(element, depth - 1):
                 return question
     return None
