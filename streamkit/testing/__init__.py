@@ -35,6 +35,7 @@ over in its first answer.
 
 from __future__ import annotations
 
+from .check import ProtocolCheckError, ProtocolReport, check_protocol
 from .replies import CodeInterpreter, McpApproval, Part, Reasoning, Refusal, Reply, ServiceError, Text, Tokens, ToolCall
 from .requests import Request
 from .server import ModelServer
@@ -44,6 +45,8 @@ __all__ = [
     "McpApproval",
     "ModelServer",
     "Part",
+    "ProtocolCheckError",
+    "ProtocolReport",
     "Reasoning",
     "Refusal",
     "Reply",
@@ -52,4 +55,5 @@ __all__ = [
     "Text",
     "Tokens",
     "ToolCall",
+    "check_protocol",
 ]
