@@ -37,6 +37,7 @@ Differences from the real services:
 
 from __future__ import annotations
 
+from .check import ProtocolCheckError, ProtocolReport, check_protocol
 from .parts import CodeInterpreter, McpApproval, Part, Reasoning, Refusal, Text, ToolCall
 from .replies import Reply, ServiceError, Tokens
 from .requests import Request
@@ -47,6 +48,8 @@ __all__ = [
     "McpApproval",
     "ModelServer",
     "Part",
+    "ProtocolCheckError",
+    "ProtocolReport",
     "Reasoning",
     "Refusal",
     "Reply",
@@ -55,4 +58,5 @@ __all__ = [
     "Text",
     "Tokens",
     "ToolCall",
+    "check_protocol",
 ]
