@@ -25,8 +25,11 @@ def streams_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*") if path.suffix == ".sse" or path.name.endswith(".jsonl"))
 
 
-def own_recordings(*protocols: str) -> list[Path]:
+def own_recordings(*protocols: str, complete: bool = False) -> list[Path]:
     """The repository's recordings of these protocols (names of folders, such as `openai-chat`).
+
+    Args:
+        complete: without those that are cut off or end with an error.
 
     Raises:
         FileNotFoundError: there is none of one of them.
@@ -35,7 +38,7 @@ def own_recordings(*protocols: str) -> list[Path]:
     for protocol, paths in found.items():
         if not paths:
             raise FileNotFoundError(f"tests/recordings/{protocol} holds no stream")
-    return [path for paths in found.values() for path in paths]
+    return [path for paths in found.values() for path in paths if not (complete and path.stem in ("cut-off", "error"))]
 
 
 def in_a_loop(argument: str, values: Iterable[Any]) -> Callable[[Test], Test]:
@@ -47,20 +50,26 @@ def in_a_loop(argument: str, values: Iterable[Any]) -> Callable[[Test], Test]:
 
 
 def each_recording(
-    *protocols: str, own: bool = True, only: Callable[[Path], bool] = lambda _: True, slow: bool = True
+    *protocols: str,
+    own: bool = True,
+    complete: bool = False,
+    only: Callable[[Path], bool] = lambda _: True,
 ) -> Callable[[Test], Test]:
-    """Calls the test for each recording of these protocols, as its argument `path`: a case for each folder.
+    """Calls the test for each recording of these protocols, as its argument `path`: a case for each folder. Those of shared
+    recordings are `slow`.
 
     Args:
         own: over the repository's own recordings too. False where a test compares with what other SDKs read, which
             stands beside the shared recordings.
+        complete: without the own ones that are cut off or end with an error.
         only: which of the shared recordings.
-        slow: the cases of shared recordings have the marker `slow`.
     """
-    cases = [pytest.param(own_recordings(name), id=f"own {name}") for name in protocols] if own else []
+    cases = (
+        [pytest.param(own_recordings(name, complete=complete), id=f"own {name}") for name in protocols] if own else []
+    )
     for name in protocols:
         paths = [path for path in streams_in(SHARED / name) if only(path)]
-        marks = [pytest.mark.slow] if slow else []
+        marks = [pytest.mark.slow]
         if not paths:
             marks.append(pytest.mark.skip(reason=f"the recorded {name} streams are not beside this checkout"))
         cases.append(pytest.param(paths, id=f"shared {name}", marks=marks))
@@ -96,3 +105,11 @@ def _looped(argument: str, cases: Sequence[Any]) -> Callable[[Test], Test]:
         return marked
 
     return decorate
+
+
+def recording_cases(*protocols: str, complete: bool = False) -> list[Any]:
+    """The same recordings as parameters, for a test with generated inputs: each case has inputs of its own."""
+    cases = [pytest.param(path, id=f"own {path.stem}") for path in own_recordings(*protocols, complete=complete)]
+    for name in protocols:
+        cases += [pytest.param(path, id=path.stem, marks=pytest.mark.slow) for path in streams_in(SHARED / name)]
+    return cases

@@ -77,8 +77,13 @@ RUNS = {"python": 80, "shell": 60, "javascript": 60}
 
 @pytest.mark.parametrize(("name", "runs"), [language(name, runs) for name, runs in RUNS.items()])
 def test_nothing_of_an_interrupted_run_appears_in_a_later_one(name: str, runs: int) -> None:
-    """Interrupted at random moments, 200 in all: each run has only its own output, and no process is left."""
+    """Interrupted at random moments, 200 in all: each run has only its own output, and no process is left.
+
+    On a machine that is busy, code may take longer to heed an interrupt than a computer waits. It is killed then, says
+    so, and the claims hold all the same; but of most runs the state survives.
+    """
     moments = random.Random(7)
+    killed = 0
     with traced_computer() as traced:
         run(traced.computer, name, HELLO[name])
         for number in range(runs):
@@ -91,8 +96,10 @@ def test_nothing_of_an_interrupted_run_appears_in_a_later_one(name: str, runs: i
             assert ran.status == "interrupted"
             assert set(re.findall(r"word-\d+-", ran.text)) <= {word}
             assert ran.text.endswith("KeyboardInterrupt")
-            assert not ran.execution.state_lost, ran.text
+            assert ("are lost" in ran.text) == ran.execution.state_lost
+            killed += ran.execution.state_lost
         assert [line for line in traced.processes() if "while sleep" in line] == []
+    assert killed <= runs // 10
 
 
 def test_a_thread_that_outlives_its_run_prints_into_no_other() -> None:

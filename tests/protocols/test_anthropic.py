@@ -30,9 +30,8 @@ from streamkit.protocols import Decoder as AnyDecoder
 from streamkit.protocols.anthropic import Decoder, Encoder, to_input
 from streamkit.protocols.framing import SseFramer, framer_for, sse_frame
 
-from ..telling import Story, recordings, tell_bytes, tell_items
-
-RECORDED = recordings("anthropic-messages")
+from ..recorded import each_recording
+from ..telling import Story, tell_bytes, tell_items
 
 
 class Careful(Decoder):
@@ -140,7 +139,7 @@ DIFFERS = {
 }
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("anthropic-messages", own=False)
 def test_a_recorded_stream_is_read_as_it_was_meant(path: Path) -> None:
     """As the official helper reads it; thinking as a careful reading gives it."""
     expected = json.loads(path.with_name(f"{path.stem}.expected.json").read_text())
@@ -163,7 +162,7 @@ def test_a_recorded_stream_is_read_as_it_was_meant(path: Path) -> None:
     assert set(story.codes) <= {"duplicate-start"}
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("anthropic-messages")
 @pytest.mark.parametrize("size", [97, 10**9])
 def test_both_paths_emit_the_same_events(path: Path, size: int) -> None:
     body = path.read_bytes()
@@ -174,7 +173,7 @@ def test_both_paths_emit_the_same_events(path: Path, size: int) -> None:
     assert [event.raw for event in fast.events] == [event.raw for event in careful.events]
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("anthropic-messages")
 def test_a_recorded_stream_is_recognised(path: Path) -> None:
     """By its first item, by this protocol alone."""
     body = path.read_bytes()
@@ -183,7 +182,7 @@ def test_a_recorded_stream_is_recognised(path: Path) -> None:
     assert [name for name in protocols.BUILT_IN if protocols.find(name).Decoder.recognises(first)] == ["anthropic"]
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("anthropic-messages", complete=True)
 def test_a_recorded_stream_survives_the_way_through_the_encoder(path: Path) -> None:
     """All of it, but the ids of messages and what the table names."""
     story = tell_bytes(Decoder, [path.read_bytes()])
@@ -197,7 +196,7 @@ def test_a_recorded_stream_survives_the_way_through_the_encoder(path: Path) -> N
     }
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("anthropic-messages", complete=True)
 def test_a_recorded_answer_goes_back_as_it_came(path: Path) -> None:
     """A paused answer goes on only if it is sent back block by block."""
     body = path.read_bytes()
@@ -1186,7 +1185,7 @@ def shape(story: Story) -> list[Any]:
     return [told, run and (run.id, run.model, run.status, run.finish_reason)]
 
 
-OTHERS = [*recordings("openai-chat"), *recordings("openai-responses"), *recordings("open-interpreter"), *RECORDED]
+OTHERS = ("openai-chat", "openai-responses", "open-interpreter", "anthropic-messages")
 _strict = TypeAdapter[Any](RawMessageStreamEvent)
 _beta = TypeAdapter[Any](BetaRawMessageStreamEvent)
 _CORE = ("text", "thinking", "redacted_thinking", "tool_use", "container_upload")
@@ -1205,7 +1204,7 @@ def valid(item: dict[str, Any]) -> None:
     assert _beta.validate_json(text).type == item["type"]
 
 
-@pytest.mark.parametrize("path", OTHERS)
+@each_recording(*OTHERS)
 def test_the_sdk_accepts_every_event(path: Path) -> None:
     """Whatever protocol the story came from; each names its SSE event, and indexes count the blocks."""
     kind = protocols.find(path.parent.name.replace("-messages", "").replace("-", "_")).Decoder
@@ -1234,7 +1233,7 @@ def test_the_start_waits_for_usage_that_comes_first_and_for_no_other() -> None:
         assert items[-2]["usage"] == {"input_tokens": 3, "output_tokens": 1, "service_tier": "standard"}
 
 
-@pytest.mark.parametrize("path", recordings("openai-chat") + recordings("openai-responses"))
+@each_recording("openai-chat", "openai-responses")
 def test_a_stream_of_another_protocol_keeps_its_texts_and_calls(path: Path) -> None:
     kind = protocols.find(path.parent.name.replace("-", "_")).Decoder
     story = tell_bytes(kind, [path.read_bytes()])
@@ -1666,7 +1665,7 @@ def test_messages_become_a_request(messages: list[m.Message], expected: list[Any
     assert to_input(messages) == expected
 
 
-@pytest.mark.parametrize("path", OTHERS)
+@each_recording(*OTHERS)
 def test_any_recorded_conversation_becomes_a_request(path: Path) -> None:
     """The SDK's own type of a message takes each turn; no two turns of the assistant follow each other."""
     from anthropic.types.beta import BetaMessageParam
