@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import itertools
 import json
 import time
@@ -1665,11 +1666,17 @@ def test_messages_become_a_request(messages: list[m.Message], expected: list[Any
     assert to_input(messages) == expected
 
 
+@functools.cache
+def message_type() -> TypeAdapter[Any]:
+    """The SDK's type of a message: it takes a part of a second to build."""
+    from anthropic.types.beta import BetaMessageParam
+
+    return TypeAdapter(BetaMessageParam)
+
+
 @each_recording(*OTHERS)
 def test_any_recorded_conversation_becomes_a_request(path: Path) -> None:
     """The SDK's own type of a message takes each turn; no two turns of the assistant follow each other."""
-    from anthropic.types.beta import BetaMessageParam
-
     kind = protocols.find(path.parent.name.replace("-messages", "").replace("-", "_")).Decoder
     try:
         turns = to_input(tell_bytes(kind, [path.read_bytes()]).engine.messages)
@@ -1678,7 +1685,7 @@ def test_any_recorded_conversation_becomes_a_request(path: Path) -> None:
     roles = [turn["role"] for turn in turns]
     assert all(a != b for a, b in itertools.pairwise(roles))
     for turn in turns:
-        TypeAdapter[Any](BetaMessageParam).validate_python(turn)
+        message_type().validate_python(turn)
 
 
 @pytest.mark.parametrize(
