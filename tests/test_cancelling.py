@@ -310,6 +310,7 @@ def test_a_stopped_call_stops_the_next_ones() -> None:
             calls.call(divmod, 7, 2)
 
 
+@pytest.mark.slow
 def test_calls_that_are_stopped_at_any_moment_end() -> None:
     """A thread reads from a connection and does other things, in turn; it is stopped in a read, each time."""
     for number in range(40):

@@ -76,6 +76,7 @@ def test_text_in_single_characters_tells_what_its_bytes_tell(name: str) -> None:
     assert story(iter(text)) == story([*text]) == story(text.encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 @given(places=st.lists(st.integers(0, 1 << 20), max_size=40))
 def test_text_cut_anywhere_tells_what_its_bytes_tell(name: str, places: list[int]) -> None:

@@ -75,6 +75,7 @@ TALKATIVE = {
 RUNS = {"python": 80, "shell": 60, "javascript": 60}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "runs"), [language(name, runs) for name, runs in RUNS.items()])
 def test_nothing_of_an_interrupted_run_appears_in_a_later_one(name: str, runs: int) -> None:
     """Interrupted at random moments, 200 in all: each run has only its own output, and no process is left.
@@ -145,6 +146,7 @@ def test_processes_that_a_run_left_behind_live_until_the_computer_is_closed(name
         assert [line for line in traced.processes() if line.endswith("sleep 600")] == ["sleep 600"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "code"),
     [
@@ -194,6 +196,7 @@ def test_the_code_waits_while_nobody_reads() -> None:
         assert held < 8_000_000
 
 
+@pytest.mark.slow
 def test_an_interrupt_that_comes_as_a_call_begins_to_wait_is_not_lost() -> None:
     """The signal alone would not end that call, and the state would be lost."""
     fault = next(one for one in FAULTS if (one.name, one.language) == ("hang", "python"))

@@ -436,6 +436,7 @@ def test_interleaved_blocks_stay_separate() -> None:
     assert [x.id for x in story.engine.messages] == ["a", "b", "msg"]
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_blocks_stay_separate_however_they_interleave(data: st.DataObject) -> None:
@@ -954,6 +955,7 @@ def well_formed(story: Story) -> None:
     assert all(message.status != "in_progress" for message in story.engine.messages)
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(st.sampled_from(FIELDS), anything, max_size=6), max_size=4))
 @settings(max_examples=300, deadline=None)
 def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
@@ -981,6 +983,7 @@ def mutated(draw: st.DrawFn) -> list[Any]:
     return items
 
 
+@pytest.mark.slow
 @given(mutated())
 @settings(max_examples=500, deadline=None)
 def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any]) -> None:
@@ -1051,6 +1054,7 @@ def test_an_event_id_is_the_cursor() -> None:
     assert [x.cursor for x in events if isinstance(x, e.TextDelta)] == ["2", "3"]
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_request_is_linear_in_its_outputs() -> None:
     """Twice as many take twice as long, in one turn or in turns of their own."""
 
@@ -1072,6 +1076,7 @@ def test_the_cost_of_a_request_is_linear_in_its_outputs() -> None:
     assert seconds(8000) / seconds(2000) < 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opening", [tool(0), server_tool(0, "code_execution")], ids=["call", "code"])
 def test_the_cost_of_an_input_is_linear(opening: dict[str, Any]) -> None:
     """The SDK parses all that there is again at each piece: 25 times the work here, where this is at most twice 4."""
@@ -1110,6 +1115,7 @@ def code_told(pieces: Sequence[str]) -> str:
     )
 
 
+@pytest.mark.slow
 @given(
     st.text(st.characters(codec="utf-8"), max_size=12),
     st.dictionaries(st.sampled_from(["a", "b"]), anything, max_size=2),
@@ -1375,6 +1381,7 @@ def odd_messages(draw: st.DrawFn) -> list[Any]:
     return [e.MessageCreated(kind(id, **known, metadata=draw(metadata))), *grown, e.MessageDone(ended)]
 
 
+@pytest.mark.slow
 @given(st.lists(odd_messages(), max_size=4), metadata, st.sampled_from(["completed", "failed", "cancelled"]))
 @settings(max_examples=200, deadline=None)
 def test_no_message_makes_the_encoder_fail(messages: list[list[Any]], known: dict[str, Any], status: Any) -> None:

@@ -1108,6 +1108,7 @@ def well_formed(story: Story) -> None:
     assert len(set(created)) == len(created)
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(st.sampled_from(FIELDS), anything, max_size=6), max_size=4))
 @settings(max_examples=400, deadline=None)
 def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
@@ -1139,6 +1140,7 @@ def mutated(draw: st.DrawFn) -> list[Any]:
     return items
 
 
+@pytest.mark.slow
 @given(mutated(), st.booleans())
 @settings(max_examples=500, deadline=None)
 def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any], done: bool) -> None:
@@ -1313,6 +1315,7 @@ def told(events: list[e.Event]) -> Story:
     return story
 
 
+@pytest.mark.slow
 @given(canonical())
 @settings(max_examples=300, deadline=None)
 def test_what_letta_can_express_survives_encoding(events: list[e.Event]) -> None:

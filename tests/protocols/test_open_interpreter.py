@@ -621,6 +621,7 @@ def drive(items: list[Any], handler: Declining, kind: Any, face: str) -> bool:
     return producer.ran
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("face", ["sync", "asyncio", "asyncio, of a sync source"])
 @pytest.mark.parametrize("handler", [Declining, Undecided])
 @pytest.mark.parametrize("kind", KINDS)
@@ -949,6 +950,7 @@ CHUNKS = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(CHUNKS, max_size=25))
 def test_no_chunks_make_the_decoder_fail(items: list[Any]) -> None:

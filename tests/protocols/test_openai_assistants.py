@@ -1011,6 +1011,7 @@ DATA = st.fixed_dictionaries(
 ITEM = st.fixed_dictionaries({"event": st.sampled_from([*NAMES, "thread.new"]) | JSON, "data": DATA | JSON})
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(ITEM, max_size=10))
 def test_no_values_make_the_decoder_fail(items: list[Any]) -> None:
@@ -1351,6 +1352,7 @@ def canonical(events: list[Event]) -> Story:
     return tell_items(protocols.find("streamkit").Decoder, [*events, ev.StreamEnd()])
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(stories())
 def test_law_8_what_the_protocol_can_express_comes_back(events: list[Event]) -> None:

@@ -742,6 +742,7 @@ def well_formed(story: Story) -> None:
     assert all(message.status != "in_progress" for message in story.engine.messages)
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(st.sampled_from(FIELDS), anything, max_size=6), max_size=4))
 @settings(max_examples=300, deadline=None)
 def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
@@ -769,6 +770,7 @@ def mutated(draw: st.DrawFn) -> list[Any]:
     return items
 
 
+@pytest.mark.slow
 @given(mutated(), st.booleans())
 @settings(max_examples=400, deadline=None)
 def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any], done: bool) -> None:
@@ -812,6 +814,7 @@ plain_chunks = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(plain_chunks, max_size=10), st.booleans())
 @settings(max_examples=400, deadline=None)
 def test_both_paths_emit_the_same_events_for_chunks_that_are_nearly_plain(items: list[Any], done: bool) -> None:

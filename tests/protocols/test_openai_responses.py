@@ -881,6 +881,7 @@ EVENT = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(EVENT, max_size=8))
 def test_no_values_make_the_decoder_fail(items: list[Any]) -> None:
