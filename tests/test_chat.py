@@ -172,6 +172,7 @@ def test_a_narrow_terminal_cuts_no_word(chat: Open) -> None:
     assert "/help lists the commands; Ctrl-C stops\nan answer" in screen
 
 
+@pytest.mark.slow
 @on_terminal
 def test_always_is_not_asked_again(chat: Open) -> None:
     """For this chat, in later answers too."""
@@ -185,6 +186,7 @@ def test_always_is_not_asked_again(chat: Open) -> None:
     assert talk.terminal.screen.count("[a]lways:") == 1
 
 
+@pytest.mark.slow
 @on_terminal
 def test_ctrl_c_stops_the_run_and_not_the_program(chat: Open) -> None:
     """Code that runs, a text that never ends, a question, and a line that is typed: each time the chat goes on."""
@@ -220,6 +222,7 @@ def test_ctrl_c_stops_the_run_and_not_the_program(chat: Open) -> None:
     talk.wait("exit code 0")
 
 
+@pytest.mark.slow
 @on_terminal
 def test_what_was_typed_is_there_again(chat: Open, tmp_path: Path) -> None:
     """With the arrow keys, in the next chat too. Only its owner can read the file."""
@@ -321,6 +324,7 @@ def test_without_a_key_it_says_what_to_do(options: list[str], told: str) -> None
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_claude_talks_through_its_own_client() -> None:
     """The same chat, over the Messages API."""
     pytest.importorskip("anthropic", reason="anthropic's client is not installed")
@@ -333,6 +337,7 @@ def test_claude_talks_through_its_own_client() -> None:
     assert "[message] So it is." in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="there is no /proc here")
 def test_no_process_is_left() -> None:
     """When it leaves, what ran code has left too."""

@@ -520,6 +520,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_leaves_ends_every_command_quietly(command: str, unbuffered: str, tmp_path: Path) -> None:
@@ -575,6 +576,7 @@ def test_an_output_that_cannot_be_written_is_one_line(recording: Path, tmp_path:
         assert result.stderr == f"streamkit: {out}: {told}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["replay", "convert"])
 def test_ctrl_c_ends_every_command_quietly(command: str, tmp_path: Path) -> None:
     """Exit code 130 and no traceback, whatever it was waiting for."""
@@ -629,6 +631,7 @@ def terminal(tmp_path: Path) -> Iterator[Open]:
         one.tmux("kill-server")
 
 
+@pytest.mark.slow
 def test_a_person_sees_the_story_arrive(terminal: Open) -> None:
     """On a terminal of 80 columns: code bit by bit, the question, the line that runs, output, and at last the messages."""
     screen = terminal(f"{sys.executable} -m streamkit demo", 80, 24)
@@ -653,6 +656,7 @@ def test_a_person_sees_the_story_arrive(terminal: Open) -> None:
     assert "picture shows it." in " ".join(last)
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_is_enough(terminal: Open) -> None:
     """On 40 columns each message's summary takes lines of its own, and source lines go on deeper."""
     last = terminal(f"{sys.executable} -m streamkit demo --fast --yes", 40, 24).wait("exit code")[-1].splitlines()

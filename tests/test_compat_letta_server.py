@@ -76,6 +76,7 @@ def read_argument(pieces: Iterable[str], key: str = "message") -> str:
     return "".join(filter(None, map(handler.process_json_chunk, pieces)))
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.text(max_size=8) | st.just("message"), st.text() | st.integers() | st.lists(st.text(max_size=3))

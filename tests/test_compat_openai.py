@@ -309,6 +309,7 @@ def test_a_recorded_stream_gives_what_is_expected(path: Path) -> None:
 OTHERS = ("openai-responses", "openai-chat", "anthropic-messages", "open-interpreter")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", OTHERS)
 def test_every_recorded_stream_of_other_protocols_can_be_told(protocol: str) -> None:
     """Brackets hold, and the texts are those of the stream's own messages."""
@@ -690,6 +691,7 @@ def _changed(items: list[Any], path: tuple[Any, ...], value: Any) -> list[Any]:
 PATHS = [path for path in _paths(whole) if path]
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(PATHS), values, st.booleans(), st.permutations(range(4)))
 def test_no_shape_of_an_item_makes_a_hook_go_wrong(path: Any, value: Any, as_bytes: bool, order: list[int]) -> None:

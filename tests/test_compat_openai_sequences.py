@@ -1085,6 +1085,7 @@ class _Quiet(AssistantEventHandler):
         assert snapshot.content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "count"), [(_logs, 2000), (_calls, 2000), (_texts, 8000), (_citations, 2000)])
 def test_23_the_cost_is_linear(make: Any, count: int) -> None:
     """Four times as much costs about four times as much, and a delta some tens of microseconds."""

@@ -184,7 +184,7 @@ def hook_table() -> str:
     """The guide's table of hooks, from the event classes."""
     rows = ["| event | hooks, in order after `on_event` |", "|---|---|"]
     for type, event in EVENTS.items():
-        if event.hooks or type == "raw_event":
+        if event.__module__ == "streamkit.events" and (event.hooks or type == "raw_event"):
             rows.append(f"| `{type}` | {', '.join(f'`{hook}`' for hook in event.hooks) or 'none: `on_event` alone'} |")
     return "\n".join(rows)
 

@@ -1091,6 +1091,7 @@ def next_step(emitter: sk.Emitter) -> None:
     emitter.text("a step")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", [speak, call_and_answer, ask, next_step])
 def test_a_run_that_never_ends_takes_no_more_memory(act: Callable[[sk.Emitter], None]) -> None:
     """Beyond the log's limit, here 1000, the oldest messages, confirmations and steps that are over are let go of:

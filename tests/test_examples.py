@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,7 +120,12 @@ def run(path: Path, answers: str = "", **environment: str) -> subprocess.Complet
     )
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def quick_first(paths: list[Path]) -> list[Any]:
+    """Each path as a parameter; all but the first are slow."""
+    return [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path != paths[0] else []) for path in paths]
+
+
+@pytest.mark.parametrize("path", quick_first(EXAMPLES))
 def test_an_example_runs_without_a_key(path: Path) -> None:
     """And shows what it is an example of."""
     answers, shown = SHOWN[path.stem]
@@ -139,6 +145,7 @@ def test_an_example_says_how_it_runs(path: Path) -> None:
     assert "Without OPENAI_API_KEY" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", [path for path in EXAMPLES if "open_interpreter" not in path.stem], ids=lambda path: path.stem
 )

@@ -714,6 +714,7 @@ def strings_of(tool: str, text: str) -> dict[str, str] | None:
     return found
 
 
+@pytest.mark.slow
 @every_source
 @often
 @given(interleaved(), st.booleans())
@@ -735,6 +736,7 @@ def test_laws_1_2_and_5_hold_with_fields(source: str, drawn: tuple[Calls, Parts]
         assert all(one.group == called.group and one.id.startswith(f"{called.id}#") for one in mine)
 
 
+@pytest.mark.slow
 @every_source
 @often
 @given(interleaved(), st.data())
@@ -749,6 +751,7 @@ def test_law_1_holds_with_fields_wherever_the_stream_is_cut_off(
     assert without_fields(lines) == told(sk.stream(items, protocol=source))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [name for name in SOURCES if name != "streamkit"])
 @often
 @given(interleaved(), st.data())
@@ -760,6 +763,7 @@ def test_law_3_holds_with_fields(source: str, drawn: tuple[Calls, Parts], data: 
     assert told(sk.stream(pieces, fields=CHOSEN)) == told(sk.stream([whole], fields=CHOSEN))
 
 
+@pytest.mark.slow
 @every_source
 @seldom
 @given(interleaved())
@@ -779,6 +783,7 @@ def test_law_4_holds_with_fields(source: str, drawn: tuple[Calls, Parts]) -> Non
     assert stories[0] == stories[1] == stories[2]
 
 
+@pytest.mark.slow
 @every_source
 @often
 @given(interleaved())

@@ -189,6 +189,7 @@ def test_every_cut_of_an_event_stream_gives_the_frames_of_the_specification(body
 blocks = st.one_of(regular, regular, regular, lines.map(lambda line: line + b"\n"))
 
 
+@pytest.mark.slow
 @law
 @given(st.lists(st.tuples(blocks, st.integers(1, 6)), max_size=8), st.sets(st.sampled_from((b"", b"e", b"error"))))
 def test_event_names_that_mean_nothing_may_be_left_out(parts: list[tuple[bytes, int]], names: set[bytes]) -> None:

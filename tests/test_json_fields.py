@@ -158,6 +158,7 @@ paths = st.lists(
 CASES = 100_000
 
 
+@pytest.mark.slow
 def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
     """At least 100,000 cases. A case is a document with paths, and one way of cutting it: equal ones count once.
     Each document that Hypothesis draws is cut in two at every place, into single characters, and at 20 random sets
@@ -423,6 +424,7 @@ def check_prefix(text: str, reader: JsonFields) -> None:
     assert (reader.error is None) == can_go_on(text), (text, reader.error)
 
 
+@pytest.mark.slow
 def test_every_short_text_is_faulty_exactly_where_no_document_can_begin_so() -> None:
     """All texts of up to four characters of an alphabet, and many of five, as far as their beginnings are sound: more
     than 20,000."""
@@ -444,6 +446,7 @@ def test_every_short_text_is_faulty_exactly_where_no_document_can_begin_so() -> 
     assert checked > 20_000
 
 
+@pytest.mark.slow
 def test_a_damaged_document_is_complete_exactly_where_json_loads_takes_it() -> None:
     """One character is removed, changed or added. At each beginning, `complete` is what `json.loads` says; there is a
     fault exactly where no document can begin so; and pieces do not matter. More than 10,000 cases: a case is a
@@ -511,6 +514,7 @@ def in_pieces(document: str, size: int = 4) -> Sequence[str]:
     return [document[i : i + size] for i in range(0, len(document), size)]
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_document() -> None:
     """A megabyte of strings, chosen and not, and of numbers, in pieces: a few kilobytes are kept at any time."""
     pieces = in_pieces(message(1_000_000))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from streamkit.testing import McpApproval, ModelServer, Reply, ToolCall
 
 from .faces import Face, body, every_face
 from .telling import tell_items
-from .test_recorded_streams import PROTOCOLS, every
+from .test_recorded_streams import PROTOCOLS, over_all
 
 # -- approvals
 
@@ -233,24 +234,16 @@ def told_as(path: Any, name: str) -> tuple[sk.StreamManager, Said]:
 
 
 @pytest.mark.parametrize("to", [*PROTOCOLS, "streamkit"])
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_a_recording_says_the_same_in_every_protocol(name: str, to: str) -> None:
+@over_all
+def test_a_recording_says_the_same_in_every_protocol(path: Path, to: str) -> None:
     """Law 8, for the final texts, refusals, calls and code of each recording: what is lost stands in a table."""
-    paths = [parameter.values[1] for parameter in every(name)]
-    if paths == [None]:
-        pytest.skip(f"the recorded {name} streams are not beside this checkout")
-    wrong: list[str] = []
-    for path in paths:
-        if (path.stem, to) in LOST:
-            continue
-        stream, said = told_as(path, to)
-        expected, told = Said(stream.messages, stream.confirmations).in_protocol(to), said.as_it_is
-        if to == "openai_assistants":
-            told["code"] = [code for code in told["code"] if code]  # what printed without code is a call with none
-        for what in expected:
-            if expected[what] != told[what]:
-                wrong.append(f"{path.stem}: {what} {told[what]!r}, not {expected[what]!r}"[:400])
-    assert wrong == []
+    if (path.stem, to) in LOST:
+        return
+    stream, said = told_as(path, to)
+    expected, told = Said(stream.messages, stream.confirmations).in_protocol(to), said.as_it_is
+    if to == "openai_assistants":
+        told["code"] = [code for code in told["code"] if code]  # what printed without code is a call with none
+    assert {what: told[what] for what in expected} == expected
 
 
 @pytest.mark.parametrize("name", protocols.BUILT_IN)

@@ -1,7 +1,7 @@
 """Every recorded stream of the built-in protocols, through the public face and under the laws.
 
-The recordings lie beside the checkout; without them these tests are skipped. What final texts and calls they give is
-compared with the official SDKs' in `tests/protocols`.
+`tests/recorded.py` says where they are. What final texts and calls the shared ones give is compared with the official
+SDKs' in `tests/protocols`; what the own ones give, here with the script that made them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,19 @@ from streamkit import protocols
 from streamkit.events import Event
 from streamkit.protocols.framing import Framer, NdjsonFramer, SseFramer
 
-from .telling import Story, recordings, tell_bytes, tell_items
+from .recorded import each_recording, own_recordings
+from .recordings import make
+from .telling import Story, tell_bytes, tell_items
 
 PROTOCOLS = ("openai_chat", "openai_responses", "openai_assistants", "anthropic", "open_interpreter", "letta")
-FOLDERS = {"anthropic": "anthropic-messages"}  # where the recordings are, if not under their protocol's name
+FOLDERS = {name: name.replace("_", "-") for name in PROTOCOLS} | {"anthropic": "anthropic-messages"}
 NO_STREAMS = ("conformance",)  # lists of cases, which `tests/protocols` has tests for
 LARGEST_CUT_EVERYWHERE = 20_000  # bytes; larger ones are cut at 500 random places
 
 # Recordings that do not end well, and what they were cut off by or failed with.
 ENDS: dict[str, type[sk.StreamkitError]] = {
+    "cut-off": sk.IncompleteStreamError,
+    "error": sk.RunFailedError,
     "php-keepalive-json": sk.IncompleteStreamError,
     "pydai-openrouter-stream-error": sk.RunFailedError,
     "recorded_issue2463_claude37_2025-03": sk.IncompleteStreamError,
@@ -36,15 +40,16 @@ ENDS: dict[str, type[sk.StreamkitError]] = {
 }
 
 
-def every(*names: str) -> list[Any]:
-    """The recordings of these protocols, each with its protocol's name."""
-    found = []
-    for name in names:
-        for parameter in recordings(FOLDERS.get(name, name.replace("_", "-"))):
-            if parameter.id in NO_STREAMS:
-                continue
-            found.append(pytest.param(name, *parameter.values, id=f"{name}-{parameter.id}", marks=parameter.marks))
-    return found
+def is_stream(path: Path) -> bool:
+    return path.stem not in NO_STREAMS
+
+
+over_all = each_recording(*(FOLDERS[name] for name in PROTOCOLS), only=is_stream)
+
+
+def name_of(path: Path) -> str:
+    """The name of a recording's protocol."""
+    return next(name for name, folder in FOLDERS.items() if folder == path.parent.name)
 
 
 def decoder_of(name: str) -> type[protocols.Decoder]:
@@ -63,8 +68,8 @@ def frames_of(path: Path, pieces: list[bytes]) -> list[tuple[bytes, ...]]:
     ]
 
 
-@pytest.mark.parametrize(("name", "path"), every(*PROTOCOLS))
-def test_a_recording_is_recognised_and_told_to_its_end(name: str, path: Path) -> None:
+@over_all
+def test_a_recording_is_recognised_and_told_to_its_end(path: Path) -> None:
     """Law 7: nothing but the error that the stream deserves, and only `on_end` comes last."""
     told: list[str] = []
 
@@ -80,14 +85,14 @@ def test_a_recording_is_recognised_and_told_to_its_end(name: str, path: Path) ->
         with pytest.raises(expected):
             stream.until_done()
     assert stream._decoder is not None
-    assert stream._decoder.name == name
+    assert stream._decoder.name == name_of(path)
     assert told.count("stream_end") == 1
     assert told[-1] == "stream_end"
     assert "decoder-error" not in {warning.code for warning in stream.warnings}
 
 
-@pytest.mark.parametrize(("name", "path"), every(*PROTOCOLS))
-def test_law_3_every_cut_of_the_bytes_gives_the_same_frames(name: str, path: Path) -> None:
+@over_all
+def test_law_3_every_cut_of_the_bytes_gives_the_same_frames(path: Path) -> None:
     """At every byte of a recording of up to 20 KB, at 500 random places of a larger one."""
     body = path.read_bytes()
     whole = frames_of(path, [body])
@@ -98,11 +103,11 @@ def test_law_3_every_cut_of_the_bytes_gives_the_same_frames(name: str, path: Pat
         assert frames_of(path, [body[:place], body[place:]]) == whole, f"cut at byte {place}"
 
 
-@pytest.mark.parametrize(("name", "path"), every(*PROTOCOLS))
-def test_law_3_one_byte_at_a_time_and_at_random_cuts_the_story_is_the_same(name: str, path: Path) -> None:
+@over_all
+def test_law_3_one_byte_at_a_time_and_at_random_cuts_the_story_is_the_same(path: Path) -> None:
     """The whole line from bytes to events; with the test above, any way of cutting tells the same story."""
     body = path.read_bytes()
-    kind = decoder_of(name)
+    kind = decoder_of(name_of(path))
     whole = tell_bytes(kind, [body]).lines
     assert tell_bytes(kind, [body[i : i + 1] for i in range(len(body))]).lines == whole
     chance = random.Random(len(body))
@@ -112,10 +117,10 @@ def test_law_3_one_byte_at_a_time_and_at_random_cuts_the_story_is_the_same(name:
         assert tell_bytes(kind, pieces).lines == whole
 
 
-@pytest.mark.parametrize(("name", "path"), every(*PROTOCOLS))
-def test_law_6_the_canonical_events_tell_the_same_story_again(name: str, path: Path) -> None:
+@over_all
+def test_law_6_the_canonical_events_tell_the_same_story_again(path: Path) -> None:
     """Through the codec's text into a second engine, and its into a third."""
-    first = tell_bytes(decoder_of(name), [path.read_bytes()])
+    first = tell_bytes(decoder_of(name_of(path)), [path.read_bytes()])
     second = told_again(first)
     assert second.lines == first.lines
     assert told_again(second).lines == first.lines
@@ -128,13 +133,55 @@ def told_again(story: Story) -> Story:
     return tell_items(decoder_of("streamkit"), wire)
 
 
-@pytest.mark.parametrize(("name", "path"), every(*PROTOCOLS))
-def test_law_2_a_recordings_snapshots_are_the_sums_of_their_deltas(name: str, path: Path) -> None:
+@over_all
+def test_law_2_a_recordings_snapshots_are_the_sums_of_their_deltas(path: Path) -> None:
     """At every step; a `replace` delta begins anew."""
     sums: dict[str, str] = {}
-    for line in tell_bytes(decoder_of(name), [path.read_bytes()]).lines:
+    for line in tell_bytes(decoder_of(name_of(path)), [path.read_bytes()]).lines:
         if "value" not in line or "message_id" not in line:
             continue
         before = "" if line.get("replace") else sums.get(line["message_id"], "")
         sums[line["message_id"]] = before + line["value"]
         assert line["so far"] == sums[line["message_id"]]
+
+
+# -- the repository's own recordings
+
+
+def test_the_own_recordings_are_what_their_script_makes() -> None:
+    """Byte for byte, and no file besides."""
+    made = make.bodies()
+    assert set(made) == {path for name in PROTOCOLS for path in own_recordings(FOLDERS[name])}
+    for path, body in made.items():
+        assert path.read_bytes() == body, path
+
+
+# What the script says: the texts, the reasoning, the calls' names and arguments, the code.
+ARGUMENTS = [("weather", {"city": "Oslo", "note": 'a "quoted" \\ word', "days": [1, 2]}), ("time", {})]
+RAIN = "It rains in \u201cOslo\u201d,\ndata: 7 \u00b0C \U0001f327."
+SCRIPTED: dict[str, tuple[str, str, list[Any], list[str]]] = {
+    "text": (RAIN, "", [], []),
+    "tool-call": ("Let me look.", "", ARGUMENTS, []),
+    "error": ("It rains in \u201cOslo\u201d,\n", "", [], []),
+    "reasoning": (RAIN, "They ask for weather.", [], []),
+    "code": ("It is 42.", "", [], ["print(6 * 7)"]),
+}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_an_own_recording_gives_what_was_scripted(name: str) -> None:
+    """All of it in every protocol; one that is cut off, what arrived before."""
+    for path in own_recordings(FOLDERS[name]):
+        story = tell_bytes(decoder_of(name), [path.read_bytes()])
+        messages = story.engine.messages
+        text = "".join(story.contents("message"))
+        calls = [(m.name, m.content) for m in messages if isinstance(m, sk.ToolCallMessage)]
+        if path.stem == "cut-off":
+            assert text in (RAIN, "Let me look."), path
+            assert calls[0][0] == "weather" and calls[0][1].startswith('{"'), path
+            assert not story.decoder.complete, path
+            continue
+        reasoning = "".join(m.content for m in messages if m.type == "reasoning")
+        code = [m.content for m in messages if m.type == "code"]
+        said = (text, reasoning, [(name, msgspec.json.decode(value)) for name, value in calls], code)
+        assert said == SCRIPTED[path.stem], path

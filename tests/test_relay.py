@@ -380,6 +380,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere the resident set is counted in another unit, or not at all"
 )
@@ -396,6 +397,7 @@ def test_a_million_deltas_fit_into_little_memory() -> None:
     assert int(done.stdout) < 40 * 1024
 
 
+@pytest.mark.slow
 def test_deltas_take_little_more_than_their_text() -> None:
     """Every cursor is still valid."""
     emitter = sk.Emitter(relay := MemoryRelay(), "run")
@@ -421,6 +423,7 @@ def test_deltas_take_little_more_than_their_text() -> None:
         assert len("".join(values)) == 4 * max(0, min(count, count + before - after))
 
 
+@pytest.mark.slow
 def test_a_million_events_that_cannot_be_joined_take_no_more_than_the_limit() -> None:
     """The oldest are dropped. (A hundredth of each, here.)"""
     relay = MemoryRelay(limit=655)

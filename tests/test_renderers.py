@@ -1219,6 +1219,7 @@ def test_line_ends_stay_where_they_are() -> None:
 # -- recordings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "protocol", ["anthropic-messages", "letta", "open-interpreter", "openai-chat", "openai-responses"]
 )

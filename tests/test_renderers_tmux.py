@@ -133,6 +133,7 @@ def test_a_terminal_may_be_resized_meanwhile(
     assert terminal.cursor
 
 
+@pytest.mark.slow
 def test_the_demo_is_live_on_a_terminal(terminals: list[Terminal], tmp_path: Path) -> None:
     """Its text appears bit by bit; in the end it is there once, with the summary below."""
     line = f"{sys.executable} -m streamkit demo --yes"

@@ -283,6 +283,7 @@ def anything(draw: st.DrawFn) -> list[dict[str, Any]]:
     return out
 
 
+@pytest.mark.slow
 @given(anything(), st.sampled_from(PROVIDERS))
 @settings(max_examples=600, deadline=None)
 def test_any_conversation_can_be_sent(given: list[dict[str, Any]], provider: str) -> None:

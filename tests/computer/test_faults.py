@@ -75,10 +75,16 @@ TALKATIVE = {
 RUNS = {"python": 80, "shell": 60, "javascript": 60}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "runs"), [language(name, runs) for name, runs in RUNS.items()])
 def test_nothing_of_an_interrupted_run_appears_in_a_later_one(name: str, runs: int) -> None:
-    """Interrupted at random moments, 200 in all: each run has only its own output, and no process is left."""
+    """Interrupted at random moments, 200 in all: each run has only its own output, and no process is left.
+
+    On a machine that is busy, code may take longer to heed an interrupt than a computer waits. It is killed then, says
+    so, and the claims hold all the same; but of most runs the state survives.
+    """
     moments = random.Random(7)
+    killed = 0
     with traced_computer() as traced:
         run(traced.computer, name, HELLO[name])
         for number in range(runs):
@@ -91,8 +97,10 @@ def test_nothing_of_an_interrupted_run_appears_in_a_later_one(name: str, runs: i
             assert ran.status == "interrupted"
             assert set(re.findall(r"word-\d+-", ran.text)) <= {word}
             assert ran.text.endswith("KeyboardInterrupt")
-            assert not ran.execution.state_lost, ran.text
+            assert ("are lost" in ran.text) == ran.execution.state_lost
+            killed += ran.execution.state_lost
         assert [line for line in traced.processes() if "while sleep" in line] == []
+    assert killed <= runs // 10
 
 
 def test_a_thread_that_outlives_its_run_prints_into_no_other() -> None:
@@ -138,6 +146,7 @@ def test_processes_that_a_run_left_behind_live_until_the_computer_is_closed(name
         assert [line for line in traced.processes() if line.endswith("sleep 600")] == ["sleep 600"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "code"),
     [
@@ -187,6 +196,7 @@ def test_the_code_waits_while_nobody_reads() -> None:
         assert held < 8_000_000
 
 
+@pytest.mark.slow
 def test_an_interrupt_that_comes_as_a_call_begins_to_wait_is_not_lost() -> None:
     """The signal alone would not end that call, and the state would be lost."""
     fault = next(one for one in FAULTS if (one.name, one.language) == ("hang", "python"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import itertools
 import json
 import time
@@ -30,9 +31,8 @@ from streamkit.protocols import Decoder as AnyDecoder
 from streamkit.protocols.anthropic import Decoder, Encoder, to_input
 from streamkit.protocols.framing import SseFramer, framer_for, sse_frame
 
-from ..telling import Story, recordings, tell_bytes, tell_items
-
-RECORDED = recordings("anthropic-messages")
+from ..recorded import each_recording
+from ..telling import Story, tell_bytes, tell_items
 
 
 class Careful(Decoder):
@@ -140,7 +140,7 @@ DIFFERS = {
 }
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("anthropic-messages", own=False)
 def test_a_recorded_stream_is_read_as_it_was_meant(path: Path) -> None:
     """As the official helper reads it; thinking as a careful reading gives it."""
     expected = json.loads(path.with_name(f"{path.stem}.expected.json").read_text())
@@ -163,7 +163,7 @@ def test_a_recorded_stream_is_read_as_it_was_meant(path: Path) -> None:
     assert set(story.codes) <= {"duplicate-start"}
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("anthropic-messages")
 @pytest.mark.parametrize("size", [97, 10**9])
 def test_both_paths_emit_the_same_events(path: Path, size: int) -> None:
     body = path.read_bytes()
@@ -174,7 +174,7 @@ def test_both_paths_emit_the_same_events(path: Path, size: int) -> None:
     assert [event.raw for event in fast.events] == [event.raw for event in careful.events]
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("anthropic-messages")
 def test_a_recorded_stream_is_recognised(path: Path) -> None:
     """By its first item, by this protocol alone."""
     body = path.read_bytes()
@@ -183,7 +183,7 @@ def test_a_recorded_stream_is_recognised(path: Path) -> None:
     assert [name for name in protocols.BUILT_IN if protocols.find(name).Decoder.recognises(first)] == ["anthropic"]
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("anthropic-messages", complete=True)
 def test_a_recorded_stream_survives_the_way_through_the_encoder(path: Path) -> None:
     """All of it, but the ids of messages and what the table names."""
     story = tell_bytes(Decoder, [path.read_bytes()])
@@ -197,7 +197,7 @@ def test_a_recorded_stream_survives_the_way_through_the_encoder(path: Path) -> N
     }
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("anthropic-messages", complete=True)
 def test_a_recorded_answer_goes_back_as_it_came(path: Path) -> None:
     """A paused answer goes on only if it is sent back block by block."""
     body = path.read_bytes()
@@ -436,6 +436,7 @@ def test_interleaved_blocks_stay_separate() -> None:
     assert [x.id for x in story.engine.messages] == ["a", "b", "msg"]
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_blocks_stay_separate_however_they_interleave(data: st.DataObject) -> None:
@@ -954,6 +955,7 @@ def well_formed(story: Story) -> None:
     assert all(message.status != "in_progress" for message in story.engine.messages)
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(st.sampled_from(FIELDS), anything, max_size=6), max_size=4))
 @settings(max_examples=300, deadline=None)
 def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
@@ -981,6 +983,7 @@ def mutated(draw: st.DrawFn) -> list[Any]:
     return items
 
 
+@pytest.mark.slow
 @given(mutated())
 @settings(max_examples=500, deadline=None)
 def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any]) -> None:
@@ -1051,6 +1054,7 @@ def test_an_event_id_is_the_cursor() -> None:
     assert [x.cursor for x in events if isinstance(x, e.TextDelta)] == ["2", "3"]
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_request_is_linear_in_its_outputs() -> None:
     """Twice as many take twice as long, in one turn or in turns of their own."""
 
@@ -1072,6 +1076,7 @@ def test_the_cost_of_a_request_is_linear_in_its_outputs() -> None:
     assert seconds(8000) / seconds(2000) < 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opening", [tool(0), server_tool(0, "code_execution")], ids=["call", "code"])
 def test_the_cost_of_an_input_is_linear(opening: dict[str, Any]) -> None:
     """The SDK parses all that there is again at each piece: 25 times the work here, where this is at most twice 4."""
@@ -1110,6 +1115,7 @@ def code_told(pieces: Sequence[str]) -> str:
     )
 
 
+@pytest.mark.slow
 @given(
     st.text(st.characters(codec="utf-8"), max_size=12),
     st.dictionaries(st.sampled_from(["a", "b"]), anything, max_size=2),
@@ -1186,7 +1192,7 @@ def shape(story: Story) -> list[Any]:
     return [told, run and (run.id, run.model, run.status, run.finish_reason)]
 
 
-OTHERS = [*recordings("openai-chat"), *recordings("openai-responses"), *recordings("open-interpreter"), *RECORDED]
+OTHERS = ("openai-chat", "openai-responses", "open-interpreter", "anthropic-messages")
 _strict = TypeAdapter[Any](RawMessageStreamEvent)
 _beta = TypeAdapter[Any](BetaRawMessageStreamEvent)
 _CORE = ("text", "thinking", "redacted_thinking", "tool_use", "container_upload")
@@ -1205,7 +1211,7 @@ def valid(item: dict[str, Any]) -> None:
     assert _beta.validate_json(text).type == item["type"]
 
 
-@pytest.mark.parametrize("path", OTHERS)
+@each_recording(*OTHERS)
 def test_the_sdk_accepts_every_event(path: Path) -> None:
     """Whatever protocol the story came from; each names its SSE event, and indexes count the blocks."""
     kind = protocols.find(path.parent.name.replace("-messages", "").replace("-", "_")).Decoder
@@ -1234,7 +1240,7 @@ def test_the_start_waits_for_usage_that_comes_first_and_for_no_other() -> None:
         assert items[-2]["usage"] == {"input_tokens": 3, "output_tokens": 1, "service_tier": "standard"}
 
 
-@pytest.mark.parametrize("path", recordings("openai-chat") + recordings("openai-responses"))
+@each_recording("openai-chat", "openai-responses")
 def test_a_stream_of_another_protocol_keeps_its_texts_and_calls(path: Path) -> None:
     kind = protocols.find(path.parent.name.replace("-", "_")).Decoder
     story = tell_bytes(kind, [path.read_bytes()])
@@ -1375,6 +1381,7 @@ def odd_messages(draw: st.DrawFn) -> list[Any]:
     return [e.MessageCreated(kind(id, **known, metadata=draw(metadata))), *grown, e.MessageDone(ended)]
 
 
+@pytest.mark.slow
 @given(st.lists(odd_messages(), max_size=4), metadata, st.sampled_from(["completed", "failed", "cancelled"]))
 @settings(max_examples=200, deadline=None)
 def test_no_message_makes_the_encoder_fail(messages: list[list[Any]], known: dict[str, Any], status: Any) -> None:
@@ -1666,11 +1673,17 @@ def test_messages_become_a_request(messages: list[m.Message], expected: list[Any
     assert to_input(messages) == expected
 
 
-@pytest.mark.parametrize("path", OTHERS)
-def test_any_recorded_conversation_becomes_a_request(path: Path) -> None:
-    """The SDK's own type of a message takes each turn; no two turns of the assistant follow each other."""
+@functools.cache
+def message_type() -> TypeAdapter[Any]:
+    """The SDK's type of a message: it takes a part of a second to build."""
     from anthropic.types.beta import BetaMessageParam
 
+    return TypeAdapter(BetaMessageParam)
+
+
+@each_recording(*OTHERS)
+def test_any_recorded_conversation_becomes_a_request(path: Path) -> None:
+    """The SDK's own type of a message takes each turn; no two turns of the assistant follow each other."""
     kind = protocols.find(path.parent.name.replace("-messages", "").replace("-", "_")).Decoder
     try:
         turns = to_input(tell_bytes(kind, [path.read_bytes()]).engine.messages)
@@ -1679,7 +1692,7 @@ def test_any_recorded_conversation_becomes_a_request(path: Path) -> None:
     roles = [turn["role"] for turn in turns]
     assert all(a != b for a, b in itertools.pairwise(roles))
     for turn in turns:
-        TypeAdapter[Any](BetaMessageParam).validate_python(turn)
+        message_type().validate_python(turn)
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,15 @@ from streamkit.protocols.letta import Decoder, Encoder, to_input
 from streamkit.protocols.letta.dates import date_of, time_of
 
 from ..faces import Face, body, every_face
-from ..telling import RECORDINGS, Story, recordings, tell_bytes, tell_items
+from ..recorded import SHARED, each_recording, own_recordings, streams_in
+from ..telling import Story, tell_bytes, tell_items
 
-STREAMS = [one for one in recordings("letta") if one.id != "conformance"]
+
+def is_stream(path: Path) -> bool:
+    return path.stem != "conformance"  # a list of cases
+
+
+STREAMS = [*own_recordings("letta", complete=True), *filter(is_stream, streams_in(SHARED / "letta"))]
 
 
 class Careful(Decoder):
@@ -192,7 +198,7 @@ def reading(story: Story) -> list[tuple[str, ...]]:
     return [(x.type, *([x.name or ""] if x.type == "tool_call" else []), x.content) for x in story.engine.messages]
 
 
-@pytest.mark.parametrize("path", STREAMS)
+@each_recording("letta", own=False, only=is_stream)
 def test_a_recorded_stream_is_read_as_it_was_meant(path: Path) -> None:
     """Texts, reasoning, calls and returns; none needs a warning."""
     story = tell_bytes(Decoder, [path.read_bytes()])
@@ -203,7 +209,7 @@ def test_a_recorded_stream_is_read_as_it_was_meant(path: Path) -> None:
     assert all(call.provider_executed for call in story.engine.messages if isinstance(call, m.ToolCallMessage))
 
 
-@pytest.mark.parametrize("path", [one for one in STREAMS if one.id in ERA_2024])
+@each_recording("letta", own=False, only=lambda path: path.stem in ERA_2024)
 def test_a_step_stream_of_2024_is_one_step_of_one_run(path: Path) -> None:
     """A thought, the call of `send_message`, its return; `[DONE_STEP]` ends the step, `[DONE]` the run."""
     story = tell_bytes(Decoder, [path.read_bytes()])
@@ -217,7 +223,7 @@ def test_a_step_stream_of_2024_is_one_step_of_one_run(path: Path) -> None:
     assert run_of(story).status == "completed"
 
 
-@pytest.mark.parametrize("path", STREAMS)
+@each_recording("letta", only=is_stream)
 @pytest.mark.parametrize("size", [97, 10**9])
 def test_both_paths_emit_the_same_events(path: Path, size: int) -> None:
     whole = path.read_bytes()
@@ -228,7 +234,7 @@ def test_both_paths_emit_the_same_events(path: Path, size: int) -> None:
     assert [event.raw for event in fast.events] == [event.raw for event in careful.events]
 
 
-@pytest.mark.parametrize("path", STREAMS)
+@each_recording("letta", only=is_stream)
 def test_a_recorded_stream_survives_the_way_through_the_encoder(path: Path) -> None:
     story = tell_bytes(Decoder, [path.read_bytes()])
     again = encoded_again(story)
@@ -238,7 +244,7 @@ def test_a_recorded_stream_survives_the_way_through_the_encoder(path: Path) -> N
 
 def test_the_run_and_its_steps_have_the_servers_ids() -> None:
     """And the times that it gave; usage is the run's."""
-    path = RECORDINGS / "letta" / "srv0168-tool-tokens.sse"
+    path = SHARED / "letta" / "srv0168-tool-tokens.sse"
     if not path.exists():
         pytest.skip("the recorded letta streams are not beside this checkout")
     story = tell_bytes(Decoder, [path.read_bytes()])
@@ -260,7 +266,7 @@ def test_the_run_and_its_steps_have_the_servers_ids() -> None:
 
 
 def cases() -> list[Any]:
-    path = RECORDINGS / "letta" / "conformance.jsonl"
+    path = SHARED / "letta" / "conformance.jsonl"
     if not path.exists():
         reason = "the conformance cases are not beside this checkout"
         return [pytest.param(None, id="conformance", marks=pytest.mark.skip(reason=reason))]
@@ -977,7 +983,7 @@ def test_calls_of_2024_without_ids_have_their_returns() -> None:
 # -- recognition
 
 
-@pytest.mark.parametrize("path", STREAMS)
+@each_recording("letta", only=is_stream)
 def test_a_recorded_stream_is_recognised(path: Path) -> None:
     """By its first item that is no sentinel, and as nothing else's."""
     items = [frame[2] for frame in SseFramer().feed(path.read_bytes() + b"\n\n")]
@@ -987,9 +993,7 @@ def test_a_recorded_stream_is_recognised(path: Path) -> None:
 
 def test_nothing_else_is_mistaken_for_it() -> None:
     """No item of any other protocol's recordings."""
-    paths = [
-        path for path in RECORDINGS.glob("*/*") if path.parent.name != "letta" and path.suffix in (".sse", ".jsonl")
-    ]
+    paths = [path for path in SHARED.glob("*/*") if path.parent.name != "letta" and path.suffix in (".sse", ".jsonl")]
     if not paths:
         pytest.skip("the recorded streams are not beside this checkout")
     for path in paths:
@@ -1104,6 +1108,7 @@ def well_formed(story: Story) -> None:
     assert len(set(created)) == len(created)
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(st.sampled_from(FIELDS), anything, max_size=6), max_size=4))
 @settings(max_examples=400, deadline=None)
 def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
@@ -1135,6 +1140,7 @@ def mutated(draw: st.DrawFn) -> list[Any]:
     return items
 
 
+@pytest.mark.slow
 @given(mutated(), st.booleans())
 @settings(max_examples=500, deadline=None)
 def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any], done: bool) -> None:
@@ -1144,9 +1150,7 @@ def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any]
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_no_mutation_of_a_recording_makes_the_decoder_fail(data: st.DataObject) -> None:
-    path = data.draw(st.sampled_from([one.values[0] for one in STREAMS]))
-    if path is None:
-        pytest.skip("the recorded letta streams are not beside this checkout")
+    path = data.draw(st.sampled_from(STREAMS))
     frames = [frame[2].decode() for frame in SseFramer().feed(path.read_bytes() + b"\n\n")]
     items = [json.loads(frame) if frame.startswith("{") else frame for frame in frames]
 
@@ -1311,6 +1315,7 @@ def told(events: list[e.Event]) -> Story:
     return story
 
 
+@pytest.mark.slow
 @given(canonical())
 @settings(max_examples=300, deadline=None)
 def test_what_letta_can_express_survives_encoding(events: list[e.Event]) -> None:
@@ -1463,7 +1468,7 @@ def test_what_letta_cannot_express_is_left_out(message: m.Message) -> None:
 
 
 @pytest.mark.parametrize("name", ["openai_chat", "openai_responses", "anthropic"])
-@pytest.mark.parametrize("path", STREAMS)
+@each_recording("letta", only=is_stream)
 def test_a_story_of_lettas_keeps_its_texts_in_other_protocols(path: Path, name: str) -> None:
     """And its calls with what they gave, where the protocol has calls that its provider executes; Chat has none."""
     story = tell_bytes(Decoder, [path.read_bytes()])
@@ -1478,9 +1483,7 @@ def test_a_story_of_lettas_keeps_its_texts_in_other_protocols(path: Path, name: 
         assert sorted(again.contents("tool_output")) == sorted(story.contents("tool_output"))
 
 
-@pytest.mark.parametrize(
-    "path", recordings("openai-chat") + recordings("openai-responses") + recordings("open-interpreter")
-)
+@each_recording("openai-chat", "openai-responses", "open-interpreter")
 def test_other_protocols_stories_keep_texts_and_calls_as_lettas(path: Path) -> None:
     """The texts of the first choice in order, and the calls."""
     name = path.parent.name.replace("-", "_")

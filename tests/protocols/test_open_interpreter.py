@@ -34,7 +34,8 @@ from streamkit.protocols.open_interpreter import Decoder, Encoder, WebsocketDeco
 from streamkit.protocols.open_interpreter.legacy import Decoder as LegacyDecoder
 from streamkit.protocols.open_interpreter.questions import is_question_line
 
-from ..telling import Story, recordings, tell_bytes, tell_items
+from ..recorded import each_recording, in_a_loop
+from ..telling import Story, tell_bytes, tell_items
 
 PNG = "iVBORw0KGgo"
 
@@ -168,7 +169,7 @@ def expected_of(path: Path, items: list[Any]) -> list[dict[str, Any]]:
     return [static(message) for message in expected]
 
 
-@pytest.mark.parametrize("path", recordings("open-interpreter"))
+@each_recording("open-interpreter", own=False)
 def test_a_recorded_stream_gives_the_messages_that_open_interpreter_stored(path: Path) -> None:
     """Exactly, but for the differences listed above; and no recorded stream needs a repair."""
     items = [json.loads(line) for line in path.read_text().splitlines()]
@@ -178,7 +179,7 @@ def test_a_recorded_stream_gives_the_messages_that_open_interpreter_stored(path:
     check_brackets(story)
 
 
-@pytest.mark.parametrize("path", recordings("open-interpreter"))
+@each_recording("open-interpreter", complete=True)
 def test_the_fast_paths_give_the_same_events(path: Path) -> None:
     """From bytes and from items, with and without the fast paths."""
     data = path.read_bytes()
@@ -190,7 +191,7 @@ def test_the_fast_paths_give_the_same_events(path: Path) -> None:
     assert tell_items(Tolerant, items).lines == lines
 
 
-@pytest.mark.parametrize("path", recordings("open-interpreter"))
+@each_recording("open-interpreter", complete=True)
 def test_a_recorded_stream_survives_the_way_through_the_encoder(path: Path) -> None:
     """Its messages and lines come back, without a repair."""
     story = tell_bytes(Decoder, [path.read_bytes()])
@@ -620,10 +621,11 @@ def drive(items: list[Any], handler: Declining, kind: Any, face: str) -> bool:
     return producer.ran
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("face", ["sync", "asyncio", "asyncio, of a sync source"])
 @pytest.mark.parametrize("handler", [Declining, Undecided])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("case", [*QUESTIONS, *TEXTS])
+@in_a_loop("case", [*QUESTIONS, *TEXTS])
 def test_whatever_may_be_a_confirmation_stops_a_live_producer(
     case: str, kind: Any, handler: type[Declining], face: str
 ) -> None:
@@ -948,6 +950,7 @@ CHUNKS = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(CHUNKS, max_size=25))
 def test_no_chunks_make_the_decoder_fail(items: list[Any]) -> None:

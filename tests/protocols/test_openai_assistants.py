@@ -44,12 +44,13 @@ from streamkit.testing import CodeInterpreter, ModelServer, Reasoning, Refusal, 
 
 from .. import faces
 from ..faces import Face, body, every_face
-from ..telling import Story, recordings, tell_bytes, tell_items
+from ..recorded import SHARED, each_recording, recording_cases, streams_in
+from ..telling import Story, tell_bytes, tell_items
 from ..test_laws import check_brackets, joined, merged
 
 pytestmark = pytest.mark.filterwarnings("ignore:The Assistants API:DeprecationWarning")  # each call warns
 
-RECORDED = recordings("openai-assistants")
+RECORDED = streams_in(SHARED / "openai-assistants")
 STRICT: TypeAdapter[Any] = TypeAdapter(AssistantStreamEvent)
 
 # Recordings where the SDK's result is not what a user needs: their `own_reading` is compared in its place.
@@ -210,7 +211,7 @@ def items_of(path: Path) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("openai-assistants", own=False)
 def test_a_recording_ends_with_the_texts_and_calls_that_the_sdk_gives(path: Path) -> None:
     """Where the SDK is wrong, those that a careful reading gives."""
     expected = json.loads(path.with_name(f"{stem(path)}.expected.json").read_text())
@@ -236,11 +237,11 @@ def test_a_recording_ends_with_the_texts_and_calls_that_the_sdk_gives(path: Path
 
 def test_every_listed_exception_is_a_recording() -> None:
     """The list above names no file that is gone."""
-    found = {stem(parameter.values[0]) for parameter in RECORDED if parameter.values[0] is not None}
+    found = {stem(path) for path in RECORDED}
     assert not found or set(SDK_IS_WRONG) <= found
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("openai-assistants")
 def test_the_fast_path_gives_the_same_events(path: Path) -> None:
     """Frame by frame, both decoders give the same events, source and cursor too."""
     fast, slow = Decoder(), Slow()
@@ -252,7 +253,7 @@ def test_the_fast_path_gives_the_same_events(path: Path) -> None:
     assert lines[0] == lines[1]
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("openai-assistants", complete=True)
 def test_a_recording_as_items_gives_the_same_events(path: Path) -> None:
     """As `{"event", "data"}`, as the SDK's typed objects give it."""
     assert tell_items(Decoder, items_of(path)).lines == tell_bytes(Decoder, [path.read_bytes()]).lines
@@ -260,7 +261,7 @@ def test_a_recording_as_items_gives_the_same_events(path: Path) -> None:
 
 def test_two_recordings_of_one_run_are_one_stream() -> None:
     """The step that waited is completed in the second; its call, output and tokens are emitted once."""
-    paths = {stem(parameter.values[0]): parameter.values[0] for parameter in RECORDED if parameter.values[0]}
+    paths = {stem(path): path for path in RECORDED}
     if "dotnet-streamingtoolcall.1" not in paths:
         pytest.skip("the recorded streams are not beside this checkout")
 
@@ -1010,6 +1011,7 @@ DATA = st.fixed_dictionaries(
 ITEM = st.fixed_dictionaries({"event": st.sampled_from([*NAMES, "thread.new"]) | JSON, "data": DATA | JSON})
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(ITEM, max_size=10))
 def test_no_values_make_the_decoder_fail(items: list[Any]) -> None:
@@ -1047,7 +1049,7 @@ def mutate(draw: Callable[..., Any], items: list[Any]) -> list[Any]:
     return items
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@pytest.mark.parametrize("path", recording_cases("openai-assistants", complete=True))
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_no_damage_to_a_recording_makes_the_decoder_fail(path: Path, data: st.DataObject) -> None:
@@ -1186,7 +1188,7 @@ def same(message: Message) -> dict[str, Any]:
     return plain
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("openai-assistants", complete=True)
 def test_law_8_a_recording_comes_back_the_same(path: Path) -> None:
     """Its messages, its run and its tokens; each event is strictly valid."""
     story = tell_bytes(Decoder, [path.read_bytes()])
@@ -1210,22 +1212,18 @@ def test_law_8_a_recording_comes_back_the_same(path: Path) -> None:
         assert [s.id for s in again.engine.runs.steps] == [s.id for s in story.engine.runs.steps]
 
 
-@pytest.mark.parametrize("name", ["openai_chat", "openai_responses", "open_interpreter"])
-def test_other_protocols_recordings_are_strictly_valid_here(name: str) -> None:
+@each_recording("openai-chat", "openai-responses", "open-interpreter")
+def test_other_protocols_recordings_are_strictly_valid_here(path: Path) -> None:
     """Every event of every one; and the texts come back."""
-    paths = [parameter.values[0] for parameter in recordings(name.replace("_", "-")) if parameter.values[0] is not None]
-    if not paths:
-        pytest.skip("the recorded streams are not beside this checkout")
-    for path in paths:
-        story = tell_bytes(protocols.find(name).Decoder, [path.read_bytes()])
-        items = encoded(story)
-        for item in items:
-            STRICT.validate_json(json.dumps(item), strict=True)
-        again = tell_items(Decoder, items)
-        assert again.contents("message") == story.contents("message"), path.name
-        codes = [m.content for m in story.engine.messages if isinstance(m, CodeMessage) and m.content]
-        assert [code for code in again.contents("code", "python") if code] == codes
-        assert set(again.codes) <= {"bad-arguments"}
+    story = tell_bytes(protocols.find(path.parent.name.replace("-", "_")).Decoder, [path.read_bytes()])
+    items = encoded(story)
+    for item in items:
+        STRICT.validate_json(json.dumps(item), strict=True)
+    again = tell_items(Decoder, items)
+    assert again.contents("message") == story.contents("message")
+    codes = [m.content for m in story.engine.messages if isinstance(m, CodeMessage) and m.content]
+    assert [code for code in again.contents("code", "python") if code] == codes
+    assert set(again.codes) <= {"bad-arguments"}
 
 
 # -- law 8, on generated streams
@@ -1354,6 +1352,7 @@ def canonical(events: list[Event]) -> Story:
     return tell_items(protocols.find("streamkit").Decoder, [*events, ev.StreamEnd()])
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(stories())
 def test_law_8_what_the_protocol_can_express_comes_back(events: list[Event]) -> None:
@@ -1546,7 +1545,7 @@ async def test_a_run_that_goes_on_after_its_calls_is_one_run_here(face: Face, pr
     check_brackets(story.lines)
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("openai-assistants", complete=True)
 def test_a_recording_is_no_offence(path: Path) -> None:
     """To a strict stream either."""
     assert tell_bytes(Decoder, [path.read_bytes()], strict=True).lines == tell_bytes(Decoder, [path.read_bytes()]).lines

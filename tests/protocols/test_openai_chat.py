@@ -22,7 +22,8 @@ from streamkit.protocols import openai_responses
 from streamkit.protocols.framing import SseFramer, framer_for, sse_frame
 from streamkit.protocols.openai_chat import Decoder, Encoder, to_input
 
-from ..telling import Story, recordings, tell_bytes, tell_items
+from ..recorded import each_recording
+from ..telling import Story, tell_bytes, tell_items
 
 
 class Careful(Decoder):
@@ -107,7 +108,7 @@ def normal(expected: dict[str, Any]) -> dict[str, Any]:
     return {"messages": messages, "tool_calls": expected["tool_calls"]}
 
 
-@pytest.mark.parametrize("path", recordings("openai-chat"))
+@each_recording("openai-chat", own=False)
 def test_a_recorded_stream_is_read_as_the_server_meant_it(path: Path) -> None:
     """As the official helper reads it, or as `DIFFERS` states; reasoning as a careful reading has it."""
     expected = json.loads(path.with_name(f"{path.stem}.expected.json").read_text())
@@ -123,7 +124,7 @@ def reasoning_details(path: Path) -> str:
     return "15 * 27 = 405" if path.stem == "pydai-snowflake-thinking-streaming" else ""
 
 
-@pytest.mark.parametrize("path", recordings("openai-chat"))
+@each_recording("openai-chat", own=False)
 def test_every_other_answer_of_the_official_helper_holds(path: Path) -> None:
     """`DIFFERS` names just those recordings that a careful reading reads otherwise."""
     expected = json.loads(path.with_name(f"{path.stem}.expected.json").read_text())
@@ -131,7 +132,7 @@ def test_every_other_answer_of_the_official_helper_holds(path: Path) -> None:
         assert path.stem in DIFFERS
 
 
-@pytest.mark.parametrize("path", recordings("openai-chat"))
+@each_recording("openai-chat")
 @pytest.mark.parametrize("size", [97, 10**9])
 def test_the_fast_path_emits_what_the_tolerant_one_emits(path: Path, size: int) -> None:
     body = path.read_bytes()
@@ -142,7 +143,7 @@ def test_the_fast_path_emits_what_the_tolerant_one_emits(path: Path, size: int) 
     assert [event.raw for event in fast.events] == [event.raw for event in careful.events]
 
 
-@pytest.mark.parametrize("path", recordings("openai-chat"))
+@each_recording("openai-chat")
 def test_a_recorded_stream_is_recognised(path: Path) -> None:
     """Its first item that is no keepalive has a shape of its own."""
     body = path.read_bytes()
@@ -151,7 +152,7 @@ def test_a_recorded_stream_is_recognised(path: Path) -> None:
     assert Decoder.recognises(first)
 
 
-@pytest.mark.parametrize("path", recordings("openai-chat"))
+@each_recording("openai-chat")
 def test_a_recorded_stream_survives_encoding(path: Path) -> None:
     story = tell_bytes(Decoder, [path.read_bytes()])
     assert shape(encoded_again(story)) == shape(story)
@@ -741,6 +742,7 @@ def well_formed(story: Story) -> None:
     assert all(message.status != "in_progress" for message in story.engine.messages)
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(st.sampled_from(FIELDS), anything, max_size=6), max_size=4))
 @settings(max_examples=300, deadline=None)
 def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
@@ -768,6 +770,7 @@ def mutated(draw: st.DrawFn) -> list[Any]:
     return items
 
 
+@pytest.mark.slow
 @given(mutated(), st.booleans())
 @settings(max_examples=400, deadline=None)
 def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any], done: bool) -> None:
@@ -811,6 +814,7 @@ plain_chunks = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(plain_chunks, max_size=10), st.booleans())
 @settings(max_examples=400, deadline=None)
 def test_both_paths_emit_the_same_events_for_chunks_that_are_nearly_plain(items: list[Any], done: bool) -> None:
@@ -964,10 +968,10 @@ def test_a_run_ends_with_a_finish_reason(run: e.Run, reason: str) -> None:
     assert item["choices"] == [{"index": 0, "delta": {}, "finish_reason": reason}]
 
 
-@pytest.mark.parametrize("path", recordings("openai-chat") + recordings("openai-responses"))
+@each_recording("openai-chat", "openai-responses")
 def test_the_sdk_accepts_every_chunk(path: Path) -> None:
     """Whatever protocol the events came from; an error is no chunk."""
-    decoder = Decoder if path in recordings("openai-chat") else openai_responses.Decoder
+    decoder = Decoder if path.parent.name == "openai-chat" else openai_responses.Decoder
     encoder = Encoder()
     for event in tell_bytes(decoder, [path.read_bytes()]).events:
         for item in encoder.feed(event):

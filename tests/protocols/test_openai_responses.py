@@ -37,9 +37,9 @@ from streamkit.protocols.codec import event_to_dict
 from streamkit.protocols.framing import NdjsonFramer, SseFramer, sse_frame
 from streamkit.protocols.openai_responses import Decoder, Encoder, to_input
 
-from ..telling import Story, recordings, tell_bytes, tell_items
+from ..recorded import each_recording, recording_cases
+from ..telling import Story, tell_bytes, tell_items
 
-RECORDED = recordings("openai-responses")
 NAMES = sorted(
     get_args(member.model_fields["type"].annotation)[0] for member in get_args(get_args(ResponseStreamEvent)[0])
 )
@@ -157,7 +157,7 @@ def call_group(story: Story, item: dict[str, Any]) -> tuple[list[Message], str]:
     return found, found[0].content if found else ""
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("openai-responses", own=False)
 def test_a_recording_ends_with_the_texts_that_the_sdk_gives(path: Path) -> None:
     """Texts, refusals, ids and the number of citations."""
     if stem(path) in SDK_IS_WRONG:
@@ -177,7 +177,7 @@ def test_a_recording_ends_with_the_texts_that_the_sdk_gives(path: Path) -> None:
     assert set(story.codes) <= {"content-differs"}
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("openai-responses", own=False)
 def test_a_recording_ends_with_the_calls_that_the_sdk_gives(path: Path) -> None:
     """Each call of the expected file, with its name, its call id and its arguments; and no other."""
     expected = json.loads(path.with_name(f"{stem(path)}.expected.json").read_text())
@@ -198,7 +198,7 @@ def plain(events: Iterable[Event]) -> list[tuple[dict[str, Any], Any]]:
     return [(event_to_dict(event), event.raw_item) for event in events]
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("openai-responses")
 def test_the_fast_path_emits_the_same_events(path: Path) -> None:
     """Frame by frame, both decoders give the same events, source and cursor too."""
     fast, slow = Decoder(), Slow()
@@ -209,7 +209,7 @@ def test_the_fast_path_emits_the_same_events(path: Path) -> None:
     assert fast_lines == slow_lines
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("openai-responses", complete=True)
 def test_every_event_has_the_sequence_number_as_its_cursor(path: Path) -> None:
     """So a stream can be resumed with `starting_after`."""
     for item in items_of(path):
@@ -881,6 +881,7 @@ EVENT = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(EVENT, max_size=8))
 def test_no_values_make_the_decoder_fail(items: list[Any]) -> None:
@@ -909,7 +910,7 @@ def mutate(draw: Callable[..., Any], items: list[Any]) -> list[Any]:
     return items
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@pytest.mark.parametrize("path", recording_cases("openai-responses", complete=True))
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_no_damage_to_a_recording_makes_the_decoder_fail(path: Path, data: st.DataObject) -> None:
@@ -1001,7 +1002,7 @@ def view(story: Story, *without: str) -> list[dict[str, Any]]:
     return [{k: v for k, v in m.to_dict().items() if k not in left_out} for m in story.engine.messages]
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("openai-responses")
 def test_a_recording_survives_encoding(path: Path) -> None:
     """Encoded and decoded again: the same messages, the same run."""
     story = tell_bytes(Decoder, [path.read_bytes()])
@@ -1146,7 +1147,7 @@ def client(body: bytes) -> openai.OpenAI:
     return openai.OpenAI(api_key="k", base_url="http://test.invalid", http_client=http, max_retries=0)
 
 
-@pytest.mark.parametrize("path", RECORDED)
+@each_recording("openai-responses", complete=True)
 def test_the_sdk_reads_what_is_encoded(path: Path) -> None:
     """Raw and by its accumulating helper: the same final texts and calls, right nesting, numbers that only grow."""
     story = tell_bytes(Decoder, [path.read_bytes()])
