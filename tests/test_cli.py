@@ -414,6 +414,7 @@ def final_text(path: Path) -> str:
     return sk.stream(path).get_final_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framing", ["sse", "ndjson"])
 @pytest.mark.parametrize("protocol", protocols.BUILT_IN)
 def test_a_converted_stream_says_the_same(protocol: str, framing: str, recording: Path, tmp_path: Path) -> None:

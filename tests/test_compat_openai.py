@@ -860,6 +860,7 @@ async def test_an_event_that_nobody_knows_is_told_to_on_event_alone(face: Face, 
     assert await call(handler.get_final_run_steps) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["requires_action", "completed"])
 @every_face
 @body

@@ -173,6 +173,7 @@ def test_a_hook_that_is_nearly_its_own_warns() -> None:
             def on_serch_query(self, event: SearchQuery) -> None: ...
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checker", [["mypy", "--strict"], ["pyright"]], ids=["mypy", "pyright"])
 def test_the_type_checkers_accept_it(checker: list[str], tmp_path: Path) -> None:
     """The class, how it is made, its fields and its hook."""

@@ -545,6 +545,7 @@ def test_a_piece_costs_the_same_in_a_long_document() -> None:
     assert cost(1_000_000, 2) < 3 * cost(20_000, 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeats", [False, True], ids=["one string", "a string at each depth, twice"])
 def test_a_character_costs_the_same_however_deep_the_chosen_path_is(repeats: bool) -> None:
     """CPU time for a character read or told, where the whole nesting is of chosen paths: flat, with a margin."""

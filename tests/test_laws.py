@@ -315,6 +315,7 @@ def test_law_5_interleaved_things_are_kept_apart(provider: str, parts: list[tupl
     assert set(story.codes) <= {"bad-arguments"}, "a call's arguments here are any text"
 
 
+@pytest.mark.slow
 @every_provider
 @often
 @given(merged(), st.data())
@@ -328,6 +329,7 @@ def test_law_1_holds_however_a_providers_stream_is_cut_off(
     check_brackets(story.lines)
 
 
+@pytest.mark.slow
 @every_provider
 @often
 @given(merged(), st.data())
@@ -351,6 +353,7 @@ wire = st.recursive(
 )
 
 
+@pytest.mark.slow
 @every_provider
 @often
 @given(merged(), st.data())

@@ -1095,6 +1095,7 @@ def test_a_settled_block_is_forgotten() -> None:
         assert len(markdown.source) < 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

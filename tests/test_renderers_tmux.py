@@ -117,6 +117,7 @@ def test_settled_parts_are_on_the_screen_once(
     assert not [screen for screen in seen if len(re.findall(r"│ \d+% #", screen)) > 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[(40, 15)], [(120, 30)], [(50, 24), (30, 10), (80, 24)]], ids=str)
 def test_a_terminal_may_be_resized_meanwhile(
     sizes: list[tuple[int, int]], terminals: list[Terminal], tmp_path: Path
@@ -183,6 +184,7 @@ def test_no_color_turns_colours_off(terminals: list[Terminal], tmp_path: Path) -
     assert any("\x1b[2m" in line for line in terminal.codes.splitlines())
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_gets_no_escape_sequences(terminals: list[Terminal], tmp_path: Path) -> None:
     """The command line prints as the stream arrives."""
     out = tmp_path / "log"

@@ -129,6 +129,7 @@ def test_each_chat_chunk_is_strictly_valid(reply: Reply) -> None:
         assert (chunk["id"], chunk["model"]) == ("chatcmpl-1", reply.model or "m")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", [*REPLIES.values(), CODE], ids=[*REPLIES, "code"])
 def test_each_responses_event_is_strictly_valid(reply: Reply) -> None:
     """Each event passes the SDK's own union in strict mode, is named by its SSE field, and they are numbered from 0."""
@@ -154,6 +155,7 @@ def test_whole_answers_are_strictly_valid(reply: Reply) -> None:
     assert chat.headers["content-type"] == responses.headers["content-type"] == "application/json"
 
 
+@pytest.mark.slow
 def test_the_same_script_tells_the_same_bytes() -> None:
     """There is no clock and no chance in it."""
 

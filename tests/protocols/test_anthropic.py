@@ -1023,6 +1023,7 @@ small = st.builds(
 plain = st.sampled_from([start(0), start(1, "thinking"), tool(0), tool(1), server_tool(1, "code_execution"), stop(0)])
 
 
+@pytest.mark.slow
 @given(st.lists(small | plain, max_size=12), st.booleans())
 @settings(max_examples=400, deadline=None)
 def test_both_paths_tell_the_same_of_pieces_that_are_nearly_plain(items: list[Any], over: bool) -> None:

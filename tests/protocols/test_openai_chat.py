@@ -908,6 +908,7 @@ def _message(pieces: list[str], kind: type[m.Message], id: str, choice: int) -> 
     return [created, *(kind.delta_event(id, piece) for piece in pieces), done]
 
 
+@pytest.mark.slow
 @given(canonical())
 @settings(max_examples=150, deadline=None)
 def test_what_chat_can_express_survives_encoding(events: list[e.Event]) -> None:
