@@ -77,14 +77,13 @@ RUNS = {"python": 80, "shell": 60, "javascript": 60}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "runs"), [language(name, runs) for name, runs in RUNS.items()])
-def test_nothing_of_an_interrupted_run_appears_in_a_later_one(name: str, runs: int) -> None:
-    """Interrupted at random moments, 200 in all: each run has only its own output, and no process is left.
-
-    On a machine that is busy, code may take longer to heed an interrupt than a computer waits. It is killed then, says
-    so, and the claims hold all the same; but at least half of the runs keep their state.
-    """
+def test_nothing_of_an_interrupted_run_appears_in_a_later_one(
+    name: str, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted at random moments, 200 in all: each run has only its own output, keeps its state, and leaves no
+    process. A busy machine may need more than a second for an interrupt, so the kill is far away here."""
+    monkeypatch.setattr("streamkit.computer.stopping.GRACE", 30.0)
     moments = random.Random(7)
-    killed = 0
     with traced_computer() as traced:
         run(traced.computer, name, HELLO[name])
         for number in range(runs):
@@ -97,10 +96,8 @@ def test_nothing_of_an_interrupted_run_appears_in_a_later_one(name: str, runs: i
             assert ran.status == "interrupted"
             assert set(re.findall(r"word-\d+-", ran.text)) <= {word}
             assert ran.text.endswith("KeyboardInterrupt")
-            assert ("are lost" in ran.text) == ran.execution.state_lost
-            killed += ran.execution.state_lost
+            assert not ran.execution.state_lost, ran.text
         assert [line for line in traced.processes() if "while sleep" in line] == []
-    assert killed <= runs // 2
 
 
 def test_a_thread_that_outlives_its_run_prints_into_no_other() -> None:
