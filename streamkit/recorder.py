@@ -43,7 +43,7 @@ class Recorder(Handler):
         self._written: set[str] = set()  # the ids of the outputs among them
 
     def bind(self, stream: StreamState) -> None:
-        self._made_with("_path", "path")
+        self._require_init("_path", "path")
         super().bind(stream)
         self._source = 0
         self._written.clear()

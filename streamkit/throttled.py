@@ -77,7 +77,7 @@ class Throttled(Handler):
         self._handler.receive(items)
 
     def bind(self, stream: StreamState) -> None:
-        self._made_with("_handler", "handler, interval")
+        self._require_init("_handler", "handler, interval")
         super().bind(stream)
         try:
             self._handler.bind(stream)
@@ -92,5 +92,5 @@ class Throttled(Handler):
         self._handler.unbind(stream)
 
     def streamkit_needs_async(self) -> str | None:
-        self._made_with("_handler", "handler, interval")
+        self._require_init("_handler", "handler, interval")
         return self._handler.streamkit_needs_async()
