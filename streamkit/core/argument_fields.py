@@ -329,14 +329,14 @@ class ArgumentFields:
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self._tools = _Tools(fields)
-        self.given = dict(fields)
+        self.fields = dict(fields)
         self._open: dict[str, _Call | None] = {}  # as in the engine, by id; None for what is no call
         self._ids: set[str] = set()
         self._again: dict[str, int] = {}
         self._dropped: set[str] = set()
 
-    def chosen(self, name: str | None) -> bool:
-        """Whether arguments of this tool were chosen."""
+    def has_fields(self, name: str | None) -> bool:
+        """Whether arguments of this tool become messages."""
         return bool(self._tools.of(name))
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
