@@ -1,147 +1,35 @@
-"""What waits for an answer: given once, from any thread; the first answer wins.
+"""Confirmations: the questions whether something may run, and their answers.
 
-The engine makes an `Answer` where a source can take one; the managers wait for it. `wake` is the manager's: it is
-called, from the answering thread, when something was answered or deferred.
+`Answer` stands beside the messages, since a tool call takes one too.
 """
 
 from __future__ import annotations
 
-import inspect
-import threading
-from collections.abc import Callable
 from types import NoneType
 from typing import Literal, cast
 
 from .errors import UsageError
 from .messages import Message
+from .messages.answer import Answer
 
 __all__ = ["Answer", "Confirmation"]
 
 
-class Answer:
-    """One answer to one question. `value` is what was given, `ready` whether it needs no awaiting any more.
-    Once `defer` was called, `deferred` is true and `timeout` the seconds to wait, None for no limit; called again it
-    counts anew, so `deferrals` counts the calls."""
-
-    __slots__ = (
-        "_lock",
-        "awaitables",
-        "closed",
-        "deferrals",
-        "deferred",
-        "error",
-        "given",
-        "given_up",
-        "ready",
-        "timeout",
-        "value",
-        "wake",
-        "what",
-    )
-
-    def __init__(self, what: str, wake: Callable[[], None], *, awaitables: bool = False) -> None:
-        self.what = what
-        self.wake = wake
-        self.awaitables = awaitables
-        self.value: object = None
-        self.error: BaseException | None = None
-        self.given = False
-        self.ready = False
-        self.closed = False
-        self.given_up = False
-        self.deferred = False
-        self.deferrals = 0
-        self.timeout: float | None = None
-        self._lock = threading.Lock()
-
-    @property
-    def open(self) -> bool:
-        return not self.given and not self.closed
-
-    @property
-    def answered(self) -> bool:
-        """By whoever was asked; what was decided in their place is no answer."""
-        return self.given and not self.given_up
-
-    def give(self, value: object) -> None:
-        """Answer.
-
-        Raises:
-            UsageError: it was answered before, the stream is over, or the value is an awaitable on a sync stream.
-        """
-        awaitable = inspect.isawaitable(value)
-        if awaitable and not self.awaitables:
-            if inspect.iscoroutine(value):
-                value.close()
-            raise UsageError(f"{self.what}: a sync stream cannot await {value!r}; give the value, or use `astream`")
-        with self._lock:
-            self._check()
-            self.value = value
-            self.given = True
-            self.ready = not awaitable
-        self.wake()
-
-    def give_up(self, value: object) -> bool:
-        """Answer in the place of whoever did not; for the manager. False if there is an answer."""
-        with self._lock:
-            if self.given:
-                return False
-            self.closed = self.given = self.ready = self.given_up = True
-            self.value = value
-            return True
-
-    def resolve(self, value: object, error: BaseException | None = None) -> None:
-        """What the awaitable gave, or raised; for the manager that ran it."""
-        self.value = value
-        self.error = error
-        self.ready = True
-        self.wake()
-
-    def result(self) -> object:
-        """The answer; raises what its awaitable raised."""
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-    def defer(self, timeout: float | None) -> None:
-        """Take the answer later. What another thread has answered by now needs no time: nothing happens."""
-        if timeout is not None and (not isinstance(cast("object", timeout), (int, float)) or not timeout >= 0):
-            raise UsageError(f"{self.what}: a timeout cannot be {timeout!r} seconds")
-        with self._lock:
-            if self.answered:
-                return
-            self._check()
-            self.deferred = True
-            self.deferrals += 1
-            self.timeout = timeout
-        self.wake()
-
-    def expire(self, deferral: int) -> None:
-        """The time of this deferral is over; nothing happens if there was another one since."""
-        with self._lock:
-            if self.deferrals == deferral:
-                self.deferred = False
-                self.closed = self.closed or not self.given
-
-    def close(self) -> bool:
-        """Take no answer any more. False if one was given before."""
-        with self._lock:
-            self.closed = True
-            return not self.given
-
-    def _check(self) -> None:
-        if self.answered:
-            raise UsageError(f"{self.what} has been answered already")
-        if self.closed:
-            raise UsageError(f"{self.what} takes no answer any more: it was decided without one")
-
-
 class Confirmation:
-    """A question whether something may run.
+    """The question whether code or a tool call may run. Handlers receive it in `on_confirmation`.
 
-    `subject` is the code or tool-call message that would run; `status` is `pending`, `approved` or `declined`;
-    `edited` is the source that was approved instead, `reason` why it was declined. Undecided is declined. `editable`
-    says whether the source can take edited code; a `malformed` question cannot be answered and is declined.
+    Answer it there with `approve` or `decline`, or call `defer` there and answer later, from any thread or task. The first
+    answer counts. A confirmation that nobody answers is declined.
+
+    Attributes:
+        id: unique in the stream.
+        subject: the code or tool-call message that would run.
+        status: `pending`, `approved` or `declined`.
+        edited: the code that was approved in place of the subject's; None if it was approved unchanged.
+        reason: why it was declined, if a reason was given.
+        editable: whether the source can take edited code.
+        malformed: whether the source's question was malformed: it cannot be answered, and is declined.
+        answer_slot: where the answer is put; None if the source cannot take one. For streamkit itself.
     """
 
     __slots__ = ("answer_slot", "editable", "edited", "id", "malformed", "reason", "status", "subject")
@@ -167,46 +55,50 @@ class Confirmation:
 
     @property
     def waiting(self) -> bool:
-        """Whether an answer would be heard."""
+        """Whether an answer would be taken now."""
         return self.answer_slot is not None and self.answer_slot.open
 
     def approve(self, edited: str | None = None) -> None:
-        """Let it run, or `edited` in its place.
+        """Let the code or tool call run; with `edited`, run that code instead.
 
         Raises:
-            UsageError: answered before, decided without an answer, or the source cannot take this answer.
+            UsageError: it was answered before, it was decided without an answer, or the source cannot take this answer.
         """
         if not isinstance(cast("object", edited), (str, NoneType)):
             raise UsageError(f"confirmation {self.id!r}: edited code is a str, not {edited!r}")
         if edited is not None and not self.editable and self.answer_slot is not None:
             raise UsageError(f"confirmation {self.id!r}: this source cannot take edited code, only yes or no")
-        self._asked().give((True, edited))
+        self._open_slot().give((True, edited))
 
     def decline(self, reason: str | None = None) -> None:
-        """Do not let it run. Raises as `approve`."""
-        self._asked().give((False, reason))
+        """Do not let it run; `reason` is sent along where the source has a place for it. Raises as `approve`."""
+        self._open_slot().give((False, reason))
 
     def defer(self, timeout: float | None = None) -> None:
-        """Answer later, from any thread or task; after `timeout` seconds without an answer it is declined. Called again,
-        the time begins anew; called when another thread has answered already, it does nothing."""
-        self._asked().defer(timeout)
+        """Make the stream wait: the answer comes later, from any thread or task. To be called in the hook.
+
+        After `timeout` seconds without an answer it is declined; None waits without a limit. Calling it again starts the
+        time again. It does nothing if another thread has answered already. Raises as `approve`.
+        """
+        self._open_slot().defer(timeout)
 
     def settle(self, approved: bool, *, edited: str | None = None, reason: str | None = None) -> None:
-        """The outcome; for the engine."""
+        """Store the outcome; for the engine."""
         self.status = "approved" if approved else "declined"
         self.edited = edited
         self.reason = reason
         if self.answer_slot is not None:
             self.answer_slot.close()
 
-    def _asked(self) -> Answer:
+    def _open_slot(self) -> Answer:
+        """Where the answer is put. Raises `UsageError` if this confirmation cannot be answered."""
         if self.answer_slot is None:
             why = "it is malformed" if self.malformed else "its source is passive and cannot take an answer"
             raise UsageError(f"confirmation {self.id!r} cannot be answered: {why}")
         return self.answer_slot
 
     def to_dict(self) -> dict[str, object]:
-        """`subject` is the subject's static form."""
+        """The JSON form: id, status, and under `subject` the static form of the message; other fields where they are set."""
         out: dict[str, object] = {"id": self.id, "subject": self.subject.to_dict(), "status": self.status}
         for key in ("edited", "reason", "malformed"):
             if value := getattr(self, key):

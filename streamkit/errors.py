@@ -1,14 +1,14 @@
-"""What can go wrong, and whose fault it is.
+"""The errors, by who is at fault.
 
     StreamkitError
-    ├── UsageError               the caller erred: a wrong argument, an answer that nobody can take
-    ├── ProtocolError            the source made no sense (strict streams only)
+    ├── UsageError               the caller erred: a wrong argument, an answer that cannot be taken
+    ├── ProtocolError            an item of the source is malformed (strict streams only)
     ├── SourceError              the transport failed: connection, HTTP status, a producer that raised
-    │   └── SourceTimeoutError   … by a timeout; it is a `TimeoutError` too
+    │   └── SourceTimeoutError   the transport timed out; it is a `TimeoutError` too
     ├── IncompleteStreamError    the stream stopped before its protocol's end
-    └── RunFailedError           the provider said that the run failed
+    └── RunFailedError           the provider reported that the run failed
 
-Every error carries what had arrived: `error.messages`. The client's own error is its `__cause__`.
+Every error that ends a stream has the messages that had arrived: `error.messages`. The client's error is its `__cause__`.
 """
 
 from __future__ import annotations
@@ -32,20 +32,27 @@ __all__ = [
 
 
 class StreamkitError(Exception):
-    """The root of streamkit's errors. `messages` holds what had arrived when it was raised."""
+    """The root of streamkit's errors.
+
+    Attributes:
+        messages: the stream's messages when it failed; empty if the error ended no stream.
+    """
 
     messages: Sequence[Message] = ()
 
 
 class UsageError(StreamkitError):
-    """The calling code is at fault; nothing was sent on its behalf unless the text says so."""
+    """The calling code is at fault. No request was sent for it, unless the text says so."""
 
 
 class ProtocolError(StreamkitError):
-    """An item of the source made no sense, on a strict stream.
+    """An item of the source is malformed, or no protocol has such items. Most faults raise it on a strict stream only.
 
-    `index` counts the source's items from 0; `kind` is the item's type as far as it was readable; `code` is the
-    warning's code, which the lenient stream would have told instead.
+    Attributes:
+        code: names the fault in a word; the code of the warning that a stream emits which is not strict.
+        fault: what is wrong.
+        index: which of the source's items it is, counted from 0; None if it is no single item.
+        kind: the type of the item, if it could be read.
     """
 
     def __init__(self, code: str, fault: str, index: int | None = None, kind: str | None = None) -> None:
@@ -58,7 +65,11 @@ class ProtocolError(StreamkitError):
 
 
 class SourceError(StreamkitError):
-    """The source's transport failed. `status_code` is the HTTP status, where there was one."""
+    """The source's transport failed.
+
+    Attributes:
+        status_code: the HTTP status, if there was one.
+    """
 
     status_code: int | None = None
 
@@ -68,11 +79,16 @@ class SourceTimeoutError(SourceError, TimeoutError):
 
 
 class IncompleteStreamError(StreamkitError):
-    """The source ended before its protocol said so: it was cut off."""
+    """The source was cut off: it ended before its protocol's end."""
 
 
 class RunFailedError(StreamkitError):
-    """The provider ended the run as failed. `code` and `body` are the provider's own, where it gave them."""
+    """The provider reported that the run failed or expired.
+
+    Attributes:
+        code: the provider's own code, None if it sent none.
+        body: the provider's own error, None if it sent none.
+    """
 
     def __init__(self, message: str, code: str | None = None, body: Any = None) -> None:
         super().__init__(message)
@@ -81,9 +97,13 @@ class RunFailedError(StreamkitError):
 
 
 def raise_source_error(error: Exception) -> NoReturn:
-    """Raise a transport's error as a `SourceError`, with the client's own as its cause. Our own errors stay as they are.
+    """Raise an error of a client as a `SourceError`, with the client's own as its cause.
 
-    A timeout is recognised by `TimeoutError` or by its class's name, as every HTTP client has classes of its own.
+    A timeout is recognised by `TimeoutError`, or by its class's name since every HTTP client has its own classes.
+
+    Raises:
+        StreamkitError: the error itself, if it is one already.
+        SourceError: any other; `SourceTimeoutError` if it is a timeout.
     """
     if isinstance(error, StreamkitError):
         raise error

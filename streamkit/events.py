@@ -2,7 +2,7 @@
 
 Everything else is computed from the class: the wire type (its name in snake case), the hooks, the entry in the codec, and
 through `family` the class of messages that it is about. A decoder makes events, the engine completes them, and hooks
-get them. Nothing changes an event once it was delivered.
+receive them. An event does not change once it was delivered; the snapshots that it refers to grow until they are done.
 
 An application declares its own in the same way. It then has a hook, a wire form, a place in recordings and relays:
 
@@ -105,7 +105,7 @@ _version = 0
 
 
 def version() -> int:
-    """A number that changes with each event class that is declared, for what is computed from all of them."""
+    """A number that changes with each event class that is declared: whoever caches a result about all of them compares it."""
     return _version
 
 
@@ -120,6 +120,13 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
         type: the wire type, a class attribute: `text_delta` of `TextDelta`.
         raw: the provider's item that it came from, a dict where it was JSON; None if there is none.
         cursor: where to resume after it; None if its source cannot resume.
+        message_id: the id of the message that a delta, annotation or active line belongs to; None for other events.
+        hook: the name of the event's own hook, a class attribute.
+        hooks: the names of all hooks that it calls, in order, after `on_event`; a class attribute.
+        family: the class of messages that it is about, None if it is about none; a class attribute.
+        position: `cursor` in the type that the source counts in. For decoders and relays.
+        raw_item: `raw` as it arrived, perhaps as JSON text. For decoders.
+        item_index: which of its source's items it came from, counted from 0; missing from most deltas. For warnings.
     """
 
     type: ClassVar[str] = "event"
@@ -130,7 +137,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
 
     position: int | str | None = msgspec.field(default=None, name="cursor")
     raw_item: Any = None
-    item_index: int | None = None  # which of its source's items, for warnings; not known of every delta
+    item_index: int | None = None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -144,7 +151,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
 
     @property
     def raw(self) -> Any:
-        """The source's own item. JSON text is parsed at each reading; other text is returned as it is."""
+        """The provider's item that the event came from. JSON text is parsed at each reading; other text stays a str."""
         if not isinstance(self.raw_item, bytes):
             return self.raw_item
         try:
@@ -157,11 +164,11 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
         return (self,)
 
 
-_ABSTRACT = ("created", "delta", "done", "run_event", "run_step_event", "retell")  # the wire types of what is no event
+_ABSTRACT = ("created", "delta", "done", "run_event", "run_step_event", "retell")  # the wire types of abstract classes
 
 
 def _register(kind: type[Event]) -> None:
-    """Enter an event class in `EVENTS`, find its hooks, and tell its family of messages about it.
+    """Enter an event class in `EVENTS`, find its hooks, and note it in its family of messages.
 
     A message's own hooks stand inside those of any message: `on_message_created` comes first, `on_message_delta` and
     `on_message_done` come last.
@@ -197,31 +204,43 @@ def _register(kind: type[Event]) -> None:
 
 
 class Created(Event):
-    """A message begins, empty. `message` is its live snapshot."""
+    """The root of the events that begin a message.
+
+    Attributes:
+        message: the message's live snapshot. It is empty and grows until the message is done.
+    """
 
     message: m.Message
 
     @property
     def snapshot(self) -> m.Message:
+        """The same as `message`."""
         return self.message
 
     def arguments(self) -> tuple[Any, ...]:
+        """The hook's arguments: the message."""
         return (self.message,)
 
 
 class Delta(Event):
-    """A piece of a message. `value` is the new text; with `replace` it takes the place of all before it.
+    """The root of the events that add a piece of content to a message. `str(delta)` is its `value`.
 
-    `snapshot` is the message with this piece in it. A decoder leaves it out.
+    Attributes:
+        message_id: the message's id.
+        value: the new text; for audio, base64.
+        replace: whether `value` replaces all content before it, in place of being added.
+        metadata: what one provider sends along, for example log probabilities; None if there is nothing.
+        snapshot: the message with this delta in it. The engine sets it; decoders leave it out.
     """
 
-    message_id: str  # type: ignore[misc]  # None for events that tell of no message
+    message_id: str  # type: ignore[misc]  # a class attribute of other events, so that it can be read of any event
     value: str
     replace: bool = False
     metadata: Mapping[str, Any] | None = None
     snapshot: Any = None
 
     def arguments(self) -> tuple[Any, ...]:
+        """The hook's arguments: this event and the snapshot."""
         return (self, self.snapshot)
 
     def __str__(self) -> str:
@@ -229,126 +248,181 @@ class Delta(Event):
 
 
 class Done(Event):
-    """A message is over; its `status` tells how. It never changes after this.
+    """The root of the events that end a message.
 
-    A decoder gives a message with the same id; its content, where it is known, is checked against the deltas, and
-    what else it has (status, name, call_id, format, metadata) is taken over.
+    A decoder makes one with a message of its own. If that has content, it is compared with the content of the deltas;
+    its status, name, call id, format and metadata are copied to the stream's message.
+
+    Attributes:
+        message: the complete message; `message.status` says how it ended. It does not change any more.
     """
 
     message: m.Message
 
     @property
     def snapshot(self) -> m.Message:
+        """The same as `message`."""
         return self.message
 
     def arguments(self) -> tuple[Any, ...]:
+        """The hook's arguments: the message."""
         return (self.message,)
 
 
 class MessageCreated(Created):
+    """A message that has no kind of its own begins, for example a document to display."""
+
     family = m.Message
 
 
 class MessageDelta(Delta):
+    """A piece of a message that has no kind of its own."""
+
     family = m.Message
 
 
 class MessageDone(Done):
+    """A message that has no kind of its own has ended."""
+
     family = m.Message
 
 
 class TextCreated(Created):
+    """A text for the reader begins."""
+
     family = m.TextMessage
 
 
 class TextDelta(Delta):
+    """A piece of a text for the reader."""
+
     family = m.TextMessage
 
 
 class TextDone(Done):
+    """A text for the reader has ended."""
+
     family = m.TextMessage
 
 
 class ReasoningCreated(Created):
+    """The model's reasoning begins."""
+
     family = m.ReasoningMessage
 
 
 class ReasoningDelta(Delta):
+    """A piece of the model's reasoning."""
+
     family = m.ReasoningMessage
 
 
 class ReasoningDone(Done):
+    """The model's reasoning has ended."""
+
     family = m.ReasoningMessage
 
 
 class RefusalCreated(Created):
+    """The model begins to refuse the request."""
+
     family = m.RefusalMessage
 
 
 class RefusalDelta(Delta):
+    """A piece of a refusal."""
+
     family = m.RefusalMessage
 
 
 class RefusalDone(Done):
+    """A refusal has ended."""
+
     family = m.RefusalMessage
 
 
 class CodeCreated(Created):
+    """Code that is meant to be run begins."""
+
     family = m.CodeMessage
 
 
 class CodeDelta(Delta):
+    """A piece of code."""
+
     family = m.CodeMessage
 
 
 class CodeDone(Done):
+    """Code is complete. It has not run yet."""
+
     family = m.CodeMessage
 
 
 class ConsoleCreated(Created):
+    """Running code prints for the first time."""
+
     family = m.ConsoleMessage
 
 
 class ConsoleDelta(Delta):
-    """A piece of console output. `metadata["stream"]` is `stdout` or `stderr` where the source tells them apart."""
+    """A piece of console output. `metadata["stream"]` is `stdout` or `stderr` where the source distinguishes them."""
 
     family = m.ConsoleMessage
     hook = "on_console_output"
 
 
 class ConsoleDone(Done):
+    """The output of code has ended."""
+
     family = m.ConsoleMessage
 
 
 class ToolCallCreated(Created):
+    """A tool call begins; `message.name` is the tool."""
+
     family = m.ToolCallMessage
 
 
 class ToolCallDelta(Delta):
+    """A piece of a tool call's arguments, as JSON text."""
+
     family = m.ToolCallMessage
 
 
 class ToolCallDone(Done):
+    """A tool call is complete. `message.arguments` are its parsed arguments."""
+
     family = m.ToolCallMessage
 
 
 class ToolOutputCreated(Created):
+    """A tool's output begins; `message.call_id` is the id of the call."""
+
     family = m.ToolOutputMessage
 
 
 class ToolOutputDelta(Delta):
+    """A piece of a tool's output."""
+
     family = m.ToolOutputMessage
 
 
 class ToolOutputDone(Done):
+    """A tool's output is complete."""
+
     family = m.ToolOutputMessage
 
 
 class ImageFileDone(Done):
+    """An image is complete."""
+
     family = m.ImageMessage
 
 
 class FileDone(Done):
+    """A file is complete."""
+
     family = m.FileMessage
 
 
@@ -356,25 +430,39 @@ class FileDone(Done):
 
 
 class ActiveLine(Event):
-    """The line (from 1) that running code is at; None when nothing runs."""
+    """Running code reached another line.
 
-    message_id: str  # type: ignore[misc]
+    Attributes:
+        message_id: the id of the console message.
+        line: counts from 1; None when nothing runs any more.
+        snapshot: the console message, None as long as nothing was printed.
+    """
+
+    message_id: str  # type: ignore[misc]  # as in `Delta`
     line: int | None
     snapshot: Any = None
 
     def arguments(self) -> tuple[Any, ...]:
+        """The hook's arguments: the line and the snapshot."""
         return (self.line, self.snapshot)
 
 
 class AnnotationAdded(Event):
-    """A citation was added to a text."""
+    """A citation was added to a text.
+
+    Attributes:
+        message_id: the id of the text.
+        annotation: the citation.
+        snapshot: the text, with the citation in it.
+    """
 
     hook = "on_annotation"
-    message_id: str  # type: ignore[misc]
+    message_id: str  # type: ignore[misc]  # as in `Delta`
     annotation: m.Annotation
     snapshot: Any = None
 
     def arguments(self) -> tuple[Any, ...]:
+        """The hook's arguments: the annotation and the snapshot."""
         return (self.annotation, self.snapshot)
 
 
@@ -382,7 +470,14 @@ class AnnotationAdded(Event):
 
 
 class Usage(Event):
-    """Tokens of the answer so far, as the provider counts them. `details` holds the provider's finer counts."""
+    """The provider's token counts so far.
+
+    Attributes:
+        input_tokens: tokens of the request.
+        output_tokens: tokens of the answer, reasoning included.
+        total_tokens: both together, as the provider adds them up.
+        details: the provider's finer counts under its own names, for example cached tokens.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -391,10 +486,20 @@ class Usage(Event):
 
 
 class Run(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One answer. A live view: it changes until it is done.
+    """One complete answer of an agent, with all of its model calls. It is live: it changes until the run is done.
 
-    `id` is the provider's, and the newest one where `then=` joined several responses to one run. `error` is the
-    provider's error, as a dict with `message` and perhaps `code`; `raw` is the provider's own object.
+    Attributes:
+        id: the provider's id; of the newest response where `then=` joined several to one run.
+        status: `in_progress`, then how it ended: `completed`, `incomplete` (cut off or at a limit), `requires_action`,
+            `cancelled`, `failed` or `expired`.
+        model: the model that the provider names.
+        usage: the tokens of all run steps together; None if none were counted.
+        error: the provider's error, a dict with `message` and perhaps `code`.
+        finish_reason: why the model stopped, in the provider's word.
+        created_at: when it began, in Unix seconds.
+        completed_at: when it ended, in Unix seconds.
+        metadata: what one provider has alone.
+        raw: the provider's own object.
     """
 
     id: str = ""
@@ -410,7 +515,22 @@ class Run(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class RunStep(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One model call and the tool and code runs it asked for. A live view, as `Run`."""
+    """One model call, with the tool and code runs that it asks for. It is live, as `Run` is.
+
+    Attributes:
+        id: the provider's id, or one that the stream made.
+        status: `in_progress`, then how it ended: `completed`, `incomplete` (cut off or at a limit), `requires_action`,
+            `cancelled`, `failed` or `expired`.
+        run_id: the id of the run.
+        type: the provider's kind of step, for example `message_creation` or `tool_calls`.
+        usage: the tokens of this step; None if none were counted.
+        error: the provider's error, a dict with `message` and perhaps `code`.
+        finish_reason: why the model stopped, in the provider's word.
+        created_at: when it began, in Unix seconds.
+        completed_at: when it ended, in Unix seconds.
+        metadata: what one provider has alone.
+        raw: the provider's own object.
+    """
 
     id: str = ""
     status: RunStatus = "in_progress"
@@ -426,11 +546,12 @@ class RunStep(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class RunEvent(Event):
-    """The root of what is about a run. `run` is live until it is done."""
+    """The root of the events of a run. `run` is the run, live until it is done."""
 
     run: Run
 
     def arguments(self) -> tuple[Any, ...]:
+        """The hook's arguments: the run."""
         return (self.run,)
 
 
@@ -439,19 +560,20 @@ class RunCreated(RunEvent):
 
 
 class RunRequiresAction(RunEvent):
-    """The run can go no further before its tool calls are answered (see `stream.pending`)."""
+    """The run cannot continue until its tool calls or confirmations are answered; `stream.pending` holds them."""
 
 
 class RunDone(RunEvent):
-    """The run is over; `run.status` tells how."""
+    """The run has ended; `run.status` says how."""
 
 
 class RunStepEvent(Event):
-    """The root of what is about a run step. `run_step` is live until it is done."""
+    """The root of the events of a run step. `run_step` is the step, live until it is done."""
 
     run_step: RunStep
 
     def arguments(self) -> tuple[Any, ...]:
+        """The hook's arguments: the run step."""
         return (self.run_step,)
 
 
@@ -460,36 +582,41 @@ class RunStepCreated(RunStepEvent):
 
 
 class RunStepDone(RunStepEvent):
-    """A run step is over."""
+    """A run step has ended; `run_step.status` says how."""
 
 
 # -- questions, warnings, and the stream itself
 
 
 class ConfirmationCreated(Event):
-    """Something wants to run. See `Confirmation`."""
+    """Code or a tool call needs approval before it runs. `confirmation` takes the answer."""
 
     hook = "on_confirmation"
     confirmation: Confirmation
 
     def arguments(self) -> tuple[Any, ...]:
+        """The hook's arguments: the confirmation."""
         return (self.confirmation,)
 
 
 class ConfirmationDone(Event):
-    """A confirmation was decided."""
+    """A confirmation was approved or declined; `confirmation.status` says which."""
 
     confirmation: Confirmation
 
     def arguments(self) -> tuple[Any, ...]:
+        """The hook's arguments: the confirmation."""
         return (self.confirmation,)
 
 
 class StreamWarning(Event):
-    """The source did something odd, which was repaired; a strict stream raises `ProtocolError` in its place.
+    """The source sent something malformed, which was repaired. A strict stream raises `ProtocolError` instead.
 
-    `code` names the fault in a word, `fault` says what was wrong and what was done, `index` counts the source's
-    items from 0, `kind` is the item's type.
+    Attributes:
+        code: names the fault in a word, for programs.
+        fault: what was wrong and how it was repaired, for people.
+        index: which of the source's items it was, counted from 0; None if it was no single item.
+        kind: the type of that item, if it could be read.
     """
 
     hook = "on_warning"
@@ -504,7 +631,12 @@ class StreamWarning(Event):
 
 
 class RawEvent(Event):
-    """What the source said and no other event is for: `name` is its own name for it, `data` the whole item."""
+    """An item of the source that no other event stands for. It calls `on_event` alone.
+
+    Attributes:
+        name: the provider's name for it.
+        data: the complete item.
+    """
 
     hook = "on_event"
     name: str
@@ -517,11 +649,19 @@ class StreamTimeout(Event):
     hook = "on_timeout"
 
     def arguments(self) -> tuple[Any, ...]:
+        """The hook takes no arguments."""
         return ()
 
 
 class StreamException(Event):
-    """The stream failed. `error` is the name of the error's class, `exception` the error itself (not on the wire)."""
+    """The stream failed.
+
+    Attributes:
+        error: the name of the error's class.
+        message: the error's text.
+        details: the error's own fields, for example `status_code` or `code`.
+        exception: the error itself; None if the event was decoded from the wire, which does not carry it.
+    """
 
     hook = "on_exception"
     error: str
@@ -530,14 +670,20 @@ class StreamException(Event):
     exception: Any = None
 
     def arguments(self) -> tuple[Any, ...]:
+        """The hook's arguments: the exception."""
         return (self.exception,)
 
 
 class StreamEnd(Event):
-    """The last event of every stream, told exactly once. `status` tells how the stream ended."""
+    """The last event of every stream; there is exactly one.
+
+    Attributes:
+        status: how the stream ended: `completed`, `incomplete`, `requires_action`, `cancelled` or `failed`.
+    """
 
     hook = "on_end"
     status: str = "completed"
 
     def arguments(self) -> tuple[Any, ...]:
+        """The hook takes no arguments."""
         return ()

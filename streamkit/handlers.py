@@ -1,20 +1,20 @@
-"""Handlers: the objects that are told what happens on a stream.
+"""Handlers: the objects that receive the events of a stream.
 
 Subclass `EventHandler` (or `AsyncEventHandler`, whose hooks are `async def`) and override the hooks you care about.
-A hook that is not overridden costs nothing. The root is `Handler`, which is told every event.
+A hook that is not overridden costs nothing. The root is `Handler`, which receives every event in one method.
 """
 
-# What streams call on a handler is named `streamkit_…`, so that all other names are free for subclasses.
+# Methods that only streams call are named `streamkit_…`, so that all other names are free for subclasses.
 
 from __future__ import annotations
 
 import difflib
 import inspect
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from .answers import Confirmation
 from .errors import UsageError
@@ -58,8 +58,13 @@ R = TypeVar("R")
 
 
 class Call(NamedTuple):
-    """One call that an event asks for. `takes_event`: it takes the event, not the hook's arguments. `is_async`: it is known to
-    give an awaitable; of others the result is looked at."""
+    """One call that an event makes to a handler.
+
+    Attributes:
+        function: the hook, or the handler's `handle`.
+        takes_event: whether it is called with the event, and not with the hook's own arguments.
+        is_async: whether it surely returns an awaitable. If not, its result is checked at each call.
+    """
 
     function: Callable[..., Any]
     takes_event: bool
@@ -70,7 +75,7 @@ _MAY_PAUSE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 
 
 def _has_flag(function: Any, look: Callable[[Any], bool]) -> bool:
-    """What `inspect` says of a function, without asking it of a plain method."""
+    """What `inspect` says of a function; a quick check of its code answers for a plain method."""
     plain = getattr(function, "__func__", None)
     if type(plain) is FunctionType and not plain.__dict__ and not plain.__code__.co_flags & _MAY_PAUSE:
         return False
@@ -78,33 +83,36 @@ def _has_flag(function: Any, look: Callable[[Any], bool]) -> bool:
 
 
 class Handler:
-    """The root of handlers: told every event, in order. Override `handle`."""
+    """The root of all handlers: receives every event, in order. Override `handle`, and `receive` for the raw items.
+
+    A handler serves one stream at a time, and may be used again when that has ended.
+    """
 
     _streamkit_live: StreamState | None = None
 
     @property
     def stream(self) -> StreamState:
-        """The stream that this handler is told of, or was told of last.
+        """The stream that this handler receives, or received last: its messages, run, usage and what waits for answers.
 
         Raises:
-            UsageError: no stream has been given this handler.
+            UsageError: the handler was never passed to a stream.
         """
         if self._streamkit_live is None:
-            raise UsageError(f"{type(self).__name__} is on no stream yet; give it to `stream()` or `astream()`")
+            raise UsageError(f"{type(self).__name__} is on no stream yet; pass it to `stream()` or `astream()`")
         return self._streamkit_live
 
     def handle(self, event: Event, /) -> Any:
-        """Told of each event, after the engine completed it. On an async stream it may be `async def`."""
+        """Called with each event, once the stream has completed it. On an async stream it may be `async def`."""
 
     def receive(self, items: Sequence[Any], /) -> None:
-        """Told the source's own items before they are decoded: SSE frames as `(id, name, data)` in bytes, or objects
-        as they came."""
+        """Called with the source's raw items before they are decoded: SSE frames as `(id, name, data)` in bytes, or the
+        objects of an iterable. A recorder overrides it."""
 
     def bind(self, stream: StreamState) -> None:
-        """Put this handler on a stream.
+        """Attach this handler to a stream. Streams call it when they are made.
 
         Raises:
-            UsageError: it is on another one that has not ended.
+            UsageError: the handler is attached to another stream that has not ended, or to this one already.
         """
         live = self._streamkit_live
         if live is not None and live is not stream and live.started and not live.ended:
@@ -113,45 +121,48 @@ class Handler:
                 "to its end, or close it"
             )
         if self._streamkit_live is stream:
-            raise UsageError(f"{type(self).__name__} was given twice to the same stream")
+            raise UsageError(f"{type(self).__name__} was passed twice to the same stream")
         self._streamkit_live = stream
 
     def unbind(self, stream: StreamState) -> None:
-        """Take the handler off a stream that did not come to be."""
+        """Detach the handler from a stream that could not be made."""
         if self._streamkit_live is stream:
             self._streamkit_live = None
 
     def streamkit_is_on(self, stream: StreamState) -> bool:
-        """Whether this is the stream that it was given to last."""
+        """Whether this is the stream that the handler was attached to last."""
         return self._streamkit_live is stream
 
     def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
-        """What each kind of event asks of the handler; those that ask nothing may be missing."""
+        """The calls that each kind of event makes to this handler; kinds that make none may be missing."""
         call = Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
         return dict.fromkeys(EVENTS.values(), (call,))
 
-    def _made_with(self, attribute: str, arguments: str) -> None:
-        """Refuse an object whose class forgot `super().__init__()`, where that needs arguments.
+    def _require_init(self, attribute: str, arguments: str) -> None:
+        """Check that the class of this object called `super().__init__()`, where that needs arguments.
 
         Raises:
-            UsageError: the attribute that it sets is not there.
+            UsageError: the attribute that `__init__` sets is missing.
         """
         if not hasattr(self, attribute):
             raise UsageError(f"{type(self).__name__}.__init__ has to call super().__init__({arguments})")
 
     def streamkit_needs_async(self) -> str | None:
-        """The name of a method that only an async stream can run, None if there is none."""
+        """The name of a method that only an async stream can call; None if there is none."""
         return "handle" if inspect.iscoroutinefunction(self.handle) else None
 
 
 class Hooks(Handler, Generic[R]):
-    """Every hook, declared once. `EventHandler` fixes `R` to None, `AsyncEventHandler` to an awaitable.
+    """Every hook, declared once. `R` is what hooks return: None in `EventHandler`, an awaitable in `AsyncEventHandler`.
 
-    A message's hooks are brackets: `on_message_created`, `on_text_created`, then for each piece `on_text_delta` and
+    The hooks of one message nest: `on_message_created`, `on_text_created`, then for each delta `on_text_delta` and
     `on_message_delta`, then `on_text_done`, `on_message_done`. `on_event` comes before the others of its event.
+
+    What a hook raises ends the stream, and is raised to whoever reads it.
     """
 
-    _nothing: ClassVar[Any] = None
+    # What a hook that is not overridden returns. `R` has no value that is right for a direct subclass of this class.
+    _nothing: R = cast("Any", None)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -162,7 +173,7 @@ class Hooks(Handler, Generic[R]):
                     warnings.warn(text, UserWarning, stacklevel=2)
 
     def handle(self, event: Event, /) -> Any:
-        """Calls the hooks of this event, in order. Gives an awaitable where one of them has to be awaited."""
+        """Call the hooks of this event, in order. Returns an awaitable if one of them has to be awaited, else None."""
         calls = self._streamkit_hook_calls(type(event))
         for call in calls:
             result = call.function(event) if call.takes_event else call.function(*event.arguments())
@@ -178,7 +189,8 @@ class Hooks(Handler, Generic[R]):
                 await result
 
     def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
-        if cast("Any", type(self)).handle is not cast("Any", Hooks).handle:
+        """The calls that each kind of event makes to the overridden hooks, or to an overridden `handle`."""
+        if self._streamkit_handles():
             return super().streamkit_plan()
         calls = {name: self._streamkit_call(name) for name in self._streamkit_overridden()}
         events = _hook_events()
@@ -186,7 +198,7 @@ class Hooks(Handler, Generic[R]):
         return {kind: tuple(calls[name] for name in ("on_event", *kind.hooks) if name in calls) for kind in kinds}
 
     def _streamkit_hook_calls(self, kind: type[Event]) -> Iterator[Call]:
-        """The overridden hooks for this kind of event."""
+        """The calls of the overridden hooks for this kind of event."""
         for name in ("on_event", *kind.hooks):
             if name in getattr(self, "__dict__", ()) or _is_overridden(type(self), name):
                 yield self._streamkit_call(name)
@@ -198,7 +210,7 @@ class Hooks(Handler, Generic[R]):
         return Call(hook, name == "on_event", _has_flag(hook, inspect.iscoroutinefunction))
 
     def _streamkit_overridden(self) -> list[str]:
-        """The names of the hooks that the subclass, or the object itself, has of its own."""
+        """The names of the hooks that the subclass, or the object itself, overrides."""
         kind, events = type(self), _hook_events()
         own = events.keys() & getattr(self, "__dict__", {}).keys()
         found = {*own}
@@ -208,194 +220,239 @@ class Hooks(Handler, Generic[R]):
         names = found if len(found) < 2 else [name for name in events if name in found]
         return [name for name in names if name in own or _is_overridden(kind, name)]
 
+    def _streamkit_handles(self) -> bool:
+        """Whether the class overrides `handle`, which then gets every event in place of the hooks."""
+        own: object = type(self).handle  # as `object`, since the two are methods of different generic classes
+        return own is not Hooks.__dict__["handle"]
+
     def streamkit_needs_async(self) -> str | None:
+        """The name of a hook that only an async stream can call; None if there is none."""
         overridden = self._streamkit_overridden()
         if isinstance(self, AsyncEventHandler):
             return overridden[0] if overridden else "handle"
-        if cast("Any", type(self)).handle is not cast("Any", Hooks).handle and inspect.iscoroutinefunction(self.handle):
+        if self._streamkit_handles() and inspect.iscoroutinefunction(self.handle):
             return "handle"
         return next((name for name in overridden if _has_flag(getattr(self, name), inspect.iscoroutinefunction)), None)
 
     def on_event(self, event: Event, /) -> R:
-        """Every event, before its other hooks."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called for every event, before the event's other hooks: for logs and metrics, or to forward a stream.
+
+        An event that has no hook of its own (`RawEvent`) arrives here alone.
+        """
+        return self._nothing
 
     def on_message_created(self, message: Message, /) -> R:
-        """Any message begins, empty."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a message of any kind begins. `message` is empty and grows from here on."""
+        return self._nothing
 
     def on_message_delta(self, delta: Delta, snapshot: Message, /) -> R:
-        """A piece of any message; `snapshot` has it in it."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called for each delta of a message of any kind.
+
+        `delta.value` is the new text; `snapshot` is the message with this delta in it.
+        """
+        return self._nothing
 
     def on_message_done(self, message: Message, /) -> R:
-        """Any message is over; `message.status` tells how."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a message of any kind has ended.
+
+        `message.status` says how: `completed`, `incomplete`, `cancelled` or `failed`. The message no longer changes, so
+        this is the place to store it.
+        """
+        return self._nothing
 
     def on_text_created(self, message: TextMessage, /) -> R:
-        """A text begins."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a text for the reader begins, for example to open a chat bubble. `message` is empty."""
+        return self._nothing
 
     def on_text_delta(self, delta: TextDelta, snapshot: TextMessage, /) -> R:
-        """A piece of text."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called for each delta of a text, typically to print it: `print(delta.value, end="")`.
+
+        `snapshot.content` is the text so far. With `delta.replace`, `delta.value` replaces all of the text before it.
+        """
+        return self._nothing
 
     def on_text_done(self, message: TextMessage, /) -> R:
-        """A text is over."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a text has ended. `message.content` is all of it, `message.annotations` are its citations."""
+        return self._nothing
 
     def on_annotation(self, annotation: Annotation, snapshot: TextMessage, /) -> R:
-        """A citation was added to a text."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a citation was added to a text. `snapshot` is the text, with the citation in it."""
+        return self._nothing
 
     def on_reasoning_created(self, message: ReasoningMessage, /) -> R:
-        """Reasoning begins."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when the model's reasoning, or a summary of it, begins. `message` is empty."""
+        return self._nothing
 
     def on_reasoning_delta(self, delta: ReasoningDelta, snapshot: ReasoningMessage, /) -> R:
-        """A piece of reasoning."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called for each delta of the model's reasoning. `snapshot.content` is the reasoning so far."""
+        return self._nothing
 
     def on_reasoning_done(self, message: ReasoningMessage, /) -> R:
-        """Reasoning is over."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when the reasoning has ended. Encrypted reasoning has the format `redacted` and no text."""
+        return self._nothing
 
     def on_refusal_created(self, message: RefusalMessage, /) -> R:
-        """A refusal begins."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when the model begins to refuse the request. `message` is empty."""
+        return self._nothing
 
     def on_refusal_delta(self, delta: RefusalDelta, snapshot: RefusalMessage, /) -> R:
-        """A piece of a refusal."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called for each delta of a refusal. `snapshot.content` is the refusal so far."""
+        return self._nothing
 
     def on_refusal_done(self, message: RefusalMessage, /) -> R:
-        """A refusal is over."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a refusal has ended. `message.content` is all of it."""
+        return self._nothing
 
     def on_code_created(self, message: CodeMessage, /) -> R:
-        """Code begins."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when code that is meant to be run begins. `message.language` is its language, if it is known yet."""
+        return self._nothing
 
     def on_code_delta(self, delta: CodeDelta, snapshot: CodeMessage, /) -> R:
-        """A piece of code."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called for each delta of code. `snapshot.content` is the code so far."""
+        return self._nothing
 
     def on_code_done(self, message: CodeMessage, /) -> R:
-        """The code is complete; nothing has run yet."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when the code is complete. It has not run yet: `on_confirmation` follows where it needs approval."""
+        return self._nothing
 
     def on_console_created(self, message: ConsoleMessage, /) -> R:
-        """The output of a run begins."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when running code prints for the first time. `message` is empty."""
+        return self._nothing
 
     def on_console_output(self, delta: ConsoleDelta, snapshot: ConsoleMessage, /) -> R:
-        """A piece of output."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called for each delta of what running code prints.
+
+        `delta.metadata["stream"]` is `stdout` or `stderr`, where the source distinguishes them.
+        """
+        return self._nothing
 
     def on_console_done(self, message: ConsoleMessage, /) -> R:
-        """The output of a run is over."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when the output of the code has ended. `message.content` is all of it."""
+        return self._nothing
 
     def on_active_line(self, line: int | None, snapshot: ConsoleMessage | None, /) -> R:
-        """The line that runs now, None when nothing does. `snapshot` is None while nothing was printed."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when running code reaches another line, typically to highlight it.
+
+        `line` counts from 1, and is None when nothing runs any more. `snapshot` is the code's output, None as long as
+        nothing was printed.
+        """
+        return self._nothing
 
     def on_tool_call_created(self, message: ToolCallMessage, /) -> R:
-        """A tool call begins; its name is known."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a tool call begins. `message.name` is the tool; the arguments are still to come."""
+        return self._nothing
 
     def on_tool_call_delta(self, delta: ToolCallDelta, snapshot: ToolCallMessage, /) -> R:
-        """A piece of a tool call's arguments."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called for each delta of a tool call's arguments.
+
+        `snapshot.content` is their JSON text so far, `snapshot.arguments` the part of it that can be parsed already.
+        """
+        return self._nothing
 
     def on_tool_call_done(self, message: ToolCallMessage, /) -> R:
-        """A tool call is complete; `message.waiting` says whether `message.respond` would be heard."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a tool call is complete, typically to run the tool: `message.arguments` are its arguments.
+
+        Where `message.waiting` is true, the stream takes the tool's output: call `message.respond(output)` here, or
+        `message.defer()` here and `respond` later from any thread. A call that is not answered ends the run with the
+        status `requires_action`.
+        """
+        return self._nothing
 
     def on_tool_output_created(self, message: ToolOutputMessage, /) -> R:
-        """A tool's output begins."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a tool's output begins. `message.call_id` is the id of the call. `message` is empty."""
+        return self._nothing
 
     def on_tool_output_delta(self, delta: ToolOutputDelta, snapshot: ToolOutputMessage, /) -> R:
-        """A piece of a tool's output."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called for each delta of a tool's output. `snapshot.content` is the output so far."""
+        return self._nothing
 
     def on_tool_output_done(self, message: ToolOutputMessage, /) -> R:
-        """A tool's output is complete."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a tool's output is complete, also when `respond` gave it. `message.call_id` is the call's id."""
+        return self._nothing
 
     def on_image_file_done(self, message: ImageMessage, /) -> R:
-        """An image is complete."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when an image is complete. `message.format` says what `message.content` is: a path, URL, id or base64."""
+        return self._nothing
 
     def on_file_done(self, message: FileMessage, /) -> R:
-        """A file is complete."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a file is complete. `message.format` says whether `message.content` is a path or a file id."""
+        return self._nothing
 
     def on_confirmation(self, confirmation: Confirmation, /) -> R:
-        """Something wants to run: `approve`, `decline` or `defer`. Undecided is declined."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when code or a tool call needs approval before it runs. `confirmation.subject` is what would run.
+
+        Answer with `confirmation.approve()`, `approve(edited)` or `decline(reason)`; or call `confirmation.defer()`
+        here, and answer later from any thread. A confirmation that nobody answers is declined.
+        """
+        return self._nothing
 
     def on_confirmation_done(self, confirmation: Confirmation, /) -> R:
-        """A confirmation was decided."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a confirmation was decided. `confirmation.status` is `approved` or `declined`."""
+        return self._nothing
 
     def on_run_created(self, run: Run, /) -> R:
-        """The answer begins."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when the run begins. `run` is live: its fields are filled in while the stream goes on."""
+        return self._nothing
 
     def on_run_requires_action(self, run: Run, /) -> R:
-        """The run waits for what is in `self.stream.pending`."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when the run cannot continue without answers. `self.stream.pending` holds what waits for them."""
+        return self._nothing
 
     def on_run_done(self, run: Run, /) -> R:
-        """The answer is over; `run.status` tells how."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when the run has ended. `run.status` says how, `run.usage` holds its tokens if they were counted."""
+        return self._nothing
 
     def on_run_step_created(self, run_step: RunStep, /) -> R:
-        """A model call begins."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a run step begins: one model call, with the tool and code runs that it asks for."""
+        return self._nothing
 
     def on_run_step_done(self, run_step: RunStep, /) -> R:
-        """A model call and what it asked for are over."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when a run step has ended. `run_step.status` says how, `run_step.usage` holds its tokens."""
+        return self._nothing
 
     def on_usage(self, usage: Usage, /) -> R:
-        """The provider counted tokens."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when the provider reports token counts. Those of the whole run are in `self.stream.usage`."""
+        return self._nothing
 
     def on_warning(self, warning: StreamWarning, /) -> R:
-        """The source did something odd, which was repaired."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when the source sent something malformed, which was repaired. Typically it is logged.
+
+        `warning.code` names the fault in a word, `warning.fault` describes it. A strict stream raises `ProtocolError`
+        instead.
+        """
+        return self._nothing
 
     def on_timeout(self) -> R:
-        """The source timed out; `on_exception` follows."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when the source timed out. `on_exception` follows."""
+        return self._nothing
 
     def on_exception(self, exception: Exception, /) -> R:
-        """The stream failed."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called when the stream failed, before `on_end`.
+
+        The error is raised to whoever reads the stream as well, so nothing needs to be raised here.
+        """
+        return self._nothing
 
     def on_end(self) -> R:
-        """The stream is over, however it ended. Called exactly once, last."""
-        return self._nothing  # type: ignore[no-any-return]
+        """Called exactly once, after everything else, however the stream ended. `self.stream.status` says how."""
+        return self._nothing
 
 
 HOOKS: tuple[str, ...] = ("on_event", *dict.fromkeys(name for kind in EVENTS.values() for name in kind.hooks))
 """The names of streamkit's own hooks, computed from the events."""
 
-_ROOTS = (Hooks, Handler, Generic, object)  # which override none
+_ROOTS = (Hooks, Handler, Generic, object)  # the classes that override no hook
 
 
 def _is_overridden(kind: type, name: str) -> bool:
-    """Whether a handler class has this hook of its own. `Hooks` itself has none for an application's events."""
+    """Whether a handler class overrides this hook. `Hooks` itself has no method for an application's events."""
     return getattr(kind, name, None) is not getattr(Hooks, name, None)
 
 
 @cache
 def _events_by_hook(version: int) -> dict[str, list[type[Event]]]:
-    """The events that call each hook, in the order of HOOKS. `version` is that of the events: applications may declare
-    more."""
+    """The events that call each hook, in the order of HOOKS. `version` is the number of the newest event class: the
+    result is computed again when an application declares another one."""
     by_hook: dict[str, list[type[Event]]] = {"on_event": [*EVENTS.values()]}
     for kind in EVENTS.values():
         for name in kind.hooks:
@@ -404,30 +461,44 @@ def _events_by_hook(version: int) -> dict[str, list[type[Event]]]:
 
 
 def _hook_events() -> dict[str, list[type[Event]]]:
-    """The events that call each hook there is by now."""
+    """The events that call each hook, the hooks of an application's events too."""
     return _events_by_hook(version())
 
 
 class EventHandler(Hooks[None]):
-    """A handler with plain methods. On an async stream it works as well, and its hooks may be `async def` there."""
+    """The handler to subclass: override the hooks you care about, as plain methods.
+
+        class Printer(sk.EventHandler):
+            def on_text_delta(self, delta, snapshot):
+                print(delta.value, end="", flush=True)
+
+        sk.stream(source, Printer()).until_done()
+
+    It serves `stream` and `astream`; on an async stream its hooks may be `async def`. `self.stream` is the stream.
+    """
+
+    _nothing: None = None
 
 
 class _Nothing:
-    """What a hook of `AsyncEventHandler` that is not overridden gives: `await super().on_…()` is always right."""
+    """What a hook of `AsyncEventHandler` that is not overridden returns, so that `await super().on_…()` always works."""
 
-    def __await__(self) -> Iterator[Any]:
-        return iter(())
+    def __await__(self) -> Generator[Any, Any, None]:
+        yield from ()
 
 
 class AsyncEventHandler(Hooks[Awaitable[None]]):
-    """A handler whose hooks are `async def`, for `astream`."""
+    """The handler to subclass for `astream` where hooks await something: override them as `async def`.
 
-    _nothing = _Nothing()
+    Each hook is awaited before the stream goes on. `stream` refuses such a handler.
+    """
+
+    _nothing: Awaitable[None] = _Nothing()
 
 
 def needs_async(handler: object) -> str | None:
-    """The name of a hook of this handler that only an async stream can run, None if there is none."""
-    return handler.streamkit_needs_async() if isinstance(handler, Handler) else None  # others are refused later
+    """The name of a hook of this handler that only an async stream can call; None if there is none."""
+    return handler.streamkit_needs_async() if isinstance(handler, Handler) else None  # anything else is refused later
 
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:

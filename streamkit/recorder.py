@@ -1,4 +1,4 @@
-"""The handler that writes a recording: the stream's own items with their times (`sources.recording` tells the format)."""
+"""The handler that writes a recording: the source's raw items with their times. `sources.recording` has the format."""
 
 from __future__ import annotations
 
@@ -24,14 +24,18 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class Recorder(Handler):
-    """Writes a stream's own items, as they come, to a file that `stream(path)` and `streamkit replay` read again.
+    """Records a stream to a file, which `stream(path)`, `replay(path)` and `streamkit replay` read again.
 
-    It appends: a path that holds a recording already gets another one's items after it, as the next source of one
-    run; take a new path for each run that is to stand alone. Each batch is written out before the handlers are told
-    of it.
+        sk.stream(source, Printer(), sk.Recorder("run.jsonl")).until_done()
+        sk.stream(Path("run.jsonl"), Printer()).until_done()  # the same events again
 
-    Raises:
-        UsageError: the file exists and is no recording.
+    It writes the source's raw items as they arrive, each batch before handlers receive its events. It appends: if the path
+    has a recording already, the new items are added as the next source of the same run. Use a new path for each run.
+
+    Args:
+        path: the file. It is created when the first item arrives.
+
+    Attaching it to a stream raises `UsageError` if the file exists and is not a recording.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -39,11 +43,18 @@ class Recorder(Handler):
         self._file: BinaryIO | None = None
         self._began = 0.0
         self._source = 0  # the number of the stream's source that was written last
-        self._answers = False  # whether events among its items are an agent's own
-        self._written: set[str] = set()  # the ids of the outputs among them
+        self._answers = (
+            False  # whether events among its items are answers, because the source's first item was no event
+        )
+        self._written: set[str] = set()  # the ids of tool outputs that were among the items
 
     def bind(self, stream: StreamState) -> None:
-        self._made_with("_path", "path")
+        """Attach it to a stream.
+
+        Raises:
+            UsageError: the file exists and is not a recording, or as `Handler.bind`.
+        """
+        self._require_init("_path", "path")
         super().bind(stream)
         self._source = 0
         self._written.clear()
@@ -51,9 +62,10 @@ class Recorder(Handler):
             with self._path.open("rb") as file:
                 if not is_marked(file.read(MARK_LENGTH)):
                     self.unbind(stream)
-                    raise UsageError(f"{self._path} exists and is no recording; it was left as it is")
+                    raise UsageError(f"{self._path} exists and is no recording; it was not changed")
 
     def receive(self, items: Sequence[Any], /) -> None:
+        """Write the source's raw items."""
         if self._file is None:
             self._begin()
         if self._source != self.stream.source_number:
@@ -65,6 +77,7 @@ class Recorder(Handler):
         self._write([_line(item, self._now(), answers=self._answers) for item in items])
 
     def handle(self, event: Event, /) -> None:
+        """Write what is not among the items: answers to tool calls, a failure, and the end."""
         match event:
             case StreamException(error=error, message=message, details=details):
                 self._write([{"time": self._now(), "error": error, "message": message, "details": details}])
@@ -98,7 +111,7 @@ class Recorder(Handler):
 
 
 def _encoded(line: dict[str, Any]) -> bytes:
-    """A line, whatever an item is made of: no item may end the stream because it cannot be written."""
+    """A line as JSON. An item that JSON cannot hold is written as text, so that it does not end the stream."""
     try:
         return _encode(line)
     except (TypeError, ValueError, RecursionError):
@@ -107,6 +120,7 @@ def _encoded(line: dict[str, Any]) -> bytes:
 
 
 def _is_deep(value: Any, left: int = 100) -> bool:
+    """Whether objects and lists are nested deeper than `left` levels."""
     if left == 0:
         return True
     inner: Iterable[Any] = ()
@@ -124,6 +138,7 @@ def _ends_its_line(path: Path) -> bool:
 
 
 def _line(item: Any, now: float, *, answers: bool = False) -> dict[str, Any]:
+    """The line for an item. With `answers`, an event is an answer among the items of another protocol."""
     if isinstance(item, Event):
         return {"time": now, "event" if answers else "data": codec.event_to_dict(item)}
     if not isinstance(item, tuple):

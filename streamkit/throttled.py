@@ -1,4 +1,4 @@
-"""Fewer deltas for a handler that cannot take them all, as one that edits a chat message or draws a page."""
+"""`Throttled`: fewer, longer deltas for a handler that is slow, as one that edits a chat message or draws a page."""
 
 from __future__ import annotations
 
@@ -20,10 +20,20 @@ __all__ = ["Throttled"]
 
 
 class Throttled(Handler):
-    """Tells a handler of deltas at most every `interval` seconds: those of a message that come sooner are joined.
+    """Passes deltas on to a handler at most every `interval` seconds for each message. Sooner ones are joined.
 
-    The first delta of a message is told at once; what is held back is told with the next delta after the interval,
-    and before any other event. Snapshots are live, as always.
+        sk.stream(source, sk.Throttled(ChatMessageEditor(), 0.5)).until_done()
+
+    The first delta of a message is passed on at once. Deltas that are held back follow with the next delta after the
+    interval, and at the latest before any event that is no delta, so that the order of events stays. Nothing is lost: the
+    joined `value` is complete. `snapshot` is live, and contains the deltas that are held back.
+
+    Args:
+        handler: receives the events. It may be an `AsyncEventHandler`; then only `astream` takes the two.
+        interval: seconds, from 0 on.
+
+    Raises:
+        UsageError: the interval is not such a number.
     """
 
     def __init__(self, handler: Handler, interval: float) -> None:
@@ -35,26 +45,28 @@ class Throttled(Handler):
         self._held: dict[str, list[Delta]] = {}
 
     def handle(self, event: Event, /) -> Any:
-        told = self._let_through(event)
+        """Pass on an event, or hold it back. Returns an awaitable if the handler is async, else None."""
+        due = self._due(event)
         if self._handler.streamkit_needs_async():
-            return self._tell_async(told)
-        for one in told:
+            return self._handle_async(due)
+        for one in due:
             self._handler.handle(one)
         return None
 
-    async def _tell_async(self, told: Iterable[Event]) -> None:
-        for event in told:
+    async def _handle_async(self, events: Iterable[Event]) -> None:
+        for event in events:
             result = self._handler.handle(event)
             if inspect.isawaitable(result):
                 await result
 
-    def _let_through(self, event: Event) -> list[Event]:
+    def _due(self, event: Event) -> list[Event]:
+        """The events to pass on now that this one has come."""
         if not isinstance(event, Delta):
             return [*self._release(), event]
         now = time.monotonic()
         key = event.message_id
         if event.replace:
-            self._held.pop(key, None)  # what it replaces need not be told
+            self._held.pop(key, None)  # deltas that are replaced need not be passed on
         self._held.setdefault(key, []).append(event)
         if now - self._last.get(key, float("-inf")) < self._interval:
             return []
@@ -62,22 +74,25 @@ class Throttled(Handler):
         return self._release(key)
 
     def _release(self, only: str | None = None) -> list[Event]:
+        """The deltas that are held back, joined to one for each message: those of one message, or of all."""
         keys = [only] if only is not None else list(self._held)
-        told: list[Event] = []
+        released: list[Event] = []
         for key in keys:
             held = self._held.pop(key)
             joined = "".join(delta.value for delta in held)
             replace = held[0].replace
-            told.append(
+            released.append(
                 held[-1] if len(held) == 1 else msgspec.structs.replace(held[-1], value=joined, replace=replace)
             )
-        return told
+        return released
 
     def receive(self, items: Sequence[Any], /) -> None:
+        """Pass on the source's raw items at once."""
         self._handler.receive(items)
 
     def bind(self, stream: StreamState) -> None:
-        self._made_with("_handler", "handler, interval")
+        """Attach the handler, too. Raises as `Handler.bind`."""
+        self._require_init("_handler", "handler, interval")
         super().bind(stream)
         try:
             self._handler.bind(stream)
@@ -88,9 +103,11 @@ class Throttled(Handler):
         self._held.clear()
 
     def unbind(self, stream: StreamState) -> None:
+        """Detach the handler, too."""
         super().unbind(stream)
         self._handler.unbind(stream)
 
     def streamkit_needs_async(self) -> str | None:
-        self._made_with("_handler", "handler, interval")
+        """As of the handler that the events are passed on to."""
+        self._require_init("_handler", "handler, interval")
         return self._handler.streamkit_needs_async()

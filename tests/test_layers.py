@@ -191,7 +191,7 @@ def test_only_the_answers_know_threads() -> None:
     """Of the core, the objects that other threads answer alone have a lock."""
     core = [path for path in modules() if name_of(path).split(".")[0] in CORE]
     threaded = [name_of(path) for path in core if ("threading", False) in imports(path)]
-    assert threaded == ["answers"]
+    assert threaded == ["messages.answer"]
 
 
 def test_every_protocol_is_a_module_with_its_three_parts() -> None:

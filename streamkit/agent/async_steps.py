@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import msgspec
 
 from ..events import Event
 from ..sources.interrupt import Interruptible
@@ -27,7 +28,7 @@ from .computer_protocol import Running
 from .mailbox import Mailbox
 from .progress import current_progress
 from .steps import (
-    SOURCE_OPTIONS,
+    OWN_EVENTS,
     CallModel,
     CallTools,
     EmitEvents,
@@ -47,13 +48,13 @@ def first_async_source(course: Iterator[Step]) -> Callable[[], Awaitable[AsyncSo
 
     async def opened(step: Step) -> AsyncSource:
         source = await _source_of(step)
-        source.following = following
+        source.traits = msgspec.structs.replace(source.traits, next_source=next_source)
         return source
 
     async def first() -> AsyncSource:
         return await opened(next(course))
 
-    following = following_sources(course, opened)
+    next_source = following_sources(course, opened)
     return first
 
 
@@ -78,7 +79,7 @@ def _source_of_events(events: list[Event]) -> AsyncSource:
     async def close() -> None:
         batches.clear()
 
-    return AsyncSource(pull, close, **SOURCE_OPTIONS)
+    return AsyncSource(pull, close, OWN_EVENTS)
 
 
 class _CodeRun:
@@ -88,7 +89,7 @@ class _CodeRun:
         self._running = running
         self._events = events_of_run(running)
         self._limiter = anyio.CapacityLimiter(1)
-        self.source = AsyncSource(self._pull, self._close, **SOURCE_OPTIONS)
+        self.source = AsyncSource(self._pull, self._close, OWN_EVENTS)
 
     async def _pull(self) -> Batch | None:
         take = partial(next, self._events, None)
@@ -113,7 +114,7 @@ class _ToolCalls:
         self._finished: anyio.Event | None = None
         self._stopped = False
         self._calls_in_threads: list[Interruptible] = []
-        self.source = AsyncSource(self._pull, self._close, **SOURCE_OPTIONS)
+        self.source = AsyncSource(self._pull, self._close, OWN_EVENTS)
 
     async def _pull(self) -> Batch | None:
         if self._finished is None:

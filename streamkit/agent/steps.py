@@ -1,7 +1,7 @@
 """The steps of a turn: what an agent does next, as data.
 
 `turn.py` decides on them; `sync_steps.py` and `async_steps.py` open each as a source of the agent's stream. All sources of
-a turn form one stream: at the end of each, its `following` returns what opens the next.
+a turn form one stream: at the end of each, its `next_source` returns what opens the next.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ..events import Event
 from ..messages import ToolCallMessage
+from ..sources.source import SourceTraits
 from .calls import call_id_of
 from .code import Code
 from .computer_protocol import Computing, Running
 from .tools import Tool
 
 __all__ = [
-    "SOURCE_OPTIONS",
+    "OWN_EVENTS",
     "CallModel",
     "CallTools",
     "EmitEvents",
@@ -33,7 +34,7 @@ __all__ = [
 _Opened = TypeVar("_Opened")
 
 # Of a source with the agent's own events. They belong to the run step of the model call that asked for them.
-SOURCE_OPTIONS: Final[dict[str, Any]] = {"protocol": "streamkit", "whole": True, "edits": True, "same_step": True}
+OWN_EVENTS: Final = SourceTraits(protocol="streamkit", read_to_end=True, edits=True, same_step=True)
 
 
 class CallModel(NamedTuple):
@@ -72,13 +73,13 @@ Step = CallModel | CallTools | RunCode | EmitEvents
 def following_sources(
     course: Iterator[Step], open_step: Callable[[Step], _Opened]
 ) -> Callable[[], Callable[[], _Opened] | None]:
-    """The `following` of each source of a turn: takes the next step and returns what opens it, None after the last."""
+    """The `next_source` of each source of a turn: takes the next step and returns what opens it, None after the last."""
 
-    def following() -> Callable[[], _Opened] | None:
+    def next_source() -> Callable[[], _Opened] | None:
         step = next(course, None)
         return None if step is None else partial(open_step, step)
 
-    return following
+    return next_source
 
 
 def events_of_run(running: Running) -> Generator[list[Event]]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from ..events import Event
 from ..sources.interrupt import Interruptible, Stopped
 from ..sources.open import open_sync
@@ -21,7 +23,7 @@ from .computer_protocol import Running
 from .mailbox import Mailbox
 from .progress import current_progress
 from .steps import (
-    SOURCE_OPTIONS,
+    OWN_EVENTS,
     CallModel,
     CallTools,
     EmitEvents,
@@ -41,10 +43,10 @@ def first_source(course: Iterator[Step]) -> Callable[[], Source]:
 
     def opened(step: Step) -> Source:
         source = _source_of(step)
-        source.following = following
+        source.traits = msgspec.structs.replace(source.traits, next_source=next_source)
         return source
 
-    following = following_sources(course, opened)
+    next_source = following_sources(course, opened)
     return lambda: opened(next(course))
 
 
@@ -53,7 +55,7 @@ def _source_of(step: Step) -> Source:
         case CallModel(send):
             return open_sync(send)
         case EmitEvents(events):
-            return Source(iter([events]), lambda: None, **SOURCE_OPTIONS)
+            return Source(iter([events]), lambda: None, OWN_EVENTS)
         case RunCode():
             return CodeSource(step.start())
         case CallTools():
@@ -65,7 +67,7 @@ class CodeSource(Source):
 
     def __init__(self, running: Running) -> None:
         events = events_of_run(running)
-        super().__init__(events, partial(close_run, running, events), **SOURCE_OPTIONS)
+        super().__init__(events, partial(close_run, running, events), OWN_EVENTS)
         self._running = running
 
     def interrupt(self) -> None:
@@ -77,7 +79,7 @@ class ToolsSource(Source):
     """The outputs of functions, which a thread calls one after the other."""
 
     def __init__(self, step: CallTools) -> None:
-        super().__init__(self._batches_of_outputs(), self._end, **SOURCE_OPTIONS)
+        super().__init__(self._batches_of_outputs(), self._end, OWN_EVENTS)
         self._calls = step.calls
         self._mailbox = Mailbox()
         self._wakeup = threading.Event()

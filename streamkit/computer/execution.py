@@ -18,7 +18,7 @@ import anyio.to_thread
 from ..errors import SourceError
 from ..events import Event, StreamEnd
 from ..messages import Status
-from ..sources.source import AsyncSource, Readable, Source
+from ..sources.source import AsyncSource, Readable, Source, SourceTraits
 from .end_notes import end_notes
 from .events import RunEvents
 from .request import RunRequest, RunResult, StopReason
@@ -174,7 +174,7 @@ class Execution(Readable):
             with anyio.CancelScope(shield=True):  # even a cancelled task returns only when the run has ended
                 await anyio.to_thread.run_sync(source.close, limiter=closing)
 
-        return AsyncSource(pull, close, protocol="streamkit")
+        return AsyncSource(pull, close, source.traits)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `__iter__`, for tasks; a thread waits for the events."""
@@ -313,7 +313,7 @@ class _ExecutionSource(Source):
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
-        super().__init__(self._read_batches(), execution.close, protocol="streamkit")
+        super().__init__(self._read_batches(), execution.close, SourceTraits(protocol="streamkit"))
 
     def _read_batches(self) -> Iterator[list[Event]]:
         execution = self._execution

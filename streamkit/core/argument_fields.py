@@ -4,11 +4,11 @@
 
 A stage between the decoder and the engine, so the same for every protocol: events in, the same events and more out.
 
-The rule: fields add messages and change nothing else that a stream tells. A field's message begins with its first
-character, after its call did, and ends just before its call does, since only then no later key can take its place: a key
-that comes again is told with one replacement, once its text is whole, or as more text, where it goes on with what was
-told. It is completed where its call is and the arguments are whole; its content then is what `json.loads` gives of the
-arguments at that path. Else it ends as its call does, or `incomplete` where that is completed all the same.
+The rule: fields add messages and change no other event of a stream. A field's message begins with its first character,
+after its call did. It ends just before its call does, because until then the same key may come again. Such a repeated key
+is emitted as more text if it continues what was emitted, else as one replacement, once its text is complete. The message
+is completed if its call is and the arguments are complete; its content then is what `json.loads` returns of the arguments
+at that path. Otherwise it ends as its call does, or as `incomplete` if the call is completed nevertheless.
 """
 
 from __future__ import annotations
@@ -17,7 +17,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar, cast
 
 from ..errors import UsageError
-from ..events import Created, Delta, Done, Event, MessageDone, RunDone, RunStatus, ToolCallCreated, ToolCallDelta
+from ..events import (
+    OPEN_MESSAGE_STATUS,
+    Created,
+    Delta,
+    Done,
+    Event,
+    MessageDone,
+    RunDone,
+    RunStatus,
+    ToolCallCreated,
+    ToolCallDelta,
+)
 from ..messages import (
     COMPACT_AT,
     CodeMessage,
@@ -34,17 +45,14 @@ __all__ = ["ArgumentFields"]
 
 _KINDS: dict[str, type[Message]] = {"text": TextMessage, "reasoning": ReasoningMessage, "code": CodeMessage}
 _FIELDS = tuple(_KINDS.values())
-_LONGEST_LANGUAGE = 100  # characters; what is longer names no language
-
-# How a call ends that is still open when its run ends so. (Other statuses are the same.)
-_ENDS: dict[RunStatus, Status] = {"requires_action": "completed", "in_progress": "completed", "expired": "failed"}
+_LONGEST_LANGUAGE = 100  # characters; a longer text is no language's name
 
 _E = TypeVar("_E", bound=Event)
 _Keys = tuple[str | None, ...]
 
 
 class _Choice(NamedTuple):
-    """An argument that was chosen: its path, and what becomes of it."""
+    """An argument that `fields=` names: its path, and the message that it becomes."""
 
     keys: _Keys
     kind: type[Message]
@@ -57,14 +65,14 @@ class _Choice(NamedTuple):
 
     @property
     def paths(self) -> Iterator[str]:
-        """What is to be read for it: the argument, and the one beside it that names its language."""
+        """The paths to read for it: the argument, and for code the one beside it that names the language."""
         yield join_path(self.keys)
         if self.kind is CodeMessage and self.language is None:
             yield join_path((*self.keys[:-1], "language"))
 
 
 class _Text:
-    """A text that grows."""
+    """A text that grows in pieces, joined when there are many."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -84,31 +92,31 @@ class _Text:
 
 
 class _Field:
-    """A field's message in one call, as far as it was told.
+    """A field's message in one call, as far as it was emitted.
 
-    What comes in the place of what was told is held until it goes on with that, and can be added, or is whole, and
-    replaces it: pieces after a replacement would be pieces of another text to whoever takes the pieces alone.
+    The text of a repeated key is held back until it either continues the emitted text, and is added, or is complete, and
+    replaces it. Deltas after a replacement would confuse a reader that only appends.
     """
 
     def __init__(self, message: Message, language: str | None) -> None:
         self.message = message
-        self.language = language  # as it was chosen
+        self.language = language  # as `fields=` names it
         self.created = False
-        self.done = False  # the string is over
+        self.done = False  # whether the string is complete
         self.told = _Text()
-        self.replaced = False  # nothing can be added any more
+        self.replaced = False  # after a replacement, no text can be added
         self._held: _Text | None = None
 
     def begin_again(self) -> None:
-        """What was told does not count any more: the next piece is the first of what does."""
+        """The key comes again: the next piece is the first of its new text."""
         self._held = _Text()
 
     def is_told(self, text: str) -> bool:
-        """Whether this, and no more, was told, and can be added to."""
+        """Whether exactly this text was emitted, and more can be added to it."""
         return self._held is None and not self.replaced and self.told.value == text
 
     def take(self, text: str, *, done: bool) -> tuple[str, bool]:
-        """What is to be told with a piece, and whether it replaces what was told."""
+        """Add a piece. Returns the text to emit, and whether it replaces what was emitted."""
         self.done = done
         held = self._held
         if held is None:
@@ -124,7 +132,7 @@ class _Field:
         return self.release() if done else ("", False)
 
     def release(self) -> tuple[str, bool]:
-        """What was held, as it is now."""
+        """The text that was held back, and whether it replaces what was emitted."""
         held, self._held = self._held, None
         if held is None or held.value == self.told.value:
             return "", False
@@ -145,7 +153,7 @@ class _Call:
         self._text = _Text()
 
     def _choose(self) -> None:
-        """Make ready for the arguments of the tool that this is a call of."""
+        """Prepare to read the arguments of the present tool."""
         self.choices = self.tools.of(self.name)
         if self.name and self.choices:
             self.tools.called.add(self.name)
@@ -157,7 +165,7 @@ class _Call:
         return JsonFields(*(path for choice in self.choices for path in choice.paths))
 
     def take(self, delta: Delta) -> Iterator[Event]:
-        """What a piece of the arguments tells of the fields."""
+        """The fields' events of a delta of the arguments."""
         if delta.replace:
             yield from self._become(delta.value, delta)
         elif delta.value:
@@ -165,7 +173,7 @@ class _Call:
             yield from self._read(delta.value, delta)
 
     def finish(self, given: Message, cause: Event) -> Iterator[Event]:
-        """What comes before the call's own end. Arguments that are told only whole are told as a piece first."""
+        """The events before the call's own end. Arguments that come only with the end are emitted as one delta first."""
         if given.name and given.name != self.name:
             yield from self._rename(given.name, cause)
         self.call_id = given.call_id or self.call_id
@@ -178,13 +186,13 @@ class _Call:
         yield from self.end("completed" if given.status == "in_progress" else given.status, cause)
 
     def end(self, status: Status, cause: Event) -> Iterator[Event]:
-        """The ends of the fields' messages, where the call ends so."""
-        whole = self.reader is not None and self.reader.complete
+        """The ends of the fields' messages, if the call ends with this status."""
+        complete = self.reader is not None and self.reader.complete
         for path, field in self._fields.items():
             if field is None:
                 continue
             yield from self._grow(field, field.release(), cause)
-            how = "incomplete" if status == "completed" and not (whole and field.done) else status
+            how = "incomplete" if status == "completed" and not (complete and field.done) else status
             kind = type(field.message)
             language = field.language or self._language(path, kind) or field.message.format
             call_id = self.call_id or self.given.id
@@ -198,14 +206,14 @@ class _Call:
             yield from self._tell(piece, cause)
 
     def _rename(self, name: str, cause: Event) -> Iterator[Event]:
-        """The tool is another one than was told, or is told only now."""
+        """The tool's name changed, or is known only now."""
         yield from self.end("incomplete", cause)
         self.name = name
         self._choose()
         yield from self._read(self._text.value, cause)
 
     def _become(self, text: str, cause: Event) -> Iterator[Event]:
-        """The arguments are these now. Fields that say something else than before are told anew."""
+        """The arguments are replaced by this text. Fields whose text differs are emitted again."""
         told = self._text.value
         self._text = _Text()
         self._text.add(text)
@@ -227,7 +235,7 @@ class _Call:
             yield from self._tell(piece, cause)
 
     def _tell(self, piece: FieldText, cause: Event) -> Iterator[Event]:
-        """A piece of a field, as a piece of its message."""
+        """The events of a piece of a field."""
         if piece.path not in self._fields:
             self._fields[piece.path] = self._begin(piece.path)
         field = self._fields[piece.path]
@@ -248,7 +256,7 @@ class _Call:
     # -- the messages
 
     def _begin(self, path: str) -> _Field | None:
-        """The field at this path; None where it is only read for its language."""
+        """The field at this path; None if the path is read only as the language of another."""
         keys = split_path(path)
         choice = next((choice for choice in self.choices if choice.fits(keys)), None)
         if choice is None:
@@ -284,7 +292,7 @@ class _Call:
 
 
 class _Tools:
-    """What is chosen of the arguments of which tool."""
+    """The arguments that `fields=` names, by tool."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         if not isinstance(cast("object", fields), Mapping):
@@ -298,12 +306,12 @@ class _Tools:
             self._chosen.setdefault(tool, []).append(_Choice(tuple(keys), *_kind(field, kind)))
 
     def of(self, name: str | None) -> list[_Choice]:
-        """The arguments of this tool, those that were chosen by its name first."""
+        """The arguments of this tool: those named for it first, then those named for any tool."""
         return [*self._chosen.get(name, ()), *self._chosen.get(None, ())] if name is not None else []
 
     def derives(self, message: Message) -> bool:
-        """Whether a message is a field that is told here, too: another stream told it of a call that is told again. Its
-        metadata say so; its id does where a protocol kept no more."""
+        """Whether a message is a field's that is made here again: the source is another stream, which made it of the same
+        call. Its metadata show it, or its id if the protocol carries no metadata."""
         field = message.metadata.get("field")
         if message.call_id is not None and isinstance(field, str) and (keys := _keys(field)):
             return any(choice.fits(keys[1:]) for choice in self.of(keys[0]))
@@ -317,7 +325,7 @@ class _Tools:
 
 
 class ArgumentFields:
-    """The stage of one stream.
+    """Makes messages of the arguments of one stream's tool calls: events in, the same events and the fields' out.
 
     Args:
         fields: `tool.path` to `text`, `reasoning`, `code` or `code:python`. A path is as `JsonFields` takes it, and `*`
@@ -329,18 +337,18 @@ class ArgumentFields:
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self._tools = _Tools(fields)
-        self.given = dict(fields)
+        self.fields = dict(fields)
         self._open: dict[str, _Call | None] = {}  # as in the engine, by id; None for what is no call
         self._ids: set[str] = set()
         self._again: dict[str, int] = {}
         self._dropped: set[str] = set()
 
-    def chosen(self, name: str | None) -> bool:
-        """Whether arguments of this tool were chosen."""
+    def has_fields(self, name: str | None) -> bool:
+        """Whether arguments of this tool become messages."""
         return bool(self._tools.of(name))
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
-        """These events, and what they tell of fields."""
+        """These events, with the events of fields among them. Fields that the source itself emits are left out."""
         out: list[Event] = []
         for event in events:
             if event.message_id is not None and event.message_id in self._dropped:
@@ -360,11 +368,11 @@ class ArgumentFields:
         return out
 
     def finish(self, status: RunStatus) -> list[Event]:
-        """What the source's end tells, where the run ends so: the ends of fields whose calls are still open."""
+        """The ends of fields whose calls are still open at the source's end, if the run ends with this status."""
         return [*self._end(status, Event())]
 
     def _end(self, status: RunStatus, cause: Event) -> Iterator[Event]:
-        how = _ENDS.get(status) or cast("Status", status)
+        how = OPEN_MESSAGE_STATUS.get(status) or cast("Status", status)  # an emitter may send a status of its own
         for call in self._open.values():
             if call is not None:
                 yield from call.end(how, cause)
@@ -411,7 +419,7 @@ class ArgumentFields:
         yield event
 
     def _begin(self, given: Message) -> _Call | None:
-        """A message is open now. An id that came before is counted, as the engine counts it."""
+        """Note a message that begins. A repeated id gets a number appended, as the engine does it."""
         id = base = given.id
         if id in self._ids:
             self._again[id] = self._again.get(id, 1) + 1
@@ -432,7 +440,7 @@ def _kind(field: str, kind: str) -> tuple[type[Message], str | None]:
 
 
 def _keys(path: str) -> _Keys:
-    """The keys of a path; none, if it is malformed."""
+    """The keys of a path; () if it is malformed."""
     try:
         return split_path(path)
     except UsageError:
@@ -440,7 +448,7 @@ def _keys(path: str) -> _Keys:
 
 
 def _values(reader: JsonFields, text: str) -> dict[str, FieldText]:
-    """The fields in a whole text."""
+    """The fields in a complete text, by path."""
     values: dict[str, FieldText] = {}
     for piece in reader.feed(text):
         if piece.replace:
@@ -451,6 +459,6 @@ def _values(reader: JsonFields, text: str) -> dict[str, FieldText]:
 
 
 def _like(cause: Event, event: _E) -> _E:
-    """This event, told of what another one came from."""
+    """This event, with the position, raw item and index of the one that caused it."""
     event.position, event.raw_item, event.item_index = cause.position, cause.raw_item, cause.item_index
     return event

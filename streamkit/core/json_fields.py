@@ -11,9 +11,9 @@ r"""The text of chosen string fields of a JSON document, while the document stre
     True
 
 The rule: the document is read as `json.loads` reads it, so the last of equal keys counts, and `NaN` and `Infinity` are
-values. What it gives is what `json.loads` gives, encoded to UTF-8: a lone surrogate is U+FFFD. The one difference: no
-nesting is too deep, and no number too long. Every character is looked at once, wherever the pieces are cut; kept are a
-key that is open, a byte for a level of nesting, and the paths that were told.
+values. The texts are those that `json.loads` returns, encoded to UTF-8: a lone surrogate is U+FFFD. The one difference:
+no nesting is too deep, and no number too long. Every character is read once, wherever the pieces are cut. In memory are
+the present key, a byte for each level of nesting, and the paths that were emitted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["FieldText", "JsonFields", "join_path", "split_path"]
 
 _Match = Callable[[str, int], re.Match[str]]
 
-# These four always match, if only nothing.
+# These four always match, perhaps the empty string.
 _plain = cast("_Match", re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]*').match)
 _skipped = cast("_Match", re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+').match)
 _space = cast("_Match", re.compile(r"[ \t\n\r]*").match)
@@ -53,9 +53,12 @@ _LOST = "\ufffd"
 class FieldText(msgspec.Struct, frozen=True):
     """A piece of a field.
 
-    `path` names the field, with a key or an index for each `*`. `done`: the string is over. `replace`: what was told
-    of this field before does not count any more, as its key, or one above it, came again; `text` is told anew, and
-    where the field is not `done` after that, it is no string now, or is not there.
+    Attributes:
+        path: names the field, with a key or an index for each `*`.
+        text: the new text.
+        done: whether the string is complete.
+        replace: whether the text before it is void, because the field's key, or one above it, came again. If the field is
+            not `done` at the document's end, its last value is no string, or it is missing.
     """
 
     path: str
@@ -83,7 +86,7 @@ def join_path(keys: Iterable[str | None]) -> str:
 
 
 class _Node:
-    """What is chosen below a key: whether its string is, and the keys below it, None for any."""
+    """A key of the chosen paths: whether a path ends here, and the keys below it, None for any key."""
 
     __slots__ = ("below", "chosen")
 
@@ -93,7 +96,7 @@ class _Node:
 
 
 class _Told:
-    """What was told at a key: the path of its string, or what was told below it."""
+    """What was emitted at a key: the path of its string, or the same for the keys below it."""
 
     __slots__ = ("below", "path")
 
@@ -105,26 +108,26 @@ class _Told:
 class _Frame:
     """An open object or array with something chosen in it, at a key of the one around it."""
 
-    __slots__ = ("head", "index", "key", "known", "nodes", "told")
+    __slots__ = ("head", "index", "is_noted", "key", "nodes", "told")
 
     def __init__(self, nodes: tuple[_Node, ...], key: str) -> None:
         self.nodes = nodes
         self.key = key
         self.index = -1
-        self.head: str | None = None  # its path and a dot, once that was asked for
+        self.head: str | None = None  # its path and a dot, once it was needed
         self.told = _Told()
-        self.known = False  # whether the one around it has noted what was told in it
+        self.is_noted = False  # whether the frame around it refers to `told`
 
 
 class JsonFields:
-    r"""Reads one JSON document in pieces, and gives the text of the string fields at these paths.
+    r"""Reads one JSON document in pieces, and returns the text of the string fields at these paths.
 
     A path is `key.key`; an index counts as a key (`items.0.text`), and `*` is any key or index. A backslash goes before
     a dot in a key: `a\.b`.
 
     Attributes:
         error: what is wrong with the document, and at which character; None as long as it can be the beginning of a
-            document. It stays: nothing is read after it.
+            document. After an error nothing more is read.
 
     Raises:
         UsageError: a path is malformed.
@@ -155,13 +158,13 @@ class JsonFields:
 
     @property
     def complete(self) -> bool:
-        """Whether what was fed is a whole document. Only a number on its own may still grow."""
+        """Whether the document is complete. Only a document that is a bare number may still grow after that."""
         if self._stack or self._held or self.error is not None:
             return False
         return self._state is JsonFields._after or (self._state is JsonFields._digits and self._short[-1:].isdigit())
 
     def feed(self, piece: str) -> list[FieldText]:
-        """What this piece of the document tells of the chosen fields, in order. It never raises."""
+        """The pieces of fields in this piece of the document, in order. It never raises."""
         if self.error is not None or not piece:
             return []
         if self._held:
@@ -184,7 +187,7 @@ class JsonFields:
         self._count += end - len(self._held)
         return told
 
-    # -- the states: each takes what it can from a place in a piece, and gives the place after it
+    # -- the states: each reads what it can from a place in a piece, and returns the place after it
 
     def _value(self, piece: str, at: int) -> int:
         at = _space(piece, at).end()
@@ -335,7 +338,7 @@ class JsonFields:
             self._parts.append(text)
 
     def _text(self) -> str:
-        """What is new of the string."""
+        """The new text of the string."""
         text = "".join(self._parts)
         self._parts.clear()
         return text
@@ -379,21 +382,21 @@ class JsonFields:
             self._nodes = ()
 
     def _note(self) -> None:
-        """The string at this key is told. Each frame is noted in the one around it once, with the first such."""
+        """Note that the string at this key is emitted. Each frame is noted in the one around it once, the first time."""
         frames = self._frames
         frame = frames[-1]
         self._name = self._head() + join_path((self._at,))
         frame.told.below[self._at] = _Told(self._name)
         for depth in range(len(frames) - 1, 0, -1):
             frame = frames[depth]
-            if frame.known:
+            if frame.is_noted:
                 break
-            frame.known = True
+            frame.is_noted = True
             frames[depth - 1].told.below[frame.key] = frame.told
 
     def _head(self) -> str:
-        """The path of the innermost frame, and a dot. One that is never asked for is never made: those of nested
-        frames are as long together as the square of their depth."""
+        """The path of the innermost frame, and a dot. It is made only when needed: together, the paths of nested frames are
+        as long as the square of their depth."""
         frames = self._frames
         depth = len(frames) - 1
         while depth and frames[depth].head is None:
@@ -403,7 +406,7 @@ class JsonFields:
         return head
 
     def _withdraw(self, told: _Told) -> None:
-        """What was told here, and below it, does not count any more."""
+        """Void what was emitted at this key and below it."""
         left = [told]
         while left:
             one = left.pop()

@@ -1,4 +1,4 @@
-"""Ids that must differ: another one is made of an id that is taken already."""
+"""Unique ids: one that is in use already gets a number appended."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["UniqueIds"]
 
 
 class UniqueIds:
-    """Ids that are in use. Making another one of an id that came often costs one look-up.
+    """The ids that are in use. Finding a free form of an id takes one look-up, however often it came before.
 
     Args:
-        used: what keeps them, where something else does.
+        used: the container that holds them, if it is another object's.
     """
 
     def __init__(self, used: Container[str] | None = None) -> None:
@@ -26,7 +26,7 @@ class UniqueIds:
         return id in self.used
 
     def free(self, id: str) -> str:
-        """This id, or the next of `id.2`, `id.3` … that is not used."""
+        """This id if it is free, else the next of `id.2`, `id.3` … that is. It is not marked as used."""
         free = id
         while free in self.used:
             self._times[id] = self._times.get(id, 1) + 1
@@ -34,16 +34,16 @@ class UniqueIds:
         return free
 
     def add(self, id: str) -> None:
-        """It is used from now on."""
+        """Mark an id as used."""
         self._own.add(id)
 
     def forget(self, id: str) -> None:
-        """It is used no longer."""
+        """Mark an id as free again."""
         self._own.discard(id)
         self._times.pop(id, None)
 
     def unused(self, id: str) -> str:
-        """The same as `free`; it is used from now on."""
+        """As `free`, and marks the result as used."""
         free = self.free(id)
         self._own.add(free)
         return free

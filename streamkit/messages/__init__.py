@@ -1,4 +1,7 @@
-"""Flat messages: one kind of data each, growing in place until they are done."""
+"""Flat messages: one kind of data each, growing in place until they are done.
+
+`message.py` has the root, `kinds.py` a class for each kind, `answer.py` what a tool call takes its output with.
+"""
 
 from .kinds import (
     AudioMessage,

@@ -1,7 +1,4 @@
-"""The kinds of messages, each a class. What has no class of its own is a `Message`."""
-
-# pyright: reportPrivateUsage=false
-# A kind of message reads what a message is made of.
+"""The kinds of messages, each a class. A message of any other type is a plain `Message`."""
 
 from __future__ import annotations
 
@@ -9,15 +6,13 @@ import base64
 import inspect
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import msgspec
 
 from ..errors import UsageError
+from .answer import Answer
 from .message import CLASSES, FIELDS, Annotation, Message
-
-if TYPE_CHECKING:
-    from ..answers import Answer
 
 __all__ = [
     "AudioMessage",
@@ -35,7 +30,11 @@ __all__ = [
 
 
 class TextMessage(Message):
-    """Text for the reader. `value` is its content, by the name that the Assistants API used."""
+    """Text for the reader.
+
+    Attributes:
+        annotations: the citations in the text, in the order of their arrival.
+    """
 
     __slots__ = ("annotations",)
 
@@ -47,9 +46,11 @@ class TextMessage(Message):
 
     @property
     def value(self) -> str:
+        """The same as `content`, by the name that the Assistants API used."""
         return self.content
 
     def to_dict(self) -> dict[str, Any]:
+        """As `Message.to_dict`, with `annotations`."""
         out = super().to_dict()
         if self.annotations:
             out["annotations"] = [msgspec.to_builtins(a) for a in self.annotations]
@@ -57,46 +58,54 @@ class TextMessage(Message):
 
     @classmethod
     def fields(cls) -> frozenset[str]:
+        """The keys that the static form of such a message can have."""
         return FIELDS | {"annotations"}
 
     def header(self) -> Self:
+        """The same message before its first delta."""
         other = super().header()
         other.annotations = []
         return other
 
     def copy(self) -> Self:
+        """A copy that does not change when this message grows."""
         other = super().copy()
         other.annotations = list(self.annotations)
         return other
 
 
 class RefusalMessage(Message):
-    """The model's refusal; never part of `text_deltas`."""
+    """The model's refusal of the request. `text_deltas` of a stream leaves it out."""
 
     __slots__ = ()
     default_format = "refusal"
 
 
 class ReasoningMessage(Message):
-    """Reasoning text. `format` is None, `summary`, or `redacted` (encrypted: no text)."""
+    """The model's reasoning. `format` is None, `summary`, or `redacted`: encrypted, without text."""
 
     __slots__ = ()
     default_type = "reasoning"
 
 
 class CodeMessage(Message):
-    """Code that the assistant wrote, to be run. `format` is its language."""
+    """Code that the assistant wrote to be run. `format` is its language."""
 
     __slots__ = ()
     default_type = "code"
 
     @property
     def language(self) -> str | None:
+        """The same as `format`: the code's language, None if it is not known."""
         return self.format
 
 
 class ConsoleMessage(Message):
-    """What running code printed. `active_line` is the line (from 1) that runs now, None when none does."""
+    """What running code printed.
+
+    Attributes:
+        active_line: the line of the code that runs now, counted from 1; None when none does.
+    """
 
     __slots__ = ("active_line",)
     default_role = "computer"
@@ -108,6 +117,7 @@ class ConsoleMessage(Message):
         self.active_line: int | None = None
 
     def header(self) -> Self:
+        """The same message before its first delta."""
         other = super().header()
         other.active_line = None
         return other
@@ -133,40 +143,46 @@ class AudioMessage(Message):
     __slots__ = ("_joined",)
     default_type = "audio"
 
-    _joined: int  # how much of the content is joined already
+    _joined: int  # the length of the content that is joined already
 
     @property
     def data(self) -> bytes:
+        """The audio's bytes so far, decoded from `content`."""
         return _decode_piece(self.content)
 
     def _gather(self) -> None:
-        """Join all that there is: what is joined already is not decoded again."""
+        """Join all chunks. What is joined already is not decoded again."""
         text = self._chunks[0]
         if len(text) != getattr(self, "_joined", -1):
-            text = self._join([text])  # as it was given
+            text = self._join([text])
         rest = self._chunks[1:]
         self._chunks.clear()
-        whole = len(text) - 4 if text.endswith("=") else len(text)  # the last quantum takes what comes
-        more = self._join([text[whole:], *rest])
-        text = text[:whole] if whole < len(text) else text
+        # Four characters stand for three bytes. A last quantum with padding is encoded again together with what follows.
+        end = len(text) - 4 if text.endswith("=") else len(text)
+        more = self._join([text[end:], *rest])
+        text = text[:end] if end < len(text) else text
         text += more
         self._joined = len(text)
         self._chunks.append(text)
 
     def replace_content(self, content: str) -> None:
+        """Replace all content. For the engine."""
         super().replace_content(content)
         self._joined = -1
 
     def _join(self, pieces: list[str]) -> str:
-        # Each piece has padding of its own, so the text cannot be joined: the bytes can.
+        # Each piece has its own padding, so the bytes are joined and not the base64 texts.
         return base64.b64encode(b"".join(_decode_piece(piece) for piece in pieces)).decode("ascii")
 
 
 class ToolCallMessage(Message):
-    """A call of a tool. `content` is the arguments' JSON text (a custom tool's input: any text).
+    """A call of a tool. `name` is the tool, `content` the arguments' JSON text (of a custom tool: any text).
 
-    `provider_executed` calls run at the provider; the others want our answer, and `waiting` says whether this
-    stream can take it now.
+    Where `waiting` is true, answer with `respond(output)`, or call `defer()` and respond later.
+
+    Attributes:
+        provider_executed: whether the provider runs the tool itself and wants no answer.
+        answer_slot: where the output is put; None if the stream takes none. For streamkit itself.
     """
 
     __slots__ = ("_parsed", "answer_slot", "provider_executed")
@@ -180,9 +196,11 @@ class ToolCallMessage(Message):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments. While they stream: the part that can be read already, brought up to date each time the
-        text has grown by an eighth (so that reading it on every delta stays linear). Text that is no JSON object
-        gives {}."""
+        """The parsed arguments; {} if the content is not a JSON object.
+
+        While they stream it is the part that can be parsed already. It is parsed again only when the number of deltas has
+        grown by an eighth, so that reading it at every delta takes linear time in all.
+        """
         count, parsed = self._parsed
         pieces = self.delta_count
         if self.status == "in_progress" and pieces < count + (count >> 3) + 1:
@@ -194,27 +212,33 @@ class ToolCallMessage(Message):
 
     @property
     def waiting(self) -> bool:
-        """Whether `respond` would be heard."""
+        """Whether the stream would take an output now."""
         return self.answer_slot is not None and self.answer_slot.open
 
     def respond(self, output: object) -> None:
-        """Give the call's output: a str, any value that JSON can hold, or (async streams) an awaitable of one, which
-        runs beside the stream. Thread-safe; the first answer wins.
+        """Answer the call with the tool's output. Thread-safe; the first answer counts.
+
+        Args:
+            output: a str, any value that JSON can hold, or on async streams an awaitable of one, which runs beside the
+                stream.
 
         Raises:
-            UsageError: this stream takes no answer, the call has one already, or JSON cannot hold the output.
+            UsageError: this stream takes no output, the call has one already, or JSON cannot hold the output.
         """
-        asked = self._asked()
+        slot = self._open_slot()
         if not inspect.isawaitable(output):
             output = output_text(output)
-        asked.give(output)
+        slot.give(output)
 
     def defer(self, timeout: float | None = None) -> None:
-        """Say that the output comes later, from any thread, in at most `timeout` seconds: the stream waits for it.
-        When another thread has responded already, it does nothing."""
-        self._asked().defer(timeout)
+        """Make the stream wait: the output comes later, from any thread, in at most `timeout` seconds.
 
-    def _asked(self) -> Answer:
+        None waits without a limit. It does nothing if another thread has responded already. Raises as `respond`.
+        """
+        self._open_slot().defer(timeout)
+
+    def _open_slot(self) -> Answer:
+        """Where the output is put. Raises `UsageError` if the stream takes none."""
         if self.answer_slot is None:
             raise UsageError(
                 f"tool call {self.call_id or self.id!r} wants no answer here: "
@@ -223,6 +247,7 @@ class ToolCallMessage(Message):
         return self.answer_slot
 
     def to_dict(self) -> dict[str, Any]:
+        """As `Message.to_dict`, with `provider_executed`."""
         out = super().to_dict()
         if self.provider_executed:
             out["provider_executed"] = True
@@ -230,9 +255,11 @@ class ToolCallMessage(Message):
 
     @classmethod
     def fields(cls) -> frozenset[str]:
+        """The keys that the static form of such a message can have."""
         return FIELDS | {"provider_executed"}
 
     def header(self) -> Self:
+        """The same message before its first delta."""
         other = super().header()
         other.provider_executed = self.provider_executed
         other.answer_slot = None
@@ -241,7 +268,7 @@ class ToolCallMessage(Message):
 
 
 class ToolOutputMessage(Message):
-    """What a tool gave. `call_id` names the call."""
+    """The output of a tool. `call_id` is the id of the call."""
 
     __slots__ = ()
     default_role = "computer"
@@ -268,7 +295,7 @@ _NO_BASE64 = re.compile(r"[^A-Za-z0-9+/]+")
 
 
 def output_text(output: object) -> str:
-    """A tool's output as text: a str as it is, any other value as JSON.
+    """A tool's output as text: a str unchanged, any other value as JSON.
 
     Raises:
         UsageError: JSON cannot hold it.
@@ -292,8 +319,7 @@ def _plain(value: Any) -> Any:
 
 
 def _decode_piece(piece: str) -> bytes:
-    """The bytes of one base64 piece; what is left over of an incomplete last quantum is dropped, and what is no
-    base64."""
+    """The bytes of one base64 piece. Other characters are dropped, and so is an incomplete last byte."""
     text = piece.rstrip("=")
     if _NO_BASE64.search(text):
         text = _NO_BASE64.sub("", text)
@@ -303,10 +329,10 @@ def _decode_piece(piece: str) -> bytes:
 
 
 def _parse_arguments(text: str, *, partial: bool) -> dict[str, Any]:
-    import jiter  # used here alone, and not by streams that never ask
+    import jiter  # imported only when arguments are read
 
     try:
         value = jiter.from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings" if partial else "off")
     except ValueError:
         return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}  # the keys of JSON are str
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}  # JSON's keys are str

@@ -1,8 +1,8 @@
 """Flat messages: one kind of data each, growing in place until they are done.
 
-A message that grows is its own snapshot: taking in a piece costs O(1), and `content` joins the pieces when it is
-read and keeps the result. Once its `status` is no longer `in_progress` a message never changes; `copy()` keeps a
-moment of one that still grows. The static form (`to_dict`) is Open Interpreter's flat message.
+A message that grows is its own snapshot: appending a piece costs O(1); reading `content` joins the pieces and caches the
+result. Once its `status` is no longer `in_progress` a message never changes; `copy()` preserves the present state of one
+that still grows. The static form (`to_dict`) is Open Interpreter's flat message.
 """
 
 from __future__ import annotations
@@ -21,15 +21,25 @@ __all__ = ["CLASSES", "COMPACT_AT", "FIELDS", "Annotation", "Message", "Status",
 
 Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
 
-COMPACT_AT = 512  # loose pieces kept before they are joined: bounds what a piece costs over its own characters
+COMPACT_AT = 512  # separate pieces that are held before they are joined, which bounds the memory for each piece
 
 # The classes of messages that have one of their own, by type or by type and format. `kinds.py` fills it in.
 CLASSES: dict[str, type[Message]] = {}
 
 
 class Annotation(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A citation in a text. `start` and `end` count characters of the whole text, end exclusive; `raw` is the
-    provider's own object."""
+    """A citation in a text.
+
+    Attributes:
+        type: the provider's kind of citation, for example `url_citation`.
+        url: the cited page.
+        file_id: the cited file.
+        title: the title of the page or file.
+        quote: the cited words.
+        start: where the cited part of the text begins, in characters of the complete text.
+        end: where it ends, exclusive.
+        raw: the provider's own object.
+    """
 
     type: str
     url: str | None = None
@@ -42,14 +52,26 @@ class Annotation(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Message:
-    """One flat message. Only the engine writes to it.
+    """One message: a role, a type and a content. While it streams it grows in place, so it is its own snapshot.
+
+    Only the stream's engine changes a message. Two messages are equal if their static forms are.
 
     Args:
         id: unique in the stream: the provider's, else `message-1`, `message-2` ….
         role: `assistant`, `computer`, `user` or `system`.
-        type: the README has the table: `message`, `reasoning`, `code`, `console`, `image` … or a provider's own.
+        type: `message`, `reasoning`, `code`, `console`, `image` … (the README has the table) or a provider's own.
+        format: what the content is in: the language of code, the codec of audio ….
+        recipient: `user` or `assistant` where only one of them is meant to see it.
         content: the text, code, path or base64 data; None where it is not known (it then reads as "").
-        group: the provider's own message or item that this one is a part of, and `index` its place in it.
+        name: the tool's name.
+        call_id: the provider's id of the tool call that it is, or that it belongs to.
+        status: `in_progress` while it grows, then `completed`, `incomplete`, `cancelled` or `failed`.
+        created_at: when it began, in Unix seconds.
+        group: the id of the provider's own message or item that this one is a part of.
+        index: its place in that group, from 0.
+        choice: which of several alternative answers it belongs to, from 0.
+        run_id: the id of its run.
+        step_id: the id of its run step.
         metadata: what one provider has alone: signatures, log probabilities ….
     """
 
@@ -74,7 +96,7 @@ class Message:
         "step_id",
         "type",
     )
-    # The events that tell of such a message; each event class writes itself in here when it is declared.
+    # The events of such a message. Each event class enters itself here when it is declared.
     created_event: ClassVar[type[Created]]
     delta_event: ClassVar[type[Delta]]
     done_event: ClassVar[type[Done]]
@@ -124,7 +146,7 @@ class Message:
 
     @property
     def content(self) -> str:
-        """All that has arrived so far. Reading it joins what is new since the last reading."""
+        """The content so far. Reading it joins the pieces that are new since the last reading."""
         if self.pieces:
             self._join_pieces()
         if len(self._chunks) > 1:
@@ -132,8 +154,8 @@ class Message:
         return self._chunks[0] if self._chunks else ""
 
     def _gather(self) -> None:
-        """Join all that there is. The first part grows in place where nobody else holds it, so that reading the
-        content at each delta does not copy it each time."""
+        """Join all chunks. CPython extends the first string in place if nothing else refers to it, so reading the content
+        at each delta does not copy it each time."""
         rest = self._chunks[1:]
         text = self._chunks[0]
         self._chunks.clear()
@@ -142,18 +164,18 @@ class Message:
 
     @property
     def has_content(self) -> bool:
-        """Whether the content was ever told. A decoder's done message may leave it open."""
+        """Whether the content is known, even if it is empty. In a decoder's done message it may be unknown."""
         return self._has_content
 
-    # -- for the engine, which alone writes
+    # -- for the engine, the only one that changes a message
 
     def compact(self) -> None:
-        """Join the pieces where there are `COMPACT_AT` or more: what is held stays near the text's own size."""
+        """Join the pieces if there are `COMPACT_AT` or more, so that the memory stays near the text's own size."""
         if len(self.pieces) >= COMPACT_AT:
             self._join_pieces()
 
     def mark_complete(self) -> None:
-        """The content is final, also where it is empty."""
+        """Note that the content is known, even if it is empty."""
         self._has_content = True
 
     def _join_pieces(self) -> None:
@@ -165,13 +187,13 @@ class Message:
         return "".join(pieces)
 
     def replace_content(self, content: str) -> None:
-        """Replace everything that was appended."""
+        """Replace all content."""
         self._compacted += len(self.pieces) + 1
         self._chunks[:] = [content] if content else []
         self.pieces.clear()
 
     def to_dict(self) -> dict[str, Any]:
-        """The static form, without what is unset. `Message.from_dict(m.to_dict()) == m`."""
+        """The static form: a dict for JSON, without fields that are unset. `Message.from_dict(m.to_dict()) == m`."""
         out: dict[str, Any] = {"id": self.id, "role": self.role, "type": self.type}
         for key in _OPTIONAL:
             if value := getattr(self, key):
@@ -186,35 +208,35 @@ class Message:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Message:
-        """The message of a static form. Unknown keys are kept in `metadata`.
+        """The message of a static form, in the class of its type. Unknown keys are put into `metadata`.
 
         Raises:
-            UsageError: a known key has a value of the wrong type.
+            UsageError: a field has a value of the wrong type.
         """
         if not isinstance(cast("object", value), Mapping):
             raise UsageError(f"a message's static form is a dict, not {value!r}")
         kind = message_class(value.get("type", "message"), value.get("format"), value.get("role"))
-        known = {key: value[key] for key in kind.fields() if value.get(key) is not None}
-        for key, given in known.items():
+        fields = {key: value[key] for key in kind.fields() if value.get(key) is not None}
+        for key, field in fields.items():
             wanted = _TYPES.get(key, str)
-            if not isinstance(given, wanted) or (isinstance(given, bool) and wanted is not bool):
-                raise UsageError(f"a message's {key!r} cannot be {given!r}: {type(given).__name__}")
-        if known.get("status", "completed") not in _STATUSES:
-            raise UsageError(f"a message's 'status' cannot be {known['status']!r}; it is one of {_STATUSES}")
+            if not isinstance(field, wanted) or (isinstance(field, bool) and wanted is not bool):
+                raise UsageError(f"a message's {key!r} cannot be {field!r}: {type(field).__name__}")
+        if fields.get("status", "completed") not in _STATUSES:
+            raise UsageError(f"a message's 'status' cannot be {fields['status']!r}; it is one of {_STATUSES}")
         if other := {key: value[key] for key in value if key not in kind.fields()}:
-            known["metadata"] = {**known.get("metadata", {}), **other}
+            fields["metadata"] = {**fields.get("metadata", {}), **other}
         try:
-            return kind(**known)
+            return kind(**fields)
         except ValueError as error:
-            raise UsageError(f"a message's 'annotations' cannot be {known['annotations']!r}: {error}") from error
+            raise UsageError(f"a message's 'annotations' cannot be {fields['annotations']!r}: {error}") from error
 
     @classmethod
     def fields(cls) -> frozenset[str]:
-        """The keys that this message's static form can have."""
+        """The keys that the static form of such a message can have."""
         return FIELDS
 
     def copy(self) -> Self:
-        """This moment of the message, which stays as it is."""
+        """A copy that does not change when this message grows."""
         other = self.header()
         other.status = self.status
         other._has_content = self._has_content
@@ -222,7 +244,7 @@ class Message:
         return other
 
     def header(self) -> Self:
-        """The same message without its content, before its first delta."""
+        """The same message without its content, as before its first delta."""
         other = type(self).__new__(type(self))
         for key in _HEADER:
             setattr(other, key, getattr(self, key))
@@ -235,20 +257,20 @@ class Message:
 
     @property
     def delta_count(self) -> int:
-        """How many deltas have been taken in."""
+        """How many deltas were added."""
         return self._compacted + len(self.pieces)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Message) and self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment]  # equal by content, which grows
+    __hash__ = None  # type: ignore[assignment]  # a message is equal by its content, which changes
 
     def __repr__(self) -> str:
         shown = self.content if len(self.content) <= 60 else self.content[:57] + "…"
         return f"<{type(self).__name__} {self.id} {self.role} {self.status} {shown!r}>"
 
 
-# All that is known of a message before its first delta.
+# The fields that a message has before its first delta.
 _HEADER = tuple(key for key in Message.__slots__ if not key.startswith("_") and key not in ("pieces", "status"))
 _OPTIONAL = tuple(key for key in _HEADER if key not in ("id", "role", "type", "metadata"))
 FIELDS = frozenset((*_HEADER, "content", "status"))
@@ -264,7 +286,7 @@ _STATUSES: tuple[str, ...] = get_args(Status)
 
 
 def message_class(type: Any, format: Any = None, role: Any = None) -> type[Message]:
-    """The class of messages with this type, format and role; `Message` itself for what has no family."""
+    """The class of messages with this type, format and role; `Message` itself where there is no class for them."""
     if type == "code" and role == "computer":
         return Message  # a document to display, not code to run
     if role is not None and role not in ("assistant", "computer", "user", "system"):

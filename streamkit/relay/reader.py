@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import anyio.lowlevel
 
 from ..events import Event
-from ..sources.source import AsyncSource, Readable, Source
+from ..sources.source import AsyncSource, Readable, Source, SourceTraits
 from .wakers import TaskWaker, ThreadWaker, task_waker
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Reader(Readable):
         """The run as a source that a thread pulls."""
         reading = self._reading()
         batches = iter(reading.pull, None)
-        return Source(batches, reading.close, protocol="streamkit", whole=True, inner=reading, resume=reading.resume)
+        return Source(batches, reading.close, _traits(reading), upstream=reading)
 
     def async_source(self) -> AsyncSource:
         """The run as a source that a task pulls."""
@@ -136,10 +136,14 @@ class Reader(Readable):
         async def close() -> None:
             reading.close()
 
-        return AsyncSource(reading.apull, close, protocol="streamkit", whole=True, resume=reading.resume)
+        return AsyncSource(reading.apull, close, _traits(reading))
 
     def __repr__(self) -> str:
         return f"<Reader of {self.run_id!r}{f' after {self.after}' if self.after else ''}>"
+
+
+def _traits(reading: Reading) -> SourceTraits:
+    return SourceTraits(protocol="streamkit", read_to_end=True, resume=reading.resume)
 
 
 class _Events(AsyncIterator[Event]):

@@ -13,11 +13,12 @@ from typing import Self
 
 import msgspec
 
-from ..errors import SourceError, StreamkitError, UsageError
+from ..errors import SourceError, StreamkitError, UsageError, raise_source_error
 from ..events import Delta, Event, MessageDone, Run, RunCreated, RunStep, RunStepCreated, RunStepDone, StreamException
 from ..messages import Message
 from ..sources.interrupt import Stopped
-from ..sources.source import Items, Source, translate
+from ..sources.items import Items
+from ..sources.source import Source, SourceTraits
 from ..streams.state import StreamState, error_of
 from .interface import Relay
 from .memory import MemoryRelay
@@ -114,7 +115,7 @@ class Writer(StreamState):
             if self._feed is None or (protocol is not None and protocol != current):
                 self._end_message()
                 self._write(self._end_feed())
-                self._source_opened(Source(iter(()), _nothing, protocol=protocol, edits=True))
+                self._source_opened(Source(iter(()), _nothing, SourceTraits(protocol=protocol, edits=True)))
                 self._feed = Items()
             self._write(self._engine.complete(self._decoded(self._feed.batch(item))))
 
@@ -285,7 +286,7 @@ def _for_readers(error: Exception) -> StreamkitError:
     try:
         if isinstance(error, UsageError):
             raise SourceError(f"UsageError: {error}") from error
-        translate(error)
+        raise_source_error(error)
     except StreamkitError as translated:
         return translated
 

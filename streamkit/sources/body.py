@@ -1,16 +1,16 @@
-"""A body that comes in pieces, or in lines that have lost their ends, as one body.
+"""Joins a body that arrives in pieces, or in lines without their newlines.
 
-    response.iter_text(), file.read(100) …      pieces: cut anywhere; together they are the body
-    response.iter_lines(), websocket …          lines: none has its newline, an empty one is a blank line
+    response.iter_text(), file.read(100) …      pieces: cut anywhere; concatenated they are the body
+    response.iter_lines(), websocket …          lines: none has its newline, and an empty one is a blank line
 
-The rule: an item that has a newline in it is a piece, and so are all after it. Until one has, an item ends the line
-before it where that line cannot go on: it is a whole JSON object or array (after `data:`, or by itself), or it is
-another SSE field and the item begins one. From there on all items are lines. So pieces tell what their
-body tells however they are cut; only a comment or an event's name that is the body's first line, and is cut just
-before something like `data:`, is taken for a line.
+Which of the two it is shows only after some items. An item with a newline in it is a piece, and so are all after it. As
+long as there was none, an item starts a new line if the line before it cannot continue with it: that line is a complete
+JSON object or array (after `data:` or by itself), or both begin with an SSE field's name. From then on all items are
+lines. So pieces decode to the same events wherever they are cut. One exception: a comment or an event's name that is the
+body's first line, and is cut just before something like `data:`, is taken for a line.
 
-A live producer goes on when it is pulled, which may be taken for an answer. So what is a whole question ends its line,
-and its event, although their ends may come with the next item: `asks` says what is one. Half a question is none yet.
+A live producer continues when it is pulled, and may take that for an answer to its question. So a complete question ends
+its line and its SSE event at once, although their ends may come only with the next item.
 """
 
 from __future__ import annotations
@@ -22,61 +22,64 @@ __all__ = ["BodyJoiner"]
 
 _field = re.compile(rb"(data|event|id|retry|error)? ?:").match
 _tokens = re.compile(rb'\\.|["{}\[\]\\]', re.DOTALL).findall
-_HEAD = 32  # bytes that tell what a line is
+_HEAD = 32  # the first bytes of a line, enough to see its SSE field
 
 
 class BodyJoiner:
-    """The items of one body, to be joined in order.
+    """Joins the items of one body, in order.
+
+    States: undecided between pieces and lines (`_are_lines` is None), then pieces (False) or lines (True).
 
     Args:
-        asks: whether a line without its end is a whole question; None for a body that goes on by itself.
+        is_question: whether a line without its end is a complete question; None for a body that is not live.
 
     Attributes:
-        as_is: whether every further item stands for itself: it need not be fed.
+        is_plain: whether every further item is a piece that needs no feeding.
     """
 
-    def __init__(self, asks: Callable[[bytes], bool] | None = None) -> None:
-        self._asks = asks
-        self.as_is = False
-        self._line: list[bytes] = []  # the unfinished line, where it matters
-        self._plain = False  # the next item is a piece, and begins a line
-        self._lines: bool | None = None  # whether they are lines, once that is known
-        self._empty = 0  # items so far without anything: blank lines, if they are lines
-        self._head = b""  # how the line begins that the items so far are
+    def __init__(self, is_question: Callable[[bytes], bool] | None = None) -> None:
+        self._is_question = is_question
+        self.is_plain = False
+        self._line: list[bytes] = []  # the unfinished line of a live body
+        self._at_line_start = False  # whether the next item is a piece that begins a line
+        self._are_lines: bool | None = None
+        self._empty = 0  # empty items so far: blank lines, if the items are lines
+        self._head = b""  # the beginning of the line that the undecided items form
         self._json = _Json()
 
     def feed(self, item: bytes) -> bytes:
-        """The body's bytes that an item stands for."""
-        if self._plain and (item[-2:] == b"\n\n" or self._asks is None):
+        """The bytes of the body that an item stands for."""
+        if self._at_line_start and (item[-2:] == b"\n\n" or self._is_question is None):
             return item
-        given = self._first(item) if self._lines is None else item + b"\n" if self._lines else item
-        if self._asks is not None:
-            given = self._watched(given, self._asks)
-        self._plain = self._lines is False and not self._line
-        self.as_is = self._plain and self._asks is None
-        return given
+        data = self._undecided(item) if self._are_lines is None else item + b"\n" if self._are_lines else item
+        if self._is_question is not None:
+            data = self._end_question(data, self._is_question)
+        self._at_line_start = self._are_lines is False and not self._line
+        self.is_plain = self._at_line_start and self._is_question is None
+        return data
 
-    def _watched(self, given: bytes, asks: Callable[[bytes], bool]) -> bytes:
-        """The same, with the end of what is a whole question."""
-        text = given.rstrip(b"\n")
+    def _end_question(self, data: bytes, is_question: Callable[[bytes], bool]) -> bytes:
+        """These bytes, with a blank line added if they end in a complete question."""
+        text = data.rstrip(b"\n")
         begin = text.rfind(b"\n") + 1
         if begin:
             self._line.clear()
         rest = text[begin:]
         self._line.append(rest)
-        if rest.rstrip(b" \t\r")[-1:] == b"}" and asks(b"".join(self._line)):
+        if rest.rstrip(b" \t\r")[-1:] == b"}" and is_question(b"".join(self._line)):
             self._line.clear()
-            return given + b"\n\n"
-        if given[-1:] == b"\n":
+            return data + b"\n\n"
+        if data[-1:] == b"\n":
             self._line.clear()
-        return given
+        return data
 
-    def _first(self, item: bytes) -> bytes:
+    def _undecided(self, item: bytes) -> bytes:
+        """The bytes of an item that comes before it is known whether the items are lines. It may decide that."""
         if b"\n" in item or b"\r" in item:
-            self._lines = False
+            self._are_lines = False
             return item
-        if self._is_over(item):
-            self._lines = True
+        if self._starts_line(item):
+            self._are_lines = True
             return b"\n" * (1 + self._empty) + item + b"\n"
         if not item:
             self._empty += 1
@@ -84,29 +87,30 @@ class BodyJoiner:
         self._json.feed(item)
         if len(self._head) < _HEAD:
             self._head = (self._head + item[:_HEAD]).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t")
-        # A newline after a whole object means nothing where the body has one, too.
-        return item + b"\n" if self._head[:1] in (b"{", b"[") and self._json.whole else item
+        # If the body has its own newline after a complete object, one more changes nothing.
+        return item + b"\n" if self._head[:1] in (b"{", b"[") and self._json.complete else item
 
-    def _is_over(self, item: bytes) -> bool:
-        """Whether the line so far cannot go on with this item."""
+    def _starts_line(self, item: bytes) -> bool:
+        """Whether the line so far cannot continue with this item."""
         head = self._head
         field = _field(head)
         value = head[field.end() :].lstrip(b" ") if field and field[1] == b"data" else head
         if value[:1] in (b"{", b"["):
-            return self._json.whole and (item[:1] not in (b"", b" ", b"\t") or (not item and field is not None))
+            return self._json.complete and (item[:1] not in (b"", b" ", b"\t") or (not item and field is not None))
         return field is not None and _field(item) is not None
 
 
 class _Json:
-    """A JSON value that comes in pieces; `whole` once it is all there."""
+    """Follows a JSON object or array that arrives in pieces. `complete` is true once all its brackets are closed."""
 
     def __init__(self) -> None:
-        self.whole = False
+        self.complete = False
         self._depth = 0
         self._quoted = False
-        self._escaped = False  # by a backslash that ends the piece before
+        self._escaped = False  # whether the piece before ended with a backslash
 
     def feed(self, piece: bytes) -> None:
+        """Take the next piece."""
         if self._escaped and piece:
             piece, self._escaped = piece[1:], False
         for token in _tokens(piece):
@@ -116,4 +120,4 @@ class _Json:
                 self._quoted = not self._quoted
             elif not self._quoted:
                 self._depth += (token in b"{[") - (token in b"}]")
-                self.whole = self._depth == 0
+                self.complete = self._depth == 0

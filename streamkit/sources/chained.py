@@ -1,8 +1,8 @@
-"""What another stream asks, whose chunks are a stream's source.
+"""Confirmations of an upstream stream, whose chunks are this stream's source.
 
-Chunks have no place for an answer, and not all protocols have one for the outcome. So the question that is decoded
-from a chunk is the other stream's own: that stream takes the answer, waits for it, and decides; what it decided is
-told here before what came of it.
+Chunks have no place for an answer, and not all protocols have one for the outcome. So a confirmation that is decoded from
+a chunk is linked to the upstream one: the upstream stream takes the answer, waits for it, and decides. Its decision is
+emitted here before the events that follow from it.
 """
 
 from __future__ import annotations
@@ -12,51 +12,52 @@ from collections.abc import Iterator, Sequence
 from ..answers import Confirmation
 from ..core.engine import Engine
 from ..events import ConfirmationCreated, ConfirmationDone, Event, Run, RunDone
-from .source import Chunks
+from .chunks import Chunks
 
 __all__ = ["UpstreamConfirmations"]
 
 
 class UpstreamConfirmations:
-    """The questions of the stream whose chunks are read."""
+    """Links the confirmations that are decoded from chunks to those of the stream that the chunks come from."""
 
     def __init__(self, chunks: Chunks, engine: Engine) -> None:
         self._chunks = chunks
         self._engine = engine
-        self._asked: list[tuple[Confirmation, Confirmation]] = []  # there, and here
+        self._undecided: list[tuple[Confirmation, Confirmation]] = []  # the upstream one, and this stream's
 
     def link(self, events: Sequence[Event]) -> list[Event]:
-        """The events of one chunk, whose questions are the other stream's; before them what it decided."""
-        told = [*self._decided(), *events]
+        """The events of one chunk, with their confirmations linked; before them the upstream stream's decisions."""
+        linked = [*self._decided(), *events]
         question = self._chunks.question
         for event in events if question is not None else ():
             if type(event) is ConfirmationCreated and question is not None:
                 event.confirmation.answer_slot = question.answer_slot
                 event.confirmation.editable = question.editable
-                self._asked.append((question, event.confirmation))
-        return told
+                self._undecided.append((question, event.confirmation))
+        return linked
 
     def finish(self) -> list[Event]:
-        """What the other stream's end tells."""
-        told = [*self._decided()]
+        """The events that the upstream stream's end adds."""
+        events: list[Event] = [*self._decided()]
         run = self._chunks.manager.current_run
         if run is not None and run.finish_reason == "declined":
             self._engine.end_declined()
         if self.cancelled:
-            told.append(RunDone(Run(status="cancelled")))
-        return told
+            events.append(RunDone(Run(status="cancelled")))
+        return events
 
     @property
     def cancelled(self) -> bool:
-        """Whether the other stream was cancelled: then its chunks have no end of their own."""
+        """Whether the upstream stream was cancelled: then its chunks do not contain an end."""
         return bool(self._chunks.manager.status == "cancelled")
 
     def _decided(self) -> Iterator[Event]:
-        for pair in [*self._asked]:
-            there, here = pair
-            if there.status != "pending":
-                self._asked.remove(pair)
+        """The decisions that the upstream stream made since the last time."""
+        for pair in [*self._undecided]:
+            upstream, own = pair
+            if upstream.status != "pending":
+                self._undecided.remove(pair)
                 outcome = Confirmation(
-                    here.id, here.subject, status=there.status, edited=there.edited, reason=there.reason
+                    own.id, own.subject, status=upstream.status, edited=upstream.edited, reason=upstream.reason
                 )
                 yield ConfirmationDone(outcome)

@@ -1,4 +1,4 @@
-"""What one source gives, made into events: its bytes are framed, its protocol recognised, its items decoded."""
+"""Decodes the batches of one source: frames its bytes, recognises its protocol, and decodes its items to events."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
 
 
 class SourceDecoder:
-    """Decodes what one source gives: bytes are framed, the protocol is recognised, items become events.
+    """Decodes the batches of one source to events. A stream has one for each source that it reads.
 
-    A stream has one for each source that it reads. It holds items until one has a shape that only one protocol has,
-    then decodes all of them, so that nothing is lost before the protocol is known.
+    Without a `protocol` it holds items until one has a shape that only one protocol has, then decodes all of them.
 
     Attributes:
         source: what is read.
@@ -51,7 +50,8 @@ class SourceDecoder:
         self._engine = engine
         self._receivers = receivers
         self._fields = fields
-        self._prepare = getattr(source, "prepare", None)
+        self._prepare = source.prepare if isinstance(source, AsyncSource) else None
+        self._read_to_end = source.traits.read_to_end
         # From bytes to events in two calls, once nothing but the framer and the decoder takes part.
         self._to_frames: Callable[[bytes], Frames] | None = None
         self._to_events: Callable[[Frames], Sequence[Event]]
@@ -59,23 +59,24 @@ class SourceDecoder:
         self._start = b""
         self._held: list[Any] = []
         self._seen = b""  # the source's first bytes
-        self._cut = False  # it ended in the middle of an item
-        self._upstream = UpstreamConfirmations(source.chunks, engine) if source.chunks is not None else None
+        self._cut = False  # whether the source ended in the middle of an item
+        traits = source.traits
+        self._upstream = UpstreamConfirmations(traits.chunks, engine) if traits.chunks is not None else None
         self._foreign: ForeignQuestions | None = None
-        after = after if source.resume is None else source.resume(after)
+        after = after if traits.resume is None else traits.resume(after)
         self.resumption = None if after is None else Resumption(after, engine)
         engine.pull_approves = False
-        if source.protocol:
-            kind = registry.find(source.protocol).Decoder
+        if traits.protocol:
+            kind = registry.find(traits.protocol).Decoder
         if kind is not None:
             self._decode_with(kind)
 
-    # -- what is known of it
+    # -- its state
 
     @property
     def exhausted(self) -> bool:
         """Whether nothing more can come, so that the source need not be pulled again."""
-        return self.decoder is not None and self.decoder.exhausted and not self.source.whole
+        return self.decoder is not None and self.decoder.exhausted and not self._read_to_end
 
     @property
     def continues_in_next_source(self) -> bool:
@@ -92,7 +93,7 @@ class SourceDecoder:
     def decode(self, batch: Any) -> Sequence[Event]:
         """The events of a batch of the source: bytes, or a list of frames or of items."""
         if self._prepare is not None:
-            batch = self._prepared(batch)
+            batch = self._prepared(batch, self._prepare)
         if self._to_frames is not None and type(batch) is bytes:
             return self._to_events(self._to_frames(batch))
         events = self._filtered(self._decode(batch))
@@ -101,9 +102,10 @@ class SourceDecoder:
             self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
         return events
 
-    def _prepared(self, item: Any) -> Any:
+    def _prepared(self, item: Any, prepare: Callable[[Any], Any]) -> Any:
+        """The batch of an item that an async source pulled."""
         try:
-            return self._prepare(item)  # type: ignore[misc]
+            return prepare(item)
         except Exception as error:
             raise_source_error(error)
 
@@ -153,7 +155,7 @@ class SourceDecoder:
         self._held += batch
         for item in batch:
             kind = _protocol_of(item, parsed=parsed)
-            if kind is None and self.source.live:
+            if kind is None and self.source.traits.live:
                 kind = decoder_of_possible_question(_parsed(item))
             if kind is not None:
                 break
@@ -176,7 +178,7 @@ class SourceDecoder:
     def _decode_with(self, kind: type[Decoder]) -> Decoder:
         """Make the decoder of the source's items."""
         self.decoder = decoder = kind(self._engine.new_id)
-        if self.source.live:
+        if self.source.traits.live:
             self._engine.pull_approves = kind.pull_approves
             if not kind.pull_approves:
                 self._foreign = ForeignQuestions(decoder, self._engine)
@@ -192,7 +194,7 @@ class SourceDecoder:
     # -- its end
 
     def release(self) -> None:
-        """Nothing more comes: let go of the handlers and the decoder's newest items."""
+        """Drop the references to handlers and to the decoder's newest items, once nothing more comes."""
         self._receivers, self._to_frames = (), None
         if self.decoder is not None:
             self.decoder.foreign_decoder = None

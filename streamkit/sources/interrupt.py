@@ -27,8 +27,7 @@ _SOON, _LATER = 0.01, 0.5  # seconds between two looks at a thread that was not 
 
 
 class Interruptible:
-    """Calls, one at a time, that other threads may stop, and signal handlers of the same thread. Once stopped, no
-    further call is made."""
+    """Makes calls, one at a time, that another thread or a signal handler can stop. Once stopped, it makes no more."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,7 +35,7 @@ class Interruptible:
         self._stopped = False
 
     def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """What the function gives.
+        """Call the function and return its result.
 
         Raises:
             Stopped: `stop` was called, before or meanwhile.
@@ -48,11 +47,11 @@ class Interruptible:
             return function(*arguments)
         finally:
             self._thread = None
-            if self._stopped:  # it was set before the thread was looked at: nothing is missed without a lock
-                self._over()
+            if self._stopped:  # `stop` sets it before it reads `_thread`, so no lock is needed here
+                self._clear_exception()
 
     def stop(self) -> None:
-        """Stop the call that is going on, and those to come. It waits for nothing."""
+        """Stop the present call and all later ones. Returns at once."""
         if self._stopped or not self._lock.acquire(blocking=False):
             return
         try:
@@ -60,7 +59,7 @@ class Interruptible:
             missed = self._thread is not None and (self._thread == threading.get_ident() or not self._break())
         finally:
             self._lock.release()
-        if missed:  # it may be about to wait
+        if missed:  # the thread may begin to wait at any moment
             threading.Thread(target=self._watch, name="streamkit-cancel", daemon=True).start()
 
     def _watch(self) -> None:
@@ -73,12 +72,12 @@ class Interruptible:
                     return
 
     def _break(self) -> bool:
-        """Stop the thread if it waits for the network; False if it does something else. With the lock held: it cannot
-        leave its call meanwhile."""
+        """Stop the thread if it waits for the network; returns False if it does something else. Called with the lock held,
+        so the thread cannot leave its call meanwhile."""
         thread = self._thread
         if thread is None:
             return True
-        # Nothing else tells where another thread is.
+        # No public function shows where another thread is.
         frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
         connection = _awaited(frames.get(thread))
         if connection is None:
@@ -87,14 +86,14 @@ class Interruptible:
         hang_up(connection)
         return True
 
-    def _over(self) -> None:
-        """What was to be raised in a call is raised in it or not at all."""
+    def _clear_exception(self) -> None:
+        """Withdraw an exception that was set for the call and not raised in it."""
         with self._lock:
             _raise_in(threading.get_ident(), None)
 
 
 def _awaited(frame: FrameType | None) -> socket.socket | None:
-    """The connection whose bytes a thread waits for, None if it does something else."""
+    """The connection that a thread reads or writes, None if it does something else."""
     while frame is not None:
         code = frame.f_code
         if code.co_name in ("read", "write", "readinto") and code.co_varnames[:1] == ("self",):
@@ -107,7 +106,7 @@ def _awaited(frame: FrameType | None) -> socket.socket | None:
 
 
 def _of_httpcore(stream: Any) -> Any:
-    # The type is asked: an object of the user's might do anything when it is asked for an attribute.
+    # Look at the type: reading an attribute of a user's object could run any code.
     kind = type(cast("object", stream))
     if all(callable(getattr(kind, name, None)) for name in ("get_extra_info", "start_tls", "read")):
         return stream.get_extra_info("socket")
@@ -115,8 +114,8 @@ def _of_httpcore(stream: Any) -> Any:
 
 
 def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
-    """Raise an exception in another thread before its next instruction, where Python can; None: after all not."""
-    import ctypes  # brought by the first cancel that needs it
+    """Raise an exception in another thread before its next instruction, if this Python can; None withdraws it."""
+    import ctypes  # slow to import, and needed by few streams
 
     if (python := getattr(ctypes, "pythonapi", None)) is not None:
         python.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None if kind is None else ctypes.py_object(kind))

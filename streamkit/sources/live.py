@@ -1,4 +1,4 @@
-"""Live producers: what goes on only when it is pulled, and may take that for an answer.
+"""Live producers, which continue only when they are pulled, and may take that for an answer.
 
 Open Interpreter's generator runs the code that a confirmation chunk shows as soon as the next chunk is pulled. So a live
 source (a generator, not a response or a list) is never pulled past such a question without an approval, also where the
@@ -49,7 +49,7 @@ class ForeignQuestions:
 
     Args:
         own: the decoder of the producer's own protocol.
-        engine: is told that pulling on approves once such an item was seen.
+        engine: its `pull_approves` is set once such an item was seen.
     """
 
     def __init__(self, own: Decoder, engine: Engine) -> None:

@@ -2,16 +2,16 @@
 
     {"streamkit": "recording", "version": 1, "created_at": 1766434871.5}
     {"source": 1, "fields": {…}}                               a source begins; a run has several with `then=`; `fields`
-                                                               where the stream had such, and it is read with them again
-    {"time": 0.213, "name": "…", "id": "…", "data": {…}}       one item; name and id as on SSE, where it had them;
+                                                               is the stream's `fields=`, and is used again on replay
+    {"time": 0.213, "name": "…", "id": "…", "data": {…}}       one item; name and id are those of its SSE frame;
                                                                times are seconds since the first item
-    {"time": 0.9, "text": "…"}                                 one item that is no JSON
-    {"time": 1.1, "event": {…}}                                our own answer to a tool call, or what an agent's tools and
-                                                               code told, as a canonical event
+    {"time": 0.9, "text": "…"}                                 one item that is not JSON
+    {"time": 1.1, "event": {…}}                                an answer to a tool call, or an event of an agent's tools or
+                                                               code, as a canonical event
     {"time": 1.7, "end": "completed"}                          how the stream ended; missing after a crash
 
-A recording is readable at any moment of its writing: what a crash cut off is its last line at most, and replaying it
-ends as the stream did, with `IncompleteStreamError`.
+A recording can be read at any moment while it is written: a crash cuts off its last line at most. Replaying such a one
+ends with `IncompleteStreamError`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import msgspec
 from ..errors import SourceError, SourceTimeoutError, UsageError
 from ..events import Event
 from ..protocols import codec
-from .source import Source
+from .source import Source, SourceTraits
 
 __all__ = ["MARK_LENGTH", "is_marked", "read_recording", "recording_in", "replay"]
 
@@ -39,39 +39,41 @@ _CHUNK = 1 << 16
 
 
 def read_recording(path: str | PathLike[str]) -> Source:
-    """A recording as a source, or a file with an SSE or NDJSON body as it was on the wire.
+    """A recording as a source; or a file with an SSE or NDJSON body, exactly as a server sent it.
 
     Raises:
-        SourceError: the file cannot be read; when it is pulled, also where a recorded failure is reached.
+        SourceError: the file cannot be read. Pulling raises it too, where the recording has a failure.
     """
     return _source(_at(Path(path)), None)
 
 
 def replay(path: str | PathLike[str], *, speed: float = 1.0) -> Source:
-    """A recording as a source, each item at its time, `speed` times as fast as it was recorded.
+    """A recording as a source that yields each item at its recorded time, `speed` times as fast.
 
     Raises:
         UsageError: the speed is not above 0.
     """
     if not speed > 0:
-        raise UsageError(f"a replay's speed cannot be {speed!r}; 1 is as it was, 2 is twice as fast")
+        raise UsageError(f"a replay's speed cannot be {speed!r}; 1 is the recorded speed, 2 is twice as fast")
     return _source(_at(Path(path)), speed)
 
 
 def recording_in(file: Any) -> Source | None:
-    """The recording that an open file has from where it is on, read whole; None if it has none. The file can be sought
-    in, is of bytes or of text, and is closed with the source."""
+    """The recording in an open file, from its position on; None if it has none. It is read completely.
+
+    The file must be seekable, of bytes or text. Closing the source closes it.
+    """
     try:
         place = file.tell()
-    except OSError:  # a text file that a loop has begun to read does not tell where it is
+    except OSError:  # a text file that is being iterated does not report its position
         rest = _as_bytes(file.read())
         file.seek(0)
         marked = is_marked(_as_bytes(file.read(MARK_LENGTH))) is not None
     else:
         if place == 0 and isinstance(file, io.TextIOWrapper):
-            file = cast("Any", file).buffer  # a recording is in UTF-8, whatever the text file takes it for
+            file = cast("Any", file).buffer  # a recording is UTF-8, whatever encoding the text file has
             file.seek(0)
-        marked = _is_recording(file, place)
+        marked = _has_mark(file, place)
         file.seek(place)
         if not marked:
             return None
@@ -79,8 +81,8 @@ def recording_in(file: Any) -> Source | None:
     return _source(_content(lambda: io.BytesIO(rest), marked, len(rest)), None, close=file.close)
 
 
-def _is_recording(file: Any, place: int) -> bool:
-    """Whether an open file is one, here or from its start."""
+def _has_mark(file: Any, place: int) -> bool:
+    """Whether an open file is a recording, from this place or from its start."""
     for start in (place, 0):
         file.seek(start)
         if is_marked(_as_bytes(file.read(MARK_LENGTH))):
@@ -98,12 +100,17 @@ class _SourceLine(msgspec.Struct):
 
 
 class _Content(NamedTuple):
-    """What is read: how it is opened, whether it is a recording, and where its parts begin and it ends: a recording
-    has a part for each source that it recorded. What is recorded into the same file meanwhile is another run's. `fields`
-    are those that the recorded stream had."""
+    """The content of a file, as it was when it was opened: what is appended later belongs to another run.
+
+    Attributes:
+        open: opens it for reading.
+        is_recording: whether it is a recording; if not, it is the body of a response.
+        places: where its parts begin, then where it ends, in bytes. A recording has a part for each recorded source.
+        fields: the `fields=` of the recorded stream.
+    """
 
     open: Callable[[], BinaryIO]
-    marked: bool
+    is_recording: bool
     places: list[int]
     fields: dict[str, str] | None
 
@@ -126,14 +133,14 @@ def _content(opened: Callable[[], BinaryIO], marked: bool, size: int) -> _Conten
             if place >= size:
                 break
             if line.startswith(b'{"source":') or not (starts or is_marked(line)):
-                starts.append(place)  # what is read from its middle has a first part without that line
+                starts.append(place)  # the first part may lack that line, if the file's position is in the middle
                 fields = fields or _fields_in(line)
             place += len(line)
     return _Content(opened, marked, [*(starts or [0]), size], fields)
 
 
 def _fields_in(line: bytes) -> dict[str, str] | None:
-    """The fields that a source's line tells of."""
+    """The fields in the line that begins a source."""
     try:
         return msgspec.json.decode(line, type=_SourceLine).fields
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -148,18 +155,19 @@ def _source(
     began: float | None = None,
     close: Callable[[], object] | None = None,
 ) -> Source:
-    """One part of a content."""
+    """A source for one part of the content; it opens the next part after it."""
     began = time.monotonic() if began is None else began
     start, end, *more = content.places[part:]
-    batches = _items(content, start, end, speed, began) if content.marked else _chunks(content, end)
-    following = (lambda: _source(content, speed, part=part + 1, began=began, close=close)) if more else None
+    batches = _items(content, start, end, speed, began) if content.is_recording else _chunks(content, end)
+    next_part = (lambda: _source(content, speed, part=part + 1, began=began, close=close)) if more else None
 
     def finish() -> None:
         batches.close()
         if close is not None:
             close()
 
-    return Source(batches, finish, following=following, whole=content.marked, fields=content.fields)
+    traits = SourceTraits(next_source=next_part, read_to_end=content.is_recording, fields=content.fields)
+    return Source(batches, finish, traits)
 
 
 def _chunks(content: _Content, size: int) -> Generator[bytes, None, None]:
@@ -170,7 +178,7 @@ def _chunks(content: _Content, size: int) -> Generator[bytes, None, None]:
 
 
 class _Line(msgspec.Struct):
-    """A line as it is read. What an item says stays JSON text."""
+    """A line of a recording. An item's data stays JSON text."""
 
     time: float = 0.0
     name: str = ""
@@ -194,7 +202,7 @@ def _items(content: _Content, start: int, end: int, speed: float | None, began: 
             try:
                 line = _decode(text)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue  # a line that a crash cut off, or that is none of ours
+                continue  # a line that a crash cut off, or of another format
             if speed is not None and (wait := line.time / speed - (time.monotonic() - began)) > 0:
                 time.sleep(wait)
             if line.error is not None:
@@ -210,11 +218,11 @@ def _answer(event: dict[str, Any]) -> list[Event]:
     try:
         return [codec.event_from_dict(event)]
     except ValueError:
-        return []  # none of ours
+        return []  # an event of another format
 
 
 def _fail(line: _Line) -> None:
-    """A failure of the transport comes again; what the protocol says of its failure, the items say."""
+    """Raise a recorded failure of the transport again. A failure that the protocol reported is among the items."""
     if line.error in ("SourceError", "SourceTimeoutError"):
         kind = SourceTimeoutError if line.error == "SourceTimeoutError" else SourceError
         error = kind(line.message)

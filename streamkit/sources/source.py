@@ -1,103 +1,108 @@
-"""What a source is: batches of bytes or items, pulled one at a time, and closed.
+"""Sources: batches of bytes or items that a stream pulls one at a time, and closes.
 
-A foreign exception becomes a `SourceError` here, with the client's own as its cause.
+An exception of the client's becomes a `SourceError` here, with the client's own as its cause.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-from ..answers import Confirmation
-from ..errors import raise_source_error as translate
-from ..events import ConfirmationCreated, Event
-from ..protocols import Encoder
-from .body import BodyJoiner
+import msgspec
+
+from ..errors import raise_source_error
+from .chunks import Chunks
 from .interrupt import Interruptible, hang_up
-from .live import ends_with_question
 
 __all__ = [
-    "AsyncChunks",
     "AsyncSource",
-    "Chunks",
-    "Items",
+    "Batch",
     "Readable",
     "Source",
-    "SyncChunks",
+    "SourceTraits",
     "await_source",
-    "batches_of",
     "call_source",
-    "translate",
 ]
 
 Batch = Any  # bytes, or a list of items
 
 
-class Source(Iterator[Batch]):
-    """Batches, pulled by one thread at a time; an iterator of them, too.
+class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a stream has to know of a source to read it.
 
     Attributes:
-        protocol: the protocol's name, where the source itself knows it.
-        live: whether it is a producer that goes on only when it is pulled.
-        edits: whether it can take edited code with an approval.
-        whole: whether it is read to its end whatever its items say, as a recording is.
-        following: opens the next source of the same run, where the source itself knows of one.
-        same_step: whether it goes on with the run step of the source before it.
-        chunks: another stream's, which this is.
-        fields: the arguments of tools that become messages, where the stream itself says none.
-        resume: called before anything is pulled, of a log: with the cursor that the stream is to go on after, it gives
-            the one up to which nothing is told.
-        calls: what pulls go through that only stopping their thread can end early.
-        next: as `pull`, with the client's own exceptions.
+        protocol: the protocol's name; None if it is to be recognised from the items.
+        live: whether it is a producer that continues only when it is pulled.
+        edits: whether an approval may carry edited code.
+        read_to_end: whether it is read until it has no more items, although an item says that the run has ended. True of
+            recordings, and of other streams.
+        next_source: opens the source with which the run continues; None if this source knows of none.
+        same_step: whether it continues the run step of the source before it.
+        resume: called with the stream's `after` cursor before the first pull. Returns the cursor up to which handlers
+            receive nothing. None if the source has no cursors of its own.
+        fields: the arguments of tools that become messages, where the stream was opened without `fields=`.
+        chunks: the chunks of another stream, if that is what it reads.
+    """
+
+    protocol: str | None = None
+    live: bool = False
+    edits: bool = False
+    read_to_end: bool = False
+    next_source: Callable[[], Any] | None = None
+    same_step: bool = False
+    resume: Callable[[str | None], str | None] | None = None
+    fields: Mapping[str, str] | None = None
+    chunks: Chunks | None = None
+
+
+_NO_TRAITS = SourceTraits()
+
+
+class Source(Iterator[Batch]):
+    """Batches that one thread at a time pulls. It is an iterator of them, too.
+
+    Args:
+        batches: bytes, or lists of items.
+        close: closes what is upstream.
+        traits: what a stream has to know of it.
+        response: the HTTP response that it reads, if it reads one.
+        upstream: another stream or a reading that it reads; its `cancel` ends a pull that waits.
+        interruptible: makes the calls that can be ended early only by stopping their thread.
+
+    Attributes:
+        next: pulls as `pull` does, but raises the client's own exceptions.
     """
 
     def __init__(
         self,
         batches: Iterator[Batch],
         close: Callable[[], object],
+        traits: SourceTraits = _NO_TRAITS,
         *,
-        protocol: str | None = None,
-        live: bool = False,
-        edits: bool = False,
-        whole: bool = False,
-        following: Callable[[], Any] | None = None,
-        same_step: bool = False,
-        resume: Callable[[str | None], str | None] | None = None,
-        fields: Mapping[str, str] | None = None,
-        chunks: Chunks | None = None,
         response: Any = None,
-        inner: Any = None,
-        calls: Interruptible | None = None,
+        upstream: Any = None,
+        interruptible: Interruptible | None = None,
     ) -> None:
         self._batches = batches
         self.next: Callable[[], Batch | None] = partial(next, batches, None)
         self._close = close
-        self.protocol = protocol
-        self.live = live
-        self.edits = edits
-        self.whole = whole
-        self.following = following
-        self.same_step = same_step
-        self.resume = resume
-        self.fields = fields
-        self.chunks = chunks
+        self.traits = traits
         self.response = response
-        self.inner = inner
-        self.calls = calls
+        self.upstream = upstream
+        self.interruptible = interruptible
 
     def pull(self) -> Batch | None:
         """The next batch, None at the end.
 
         Raises:
-            SourceError: the transport failed; `SourceTimeoutError` by a timeout.
+            SourceError: the transport failed; `SourceTimeoutError` if it timed out.
         """
         try:
             return next(self._batches, None)
         except Exception as error:
-            translate(error)
+            raise_source_error(error)
 
     def __next__(self) -> Batch:
         batch = self.pull()
@@ -106,202 +111,95 @@ class Source(Iterator[Batch]):
         return batch
 
     def interrupt(self) -> None:
-        """Make a pull that waits in another thread end soon, where the source allows it."""
-        if self.inner is not None:
-            self.inner.cancel()
-        if self.calls is not None:
-            self.calls.stop()
+        """Make a pull that waits in another thread end soon, if the source allows it."""
+        if self.upstream is not None:
+            self.upstream.cancel()
+        if self.interruptible is not None:
+            self.interruptible.stop()
         network = getattr(self.response, "extensions", {}).get("network_stream")
         if network is not None and (connection := network.get_extra_info("socket")) is not None:
             hang_up(connection)
 
     def close(self) -> None:
-        """Close what is upstream. It returns when that is closed."""
+        """Close what is upstream, and return when it is closed. Raises as `pull`."""
         try:
             self._close()
         except Exception as error:
-            translate(error)
+            raise_source_error(error)
 
 
 class AsyncSource:
-    """The same, pulled by a task. `next` raises `StopAsyncIteration` at the end, or gives None; what else it gives is a
-    batch, or `prepare` makes it one."""
+    """Batches that a task pulls.
+
+    Args:
+        pull: returns the next batch; at the end None, or it raises `StopAsyncIteration`.
+        close: closes what is upstream.
+        traits: what a stream has to know of it.
+        prepare: makes a batch of what `pull` returns, where that is no batch yet.
+
+    Attributes:
+        next: the `pull` above: what it returns is not prepared, and it raises the client's own exceptions.
+    """
 
     def __init__(
         self,
         pull: Callable[[], Awaitable[Batch | None]],
         close: Callable[[], Awaitable[object]],
+        traits: SourceTraits = _NO_TRAITS,
         *,
-        protocol: str | None = None,
-        live: bool = False,
-        edits: bool = False,
-        whole: bool = False,
-        following: Callable[[], Any] | None = None,
-        same_step: bool = False,
-        resume: Callable[[str | None], str | None] | None = None,
-        fields: Mapping[str, str] | None = None,
-        chunks: Chunks | None = None,
         prepare: Callable[[Any], Batch] | None = None,
     ) -> None:
         self.next = pull
         self.prepare = prepare
         self._close = close
-        self.protocol = protocol
-        self.live = live
-        self.edits = edits
-        self.whole = whole
-        self.following = following
-        self.same_step = same_step
-        self.resume = resume
-        self.fields = fields
-        self.chunks = chunks
+        self.traits = traits
 
     async def pull(self) -> Batch | None:
         """The next batch, None at the end. Raises as `Source.pull`."""
         try:
-            given = await self.next()
-            return given if self.prepare is None else self.prepare(given)
+            value = await self.next()
+            return value if self.prepare is None else self.prepare(value)
         except StopAsyncIteration:
             return None
         except Exception as error:
-            translate(error)
+            raise_source_error(error)
 
     async def close(self) -> None:
+        """Close what is upstream, and return when it is closed. Raises as `pull`."""
         try:
             await self._close()
         except Exception as error:
-            translate(error)
+            raise_source_error(error)
 
 
 class Readable(ABC):
-    """What any number of streams can read as their source, each for itself: a relay's reader, an Emitter."""
+    """A run that any number of streams can read, each from its beginning: a relay's reader, an Emitter."""
 
     @abstractmethod
     def for_stream(self) -> Readable:
-        """What a stream holds on to until it opens it."""
+        """The object that a stream refers to until it opens the source. An Emitter returns a reader, so that the stream does
+        not keep the Emitter alive."""
 
     @abstractmethod
-    def source(self) -> Source: ...
+    def source(self) -> Source:
+        """A new source, for a sync stream."""
 
     @abstractmethod
-    def async_source(self) -> AsyncSource: ...
-
-
-class Chunks:
-    """A stream's chunks in a protocol, read one at a time. Another stream over them hands its answers on; closing them
-    closes the stream."""
-
-    def __init__(self, manager: Any, encoder: Encoder) -> None:
-        self.manager = manager
-        self.protocol = encoder.name
-        self._feed = encoder.items
-        self._ready: deque[dict[str, Any]] = deque()
-
-    @property
-    def question(self) -> Confirmation | None:
-        """What the stream asks with the newest chunk, None if that asks nothing."""
-        event = self.manager.current_event
-        return event.confirmation if type(event) is ConfirmationCreated else None
-
-
-class SyncChunks(Chunks, Iterator[dict[str, Any]]):
-    """Those of a sync stream."""
-
-    def __init__(self, manager: Any, encoder: Encoder) -> None:
-        super().__init__(manager, encoder)
-        self._events = iter(manager)
-
-    def __next__(self) -> dict[str, Any]:
-        while not self._ready:
-            self._ready.extend(self._feed(next(self._events)))
-        return self._ready.popleft()
-
-    def close(self) -> None:
-        self.manager.close()
-
-
-class AsyncChunks(Chunks, AsyncIterator[dict[str, Any]]):
-    """Those of an async stream."""
-
-    def __init__(self, manager: Any, encoder: Encoder) -> None:
-        super().__init__(manager, encoder)
-        self._events = aiter(manager)
-
-    async def __anext__(self) -> dict[str, Any]:
-        while not self._ready:
-            self._ready.extend(self._feed(await anext(self._events)))
-        return self._ready.popleft()
-
-    async def aclose(self) -> None:
-        await self.manager.close()
+    def async_source(self) -> AsyncSource:
+        """A new source, for an async stream."""
 
 
 def call_source(value: Callable[[], Any]) -> Any:
-    """What a callable gives that sends a request; what it raises is the transport's error."""
+    """Call a function that sends a request, and return its result. What it raises becomes a `SourceError`."""
     try:
         return value()
     except Exception as error:
-        translate(error)
+        raise_source_error(error)
 
 
 async def await_source(value: Awaitable[Any]) -> Any:
-    """The same of an awaitable."""
+    """As `call_source`, for an awaitable."""
     try:
         return await value
     except Exception as error:
-        translate(error)
-
-
-def _item(value: Any) -> Any:
-    """An item of an iterable, as a decoder takes it."""
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(cast("bytes", value))  # a memoryview of whatever gives its bytes
-    if isinstance(value, tuple):
-        return list(cast("Any", value))  # a tuple of ours is a frame; a decoder says that this is no object
-    if isinstance(value, (Mapping, Event)):
-        return cast("Any", value)
-    for name in ("to_dict", "model_dump"):
-        if callable(dump := getattr(value, name, None)):
-            return dump() if name == "to_dict" else dump(mode="json", exclude_unset=True)
-    return value  # the decoder says that it is no object
-
-
-class Items:
-    """The items of one iterable. Bytes and text are one body, in `pieces` or in lines."""
-
-    def __init__(self, *, live: bool = False) -> None:
-        self.pieces = BodyJoiner(ends_with_question if live else None)
-
-    def item(self, value: Any) -> Any:
-        item = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else _item(value)
-        return self.pieces.feed(item) if isinstance(item, bytes) else item
-
-    def batch(self, value: Any) -> Batch:
-        if type(value) is bytes and self.pieces.as_is:
-            return value
-        item = self.item(value)
-        return item if isinstance(item, bytes) else [item]
-
-
-def batches_of(values: Iterable[Any], *, live: bool = False) -> Iterator[Batch]:
-    """One batch an item, or few large ones where all items are there already."""
-    items = Items(live=live)
-    if not isinstance(values, (list, tuple)):
-        yield from map(items.batch, values)
-        return
-    together: list[Any] = []
-    only_bytes = {*map(type, values)} == {bytes}
-    for place, value in enumerate(values):
-        if only_bytes and items.pieces.as_is:
-            yield from values[place:]
-            return
-        item = items.item(value)
-        if isinstance(item, bytes):
-            if together:
-                yield together
-                together = []
-            yield item
-        else:
-            together.append(item)
-    if together:
-        yield together
+        raise_source_error(error)

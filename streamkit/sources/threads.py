@@ -1,7 +1,7 @@
-"""Sync things on an async stream: called and pulled in worker threads, so that the event loop stays free.
+"""Sync callables and sources on an async stream: worker threads call and pull them, so the event loop stays free.
 
-A task that is cancelled does not wait for them. What they wait for is broken where that can be (`interrupts.py`), and
-what they still give is closed by their own thread.
+A cancelled task does not wait for such a thread. Its network connection is shut down if it waits for one (`interrupt.py`),
+and what it still returns is closed by the thread itself.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from ..errors import SourceError
 from .interrupt import Interruptible
 from .source import AsyncSource, Batch, Source, call_source
 
-__all__ = ["call_off_loop", "direct", "in_thread", "known_of", "threaded"]
+__all__ = ["call_off_loop", "direct", "in_thread", "threaded"]
 
 _T = TypeVar("_T")
 
 
 async def call_off_loop(function: Callable[[], Any]) -> Any:
-    """What a callable gives; one that may block is called in a worker thread."""
+    """Call a function and return its result. One that may block is called in a worker thread.
+
+    Raises:
+        SourceError: the function raised.
+    """
     if _returns_at_once(function):
         return call_source(function)
     try:
@@ -42,54 +46,51 @@ async def call_off_loop(function: Callable[[], Any]) -> Any:
 
 
 def _returns_at_once(function: Callable[[], Any]) -> bool:
-    """Whether calling this only makes a coroutine or a generator. Any other may send a request of a sync client."""
+    """Whether calling this only makes a coroutine or a generator. Any other function may send a sync client's request."""
     kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
     return any(kind(one) for kind in kinds for one in (function, getattr(function, "__call__", None)))  # noqa: B004
 
 
 async def in_thread(function: Callable[[], _T]) -> _T:
-    """What this gives, called in a worker thread: the event loop stays free. A cancelled task does not wait for it;
-    its request is broken, and what it still gives is closed."""
+    """Call a function in a worker thread and return its result.
+
+    A cancelled task does not wait for the thread: its network connection is shut down, and a result that still comes is
+    closed.
+    """
     calls = Interruptible()
     lock = threading.Lock()
-    left = False
-    given: list[_T] = []
+    is_abandoned = False
+    results: list[_T] = []
 
     def work() -> None:
         value = calls.call(function)
         with lock:
-            given.append(value)
-            closes = left
-        if closes:
+            results.append(value)
+            drops = is_abandoned
+        if drops:
             _drop(value)
 
     try:
         await anyio.to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1), abandon_on_cancel=True)
     except BaseException:
         with lock:
-            left, late = True, [*given]
+            is_abandoned, late = True, [*results]
         calls.stop()
         for value in late:
             _drop(value)
         raise
-    return given[0]
+    return results[0]
 
 
 def _drop(value: Any) -> None:
-    """Close what was opened for nobody."""
+    """Close a result that came after the task had been cancelled."""
     if callable(close := getattr(value, "close", None)):
         with contextlib.suppress(Exception):
             close()
 
 
-def known_of(source: Source | AsyncSource) -> dict[str, Any]:
-    """What one source hands on to another that wraps it."""
-    keys = ("protocol", "live", "edits", "whole", "following", "same_step", "chunks", "resume", "fields")
-    return {key: getattr(source, key) for key in keys}
-
-
 def direct(source: Source) -> AsyncSource:
-    """A sync source that never blocks."""
+    """An async source over a sync source that never blocks."""
 
     async def pull() -> Batch | None:
         return source.pull()
@@ -97,42 +98,45 @@ def direct(source: Source) -> AsyncSource:
     async def close() -> None:
         source.close()
 
-    return AsyncSource(pull, close, **known_of(source))
+    return AsyncSource(pull, close, source.traits)
 
 
 def threaded(source: Source) -> AsyncSource:
-    """A sync source, pulled in a worker thread. Closing interrupts a pull that waits; one that cannot be interrupted
-    is left behind, and its thread closes the source when it comes back."""
+    """An async source over a sync source that worker threads pull.
+
+    Closing interrupts a pull that waits. If the pull cannot be interrupted, closing does not wait for it: its thread
+    must_close the source when the pull returns.
+    """
     limiter = anyio.CapacityLimiter(1)
     lock = threading.Lock()
-    left = False
-    pulling = False
+    is_abandoned = False
+    is_pulling = False
 
     def work() -> Batch | None:
-        nonlocal pulling
+        nonlocal is_pulling
         with lock:
-            if left:
+            if is_abandoned:
                 return None
-            pulling = True
+            is_pulling = True
         try:
             return source.pull()
         finally:
             with lock:
-                pulling = False
-                closes = left
-            if closes:
+                is_pulling = False
+                must_close = is_abandoned
+            if must_close:
                 source.close()
 
     async def pull() -> Batch | None:
         return await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
 
     async def close() -> None:
-        nonlocal left
+        nonlocal is_abandoned
         with lock:
-            left = left or pulling
-        if left:
+            is_abandoned = is_abandoned or is_pulling
+        if is_abandoned:
             source.interrupt()
         else:
             await anyio.to_thread.run_sync(source.close)
 
-    return AsyncSource(pull, close, **known_of(source))
+    return AsyncSource(pull, close, source.traits)

@@ -22,8 +22,9 @@ from ..errors import UsageError
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
+from ..sources.chunks import AsyncChunks
 from ..sources.open import open_async, source_of_async_stream, wants_async
-from ..sources.source import AsyncChunks, AsyncSource, Source, await_source, call_source
+from ..sources.source import AsyncSource, Source, await_source, call_source
 from .manager import Manager, is_answer_text
 
 __all__ = ["AsyncStreamManager"]

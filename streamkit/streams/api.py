@@ -1,6 +1,6 @@
-"""`stream` and `astream`: a manager for whatever the user holds.
+"""`stream` and `astream`: a manager for any source of a stream.
 
-The two managers are thin shells around one story (`state.py`); they differ only in `async` and `await`.
+The two managers are thin shells around one course of events (`lifecycle.py`); they differ only in `async` and `await`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,16 @@ __all__ = ["AsyncStreamManager", "StreamManager", "astream", "stream"]
 
 
 class HttpResponse(Protocol):
-    """An HTTP response of httpx or httpx2, as far as its bytes are concerned."""
+    """The part of an httpx or httpx2 response that a stream reads."""
 
     @property
-    def status_code(self) -> int: ...
-    def iter_bytes(self) -> Iterator[bytes]: ...
+    def status_code(self) -> int:
+        """The HTTP status."""
+        ...
+
+    def iter_bytes(self) -> Iterator[bytes]:
+        """The body's bytes, as they arrive."""
+        ...
 
 
 SyncSource: TypeAlias = (
@@ -49,21 +54,25 @@ def stream(
 ) -> StreamManager:
     """A manager for a stream, driven by the caller's thread.
 
+        sk.stream(lambda: client.responses.create(model=…, input=…, stream=True), Printer()).until_done()
+
+    Nothing is sent or read before the manager is entered with `with`, iterated, or asked for a result.
+
     Args:
-        source: an `openai` stream; a callable or unentered context manager that gives one (the request
+        source: an `openai` or `anthropic` stream; a callable or unentered context manager that returns one (the request
             is then sent on entry); an iterable of chunk dicts, typed objects, canonical events or bytes (SSE or
             NDJSON); an HTTP response; a path to a recording; an Emitter or a relay's reader; another manager.
-        handlers: told of each event, in this order.
-        protocol: the wire protocol, by name or decoder class; recognised from the items where it is not given.
-        strict: raise `ProtocolError` for what is malformed, in place of repairing it and telling `on_warning`.
-        then: called with the stream when a source has ended and what waited was answered: gives the next source of
-            the same run, or None.
+        handlers: receive each event, in this order.
+        protocol: the wire protocol, by name or decoder class; without it, it is recognised from the items.
+        strict: raise `ProtocolError` for a malformed item, in place of repairing it and calling `on_warning`.
+        then: called with the stream when a source has ended and every pending question was answered: returns the next
+            source of the same run, or None.
         fields: string arguments of tools that become messages of their own, which stream beside their calls:
             `{"send_message.message": "text", "execute.code": "code"}`. A kind is `text`, `reasoning`, `code` (its
             language is the argument `language` beside it, if that came first) or `code:python`. In a path, indexes
             count as keys, `*` is any key (or any tool), and a backslash goes before a dot in a name.
-        after: a cursor of this source's, as `stream.cursor` gave it, to go on after. What comes before it rebuilds the
-            snapshots silently; a message that is open there is told as created plus one delta.
+        after: resume after this cursor, which `stream.cursor` of the same source returned. Events before it rebuild the
+            messages without calling handlers; a message that is open there is emitted as created plus one delta.
 
     Raises:
         UsageError: a handler is async, or is on another live stream; there is no such protocol; a field is malformed.
@@ -82,16 +91,23 @@ def astream(
     fields: Mapping[str, str] | None = None,
     after: str | None = None,
 ) -> AsyncStreamManager:
-    """A manager for a stream, driven by the caller's task. As `stream`; also takes awaitables, async iterables, async
-    callables, sync handlers, and sync sources (pulled in one worker thread). `then` may be `async def`.
+    """A manager for a stream, driven by the caller's task, on asyncio or trio.
 
-    A plain callable is called in a worker thread, as it may send a sync client's request; what it touches of the event
-    loop's has to be in an `async def`. `then` is called where hooks are; for a request that blocks it gives a callable.
+        await sk.astream(client.responses.create(model=…, input=…, stream=True), Printer()).until_done()
+
+    Arguments and errors are those of `stream`. Besides, it takes awaitables, async iterables and async callables as sources,
+    async and sync handlers, and a `then` that is `async def`. Sync sources are pulled in worker threads, one call at a
+    time.
+
+    A plain callable is called in a worker thread, because it may send a sync client's request. One that uses the event
+    loop has to be `async def`. `then` is called on the event loop, as hooks are; for a request that blocks, it returns a
+    callable.
     """
     options: dict[str, Any] = {"protocol": protocol, "strict": strict, "then": then, "fields": fields, "after": after}
     return AsyncStreamManager(_for_stream(source), handlers, **options)
 
 
 def _for_stream(source: Any) -> Any:
-    """What a stream holds on to: not an Emitter itself, which is lost when its producer has dropped it."""
+    """What a stream refers to. Of an Emitter it is a reader: a stream must not keep an Emitter alive that its producer
+    dropped."""
     return source.for_stream() if isinstance(source, Readable) else source

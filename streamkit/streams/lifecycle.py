@@ -153,7 +153,7 @@ class Lifecycle(StreamState):
             return False
         yield from self._open(value)
         assert self._source_decoder is not None
-        yield from self._deliver(self._engine.next_source(same_step=self._source_decoder.source.same_step))
+        yield from self._deliver(self._engine.next_source(same_step=self._source_decoder.source.traits.same_step))
         return True
 
     def _finish_source(self) -> Steps:
@@ -182,8 +182,8 @@ class Lifecycle(StreamState):
         assert source_decoder is not None
         if engine.declined:
             return None
-        if source_decoder.source.following is not None:
-            return source_decoder.source.following
+        if source_decoder.source.traits.next_source is not None:
+            return source_decoder.source.traits.next_source
         answered = self._answers_taken and not engine.cut_short
         goes_on = source_decoder.continues_in_next_source or answered
         if self._then is None or engine.unanswered or not goes_on:

@@ -1,9 +1,9 @@
-"""The state of one stream: what a handler sees as `self.stream`, and how a source's events reach its engine."""
+"""The state of one stream: what a handler reads as `self.stream`, and how a source's events pass through the engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -43,8 +43,14 @@ __all__ = ["StreamState", "Timing", "error_of"]
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Seconds on a monotonic clock; None where it has not happened. `first_delta` and `duration` count from the
-    stream's start, which is when its request was sent."""
+    """How long a stream took. Times are in seconds from its start, which is when its request was sent.
+
+    Attributes:
+        first_delta: until the first delta; None as long as there was none.
+        duration: until the end; None before it.
+        deltas: how many deltas arrived.
+        deltas_per_second: their rate from the first one to the end; None before the end.
+    """
 
     first_delta: float | None
     duration: float | None
@@ -53,7 +59,10 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class StreamState(Delivery):
-    """What is known of a stream. All of it is live, and stays readable after the end."""
+    """What a stream has received so far. It is live, and stays readable after the end.
+
+    Handlers read it as `self.stream`; the managers of `stream` and `astream` have the same members.
+    """
 
     def __init__(
         self,
@@ -67,22 +76,12 @@ class StreamState(Delivery):
         fields: Mapping[str, str] | None = None,
         after: str | None = None,
     ) -> None:
-        if isinstance(protocol, str):
-            protocol = protocols.find(protocol).Decoder
-        kind = cast("object", protocol)  # what is called without types is checked here
-        if kind is not None and not (isinstance(kind, type) and issubclass(kind, Decoder)):
-            raise UsageError(f"a protocol is a name or a Decoder class, not {protocol!r}")
-        if then is not None and not callable(cast("object", then)):
-            raise UsageError(f"`then` is called with the stream for its next source; {then!r} cannot be called")
-        for handler in cast("Sequence[object]", handlers):  # what is called without types is checked here
-            if not isinstance(handler, Handler):
-                raise UsageError(f"{handler!r} is no handler; subclass EventHandler, AsyncEventHandler or Handler")
+        kind: type[Decoder] | None = protocols.find(protocol).Decoder if isinstance(protocol, str) else protocol
+        _check_arguments(handlers, kind, then, after)
         super().__init__(ResumableEngine(strict=strict, wake=wake), handlers, awaits=awaitables)
         self._fields = None if fields is None else ArgumentFields(fields)
-        self._protocol = cast("type[Decoder] | None", protocol)
+        self._protocol = kind
         self._then = then
-        if after is not None and not isinstance(cast("object", after), str):
-            raise UsageError(f"a cursor is a str, as `stream.cursor` gives it, not {after!r}")
         self._after = after
         self._engine.takes_outputs = self._engine.takes_approvals = then is not None
         self._engine.takes_awaitables = awaitables
@@ -98,6 +97,14 @@ class StreamState(Delivery):
         self._status = "in_progress"
         self._answers_taken = 0
         self._times: dict[str, float] = {}
+        self._bind(handlers)
+
+    def _bind(self, handlers: Sequence[Handler]) -> None:
+        """Attach the handlers: all of them or, if one refuses, none.
+
+        Raises:
+            UsageError: a handler is on another stream, or comes twice.
+        """
         bound: list[Handler] = []
         try:
             for handler in handlers:
@@ -127,27 +134,27 @@ class StreamState(Delivery):
 
     @property
     def ended(self) -> bool:
-        """Whether `on_end` was told."""
+        """Whether the stream has ended: its `StreamEnd` was delivered."""
         return self._ended
 
     @property
     def error(self) -> BaseException | None:
-        """What the stream failed with."""
+        """The error that the stream failed with, None if it did not fail."""
         return self._error
 
     @property
     def usage(self) -> Usage | None:
-        """The run's tokens: the sum of its steps', each as its provider counted last."""
+        """The run's tokens: the sum over its steps, each with its provider's last count. None if none were counted."""
         return self._engine.runs.usage
 
     @property
     def warnings(self) -> Sequence[StreamWarning]:
-        """The warnings so far; the first 1000 are kept."""
+        """The warnings so far, at most the first 1000."""
         return tuple(self._engine.warnings)
 
     @property
     def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
-        """What waits for an answer: confirmations by their id, tool calls by their call id."""
+        """The questions that wait for an answer: confirmations by their id, tool calls by their call id."""
         return dict(self._engine.pending)
 
     @property
@@ -157,68 +164,69 @@ class StreamState(Delivery):
 
     @property
     def cursor(self) -> str | None:
-        """Where the stream could be resumed after what was told so far; None if its source cannot."""
+        """The cursor of the newest event: `stream(source, after=cursor)` resumes after it. None if the source has none."""
         position = self._current.position if self._current is not None else None
         position = self._position if position is None else position
         return None if position is None else str(position)
 
     @property
     def source_number(self) -> int:
-        """How many sources were opened that began a run step: with `then=`, one for each response."""
+        """How many sources were opened so far, not counting those that continue a run step. With `then=`, one for each
+        response."""
         return self._source_number
 
     @property
     def timing(self) -> Timing:
-        """How long things took."""
+        """How long the stream took."""
         start, first, end = (self._times.get(key) for key in ("start", "first", "end"))
         deltas = self._engine.forgotten_deltas + sum(message.delta_count for message in self._engine.messages)
-        known = start is not None
+        flow = _seconds(first, end)  # from the first delta on
         return Timing(
-            first_delta=first - start if known and first is not None else None,  # type: ignore[operator]
-            duration=end - start if known and end is not None else None,  # type: ignore[operator]
+            first_delta=_seconds(start, first),
+            duration=_seconds(start, end),
             deltas=deltas,
-            deltas_per_second=deltas / (end - first) if first is not None and end is not None and end > first else None,
+            deltas_per_second=deltas / flow if flow is not None and flow > 0 else None,
         )
 
     @property
     def fields(self) -> Mapping[str, str]:
-        """The arguments of tools that become messages of their own, as `fields=` or a recording said; else empty."""
-        return self._fields.given if self._fields is not None else {}
+        """The arguments of tools that become messages: those of `fields=`, else of a recording, else none."""
+        return self._fields.fields if self._fields is not None else {}
 
     def has_fields(self, call: ToolCallMessage) -> bool:
-        """Whether arguments of this call become messages of their own: `fields=` names its tool."""
-        return self._fields is not None and self._fields.chosen(call.name)
+        """Whether arguments of this call become messages, because `fields=` names its tool."""
+        return self._fields is not None and self._fields.has_fields(call.name)
 
     @property
     def current_event(self) -> Event | None:
-        """The event that was told last."""
+        """The newest event that was delivered."""
         return self._current
 
     @property
     def current_run(self) -> Run | None:
-        """The run, None before it begins. Its `id` is the newest response's, to go on from."""
+        """The run, None before it begins. Its `id` is the newest response's, from which a next request can continue."""
         return self._engine.runs.run
 
     @property
     def current_run_step_snapshot(self) -> RunStep | None:
-        """The step that is going on, else the last one."""
+        """The present run step, else the last one. None before the first."""
         return self._engine.runs.step or (self._engine.runs.steps[-1] if self._engine.runs.steps else None)
 
     @property
     def current_message_snapshot(self) -> Message | None:
-        """The message that the last event told of, else the newest one."""
-        told = getattr(self._current, "snapshot", None)
-        return told or (self._engine.messages[-1] if self._engine.messages else None)
+        """The message of the newest event, else the newest message. None before the first."""
+        snapshot = getattr(self._current, "snapshot", None)
+        return snapshot or (self._engine.messages[-1] if self._engine.messages else None)
 
     def cancel(self) -> None:
-        """Stop, from any thread, without waiting. What arrived is kept and returned; nothing is raised.
+        """Stop the stream, from any thread, without waiting. Messages that arrived stay; nothing is raised.
 
-        A task is cancelled where it waits. A thread that waits for the network is stopped there, before an answer's head
-        too: httpx, so the clients of openai and anthropic, and `http.client`, so urllib and requests. A thread that
-        waits for anything else (a lock, `time.sleep`, a subprocess, a connection that is still being made) cannot be
-        stopped by Python; the stream then ends when that wait does.
+        A task is cancelled where it waits. A thread that waits for the network is stopped there, even before the response
+        begins: in httpx, so in the clients of openai and anthropic, and in `http.client`, so in urllib and requests. A
+        thread that waits for anything else (a lock, `time.sleep`, a subprocess, a connection that is being made) cannot
+        be stopped by Python; the stream then ends when that wait does.
         """
-        raise NotImplementedError("a manager's")
+        raise NotImplementedError("the managers implement it")
 
     # -- for streamkit's own packages
 
@@ -229,7 +237,7 @@ class StreamState(Delivery):
 
     @property
     def source_decoder(self) -> SourceDecoder | None:
-        """What decodes the source that is read, or was read last. For streamkit's own packages, as `engine`."""
+        """The decoder of the present source, else of the last one. For streamkit's own packages, as `engine`."""
         return self._source_decoder
 
     @property
@@ -242,13 +250,14 @@ class StreamState(Delivery):
     def _source_opened(self, source: Source | AsyncSource) -> None:
         """Get ready to decode a source's items."""
         after = self._after if self._source_number == 0 else None
-        if source.fields and self._fields is None:
-            self._fields = ArgumentFields(source.fields)
+        traits = source.traits
+        if traits.fields and self._fields is None:
+            self._fields = ArgumentFields(traits.fields)
         self._source_decoder = SourceDecoder(
             source, self._engine, self._protocol, self._receivers, after, fields=self._fields
         )
-        self._source_number += not source.same_step
-        self._engine.takes_edits = source.edits
+        self._source_number += not traits.same_step
+        self._engine.takes_edits = traits.edits
 
     @property
     def _decoder(self) -> Decoder | None:
@@ -260,7 +269,7 @@ class StreamState(Delivery):
         return self._source_decoder.decode(batch)
 
     def _source_finished(self) -> Iterator[Event]:
-        """The events of the source's end: what it still has, and the end of what stays open."""
+        """The events of the source's end: those of its last bytes, and the ends of messages that are still open."""
         source_decoder, engine = self._source_decoder, self._engine
         assert source_decoder is not None
         self._take_nested_outcome()
@@ -272,11 +281,11 @@ class StreamState(Delivery):
             end = outcome.status if outcome is not None else "completed" if complete else "incomplete"
             yield from engine.complete(self._fields.finish(end))
         yield from engine.source_done(complete=complete)
-        if not complete and engine.failure is None and not source_decoder.source.following:
+        if not complete and engine.failure is None and not source_decoder.source.traits.next_source:
             raise source_decoder.incomplete()
 
     def _take_nested_outcome(self) -> None:
-        """A source that was read inside this one answered what this one's run required: its outcome is the run's."""
+        """Use the outcome of a nested source as the run's, if the run waited for the action that the source performed."""
         runs, nested = self._engine.runs, self._nested_outcome
         required = runs.outcome is not None and runs.outcome.status == "requires_action"
         if nested is not None and runs.run is not None and required:
@@ -321,7 +330,7 @@ class StreamState(Delivery):
         return self._engine.settle(confirmation, approved, edited=edited, reason=reason)
 
     def _last(self, status: str | None = None) -> Iterator[Event]:
-        """The end, exactly once."""
+        """The `StreamEnd`, if there was none yet."""
         if not self._ended:
             self._status = status or (self._engine.runs.run.status if self._engine.runs.run else "completed")
             self._ended = True
@@ -348,9 +357,32 @@ class StreamState(Delivery):
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
 
 
+def _check_arguments(handlers: Sequence[object], protocol: object, then: object, after: object) -> None:
+    """Check what users passed to `stream`, who may use no type checker.
+
+    Raises:
+        UsageError: an argument has the wrong type.
+    """
+    if protocol is not None and not (isinstance(protocol, type) and issubclass(protocol, Decoder)):
+        raise UsageError(f"a protocol is a name or a Decoder class, not {protocol!r}")
+    if then is not None and not callable(then):
+        raise UsageError(f"`then` is called with the stream for its next source; {then!r} cannot be called")
+    for handler in handlers:
+        if not isinstance(handler, Handler):
+            raise UsageError(f"{handler!r} is no handler; subclass EventHandler, AsyncEventHandler or Handler")
+    if after is not None and not isinstance(after, str):
+        raise UsageError(f"a cursor is a str, as `stream.cursor` returns it, not {after!r}")
+
+
+def _seconds(start: float | None, end: float | None) -> float | None:
+    """The time between two moments, None if one of them has not come."""
+    return None if start is None or end is None else end - start
+
+
 def _details(error: BaseException) -> dict[str, Any]:
-    known = {key: getattr(error, key, None) for key in ("code", "body", "status_code", "fault", "index", "kind")}
-    return {key: value for key, value in known.items() if value is not None}
+    """The error's own fields, as a `StreamException` has them."""
+    details = {key: getattr(error, key, None) for key in ("code", "body", "status_code", "fault", "index", "kind")}
+    return {key: value for key, value in details.items() if value is not None}
 
 
 def error_of(event: StreamException) -> StreamkitError:

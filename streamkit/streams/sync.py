@@ -17,9 +17,10 @@ from ..errors import UsageError
 from ..events import Event, Run, RunStep
 from ..handlers import Handler, needs_async
 from ..messages import Message
+from ..sources.chunks import SyncChunks
 from ..sources.interrupt import Interruptible
 from ..sources.open import open_sync, source_of_stream
-from ..sources.source import AsyncSource, Source, SyncChunks, call_source
+from ..sources.source import AsyncSource, Source, call_source
 from ..sources.threads import threaded
 from .manager import Manager, is_answer_text
 

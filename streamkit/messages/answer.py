@@ -1,0 +1,159 @@
+"""The place for one answer, which any thread may give. The first answer wins.
+
+The engine makes an `Answer` where a source can take one, and the managers wait for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from typing import cast
+
+from ..errors import UsageError
+
+__all__ = ["Answer"]
+
+
+class Answer:
+    """The place for one answer. It is open until an answer is given, or the stream goes on without one.
+
+        open -> given                 `give`: the answer, from any thread; `ready` at once, or after `resolve` if awaitable
+        open -> given and given up    `give_up`: the stream decided instead
+        open -> closed                `close`, or `expire` when the time of a deferral is over
+
+    Args:
+        what: names the question in error texts.
+        wake: called from the answering thread after each change; it wakes the stream.
+        awaitables: whether the answer may be an awaitable, as on async streams.
+
+    Attributes:
+        value: the answer; an awaitable as long as it is not `ready`.
+        error: what the awaitable raised, None if nothing.
+        given: whether there is an answer.
+        ready: whether `value` is the final answer, which needs no awaiting.
+        closed: whether no answer is taken any more.
+        given_up: whether the stream decided, because nobody answered.
+        deferred: whether `defer` was called and its time is not over: the stream waits.
+        deferrals: how often `defer` was called; each call starts the time again.
+        timeout: seconds that the last deferral lasts, None for no limit.
+    """
+
+    __slots__ = (
+        "_lock",
+        "awaitables",
+        "closed",
+        "deferrals",
+        "deferred",
+        "error",
+        "given",
+        "given_up",
+        "ready",
+        "timeout",
+        "value",
+        "wake",
+        "what",
+    )
+
+    def __init__(self, what: str, wake: Callable[[], None], *, awaitables: bool = False) -> None:
+        self.what = what
+        self.wake = wake
+        self.awaitables = awaitables
+        self.value: object = None
+        self.error: BaseException | None = None
+        self.given = False
+        self.ready = False
+        self.closed = False
+        self.given_up = False
+        self.deferred = False
+        self.deferrals = 0
+        self.timeout: float | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def open(self) -> bool:
+        """Whether an answer would be taken now."""
+        return not self.given and not self.closed
+
+    @property
+    def answered(self) -> bool:
+        """Whether the application answered. A decision by the stream itself does not count."""
+        return self.given and not self.given_up
+
+    def give(self, value: object) -> None:
+        """Take the answer.
+
+        Raises:
+            UsageError: there is an answer already, the stream went on without one, or the value is an awaitable on a
+                sync stream.
+        """
+        awaitable = inspect.isawaitable(value)
+        if awaitable and not self.awaitables:
+            if inspect.iscoroutine(value):
+                value.close()
+            raise UsageError(f"{self.what}: a sync stream cannot await {value!r}; pass the value, or use `astream`")
+        with self._lock:
+            self._check()
+            self.value = value
+            self.given = True
+            self.ready = not awaitable
+        self.wake()
+
+    def give_up(self, value: object) -> bool:
+        """Decide without an answer; for the stream. Returns False if there is one already."""
+        with self._lock:
+            if self.given:
+                return False
+            self.closed = self.given = self.ready = self.given_up = True
+            self.value = value
+            return True
+
+    def resolve(self, value: object, error: BaseException | None = None) -> None:
+        """Store what the awaitable returned or raised; for the manager that awaited it."""
+        self.value = value
+        self.error = error
+        self.ready = True
+        self.wake()
+
+    def result(self) -> object:
+        """The answer. Raises what its awaitable raised."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def defer(self, timeout: float | None) -> None:
+        """Make the stream wait for the answer. Does nothing if another thread has answered already.
+
+        Raises:
+            UsageError: the timeout is no number of seconds, or the stream went on without an answer.
+        """
+        if timeout is not None and (not isinstance(cast("object", timeout), (int, float)) or not timeout >= 0):
+            raise UsageError(f"{self.what}: a timeout cannot be {timeout!r} seconds")
+        with self._lock:
+            if self.answered:
+                return
+            self._check()
+            self.deferred = True
+            self.deferrals += 1
+            self.timeout = timeout
+        self.wake()
+
+    def expire(self, deferral: int) -> None:
+        """End a deferral whose time is over. Does nothing if `defer` was called again since."""
+        with self._lock:
+            if self.deferrals == deferral:
+                self.deferred = False
+                self.closed = self.closed or not self.given
+
+    def close(self) -> bool:
+        """Take no answer from now on. Returns False if there is one already."""
+        with self._lock:
+            self.closed = True
+            return not self.given
+
+    def _check(self) -> None:
+        """Raise `UsageError` if no answer can be taken."""
+        if self.answered:
+            raise UsageError(f"{self.what} has been answered already")
+        if self.closed:
+            raise UsageError(f"{self.what} takes no answer any more: it was decided without one")

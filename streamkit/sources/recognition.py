@@ -1,0 +1,129 @@
+"""What a value is that a user passes as a source: recognised by what it offers, so that no client has to be imported."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence, Set
+from typing import Any
+
+from ..errors import SourceError, UsageError
+
+__all__ = [
+    "http_error",
+    "is_async_response",
+    "is_client",
+    "is_complete_answer",
+    "is_file",
+    "is_live",
+    "is_path",
+    "is_response",
+    "is_sync_response",
+    "response_of",
+    "unknown_source",
+    "wants_async",
+]
+
+_ACCEPTED = (
+    "an openai or anthropic stream, a callable, awaitable or context manager that gives one, an HTTP response, an "
+    "iterable of bytes, dicts, typed objects or streamkit events, a path to a recording, a relay's reader, an "
+    "Emitter, or another stream"
+)
+
+# Where the SDKs' helpers keep the stream that they read: of Responses, Chat and Messages; of Assistants.
+_INNER_STREAMS = ("_raw_stream", "_AssistantEventHandler__stream", "_AsyncAssistantEventHandler__stream")
+
+
+# -- HTTP responses
+
+
+def is_response(value: Any) -> bool:
+    """Whether this is an HTTP response of httpx or httpx2, or an SDK's wrapper of one."""
+    return (hasattr(value, "iter_bytes") or hasattr(value, "aiter_bytes")) and hasattr(value, "status_code")
+
+
+def response_of(value: Any) -> Any:
+    """The HTTP response that this is or holds; None if there is none. Of an SDK's stream, only an unread one."""
+    response = _sdk_response(value)
+    if response is not None:
+        return response
+    wrapped = getattr(value, "http_response", None)  # an SDK's wrapper of it
+    if wrapped is not None and is_response(wrapped):
+        return wrapped
+    return value if is_response(value) else None
+
+
+def _sdk_response(value: Any) -> Any:
+    """The unread response inside an SDK's stream, None if there is none."""
+    for name in _INNER_STREAMS:
+        value = getattr(value, name, value)
+    response = getattr(value, "response", None)
+    if response is None or not is_response(response) or getattr(response, "is_stream_consumed", True):
+        return None
+    return response
+
+
+def is_async_response(response: Any) -> bool:
+    """Whether only a task can read this response."""
+    body = getattr(response, "stream", None)
+    return hasattr(body, "__aiter__") and not hasattr(body, "__iter__")
+
+
+def is_sync_response(response: Any) -> bool:
+    """Whether only a thread can read this response."""
+    body = getattr(response, "stream", None)
+    return body is not None and not hasattr(body, "__aiter__")
+
+
+# -- other values
+
+
+def is_path(value: Any) -> bool:
+    """Whether this is a path. A str is not: it might be a body."""
+    return isinstance(value, os.PathLike)
+
+
+def is_complete_answer(value: Any) -> bool:
+    """Whether this is an SDK's typed object, which a request without `stream=True` returns. It is read as one item."""
+    return callable(getattr(value, "model_dump", None)) and not hasattr(value, "__next__")
+
+
+def is_client(value: Any) -> bool:
+    """Whether this is an HTTP client. It is a context manager too, but entering and leaving it would close it."""
+    return hasattr(value, "base_url") or hasattr(value, "request")
+
+
+def is_file(value: Any) -> bool:
+    """Whether this is an open file, or one that `tempfile` wraps."""
+    names = ("read", "readline", "seekable", "__iter__")
+    return isinstance(value, io.IOBase) or all(hasattr(value, name) for name in names)
+
+
+def is_live(value: Any) -> bool:
+    """Whether an iterable may be a producer that continues only when it is pulled: any whose items do not exist yet."""
+    # A length alone proves nothing, since progress bars and proxies have one. A file's items exist already.
+    return not isinstance(value, (Sequence, Set)) and not is_file(value)
+
+
+# -- refusals
+
+
+def unknown_source(value: Any) -> UsageError:
+    """The error for a value that is no source."""
+    if isinstance(value, str):
+        hint = f"a path must be one: Path({value[:100]!r})"
+        return UsageError(f"a str is no source of a stream ({hint}); accepted are: {_ACCEPTED}")
+    return UsageError(f"{value!r} ({type(value).__name__}) is no source of a stream; accepted are: {_ACCEPTED}")
+
+
+def wants_async(value: Any) -> UsageError:
+    """The error for an asynchronous value that was passed to `stream`."""
+    return UsageError(f"{type(value).__name__} is asynchronous: use `astream` in place of `stream`")
+
+
+def http_error(response: Any, body: bytes) -> SourceError:
+    """The error for a response with a status of 400 or more; `body` is its content."""
+    text = body[:2000].decode("utf-8", "replace")
+    error = SourceError(f"the server answered with HTTP status {response.status_code}: {text}")
+    error.status_code = response.status_code
+    return error
