@@ -105,13 +105,12 @@ def body_of(name: str) -> bytes:
 
 @pytest.mark.parametrize("name", protocols.BUILT_IN)
 def test_every_protocol_of_ours_keeps_the_laws(name: str) -> None:
-    """With what it cannot express stated: legacy Completions have no tool calls."""
-    without_calls = name == "openai_completions"
-    report = check(protocols.find(name), body_of(name), cannot_express=("tool_call",) if without_calls else ())
+    """In a stream that its own encoder wrote."""
+    report = check(protocols.find(name), body_of(name))
     assert report.protocol == name
     assert set(report.checks) > {"cuts", "faces", "junk", "encoding"}
     assert all(number > 0 for number in report.checks.values())
-    assert len(report.notes) == without_calls, report
+    assert report.notes == []
 
 
 def test_a_report_reads_as_a_summary() -> None:
