@@ -304,6 +304,11 @@ class Mute(Encoder):
         return iter(()) if isinstance(event, e.TextDelta) else super().feed(event)
 
 
+class WritesBytes(Encoder):
+    def feed(self, event: Any) -> Iterator[dict[str, Any]]:
+        yield {"bytes": b"1"}
+
+
 class WithOtherName(Encoder):
     name = "television"
 
@@ -354,6 +359,7 @@ FAULTS: dict[str, tuple[str, Any, bytes, str]] = {
     "not recognised": ("recognition", radio(Decoder=RecognisesNothing), BODY, "none does"),
     "recognised as two": ("recognition", radio(), CHAT_LIKE, "is of radio and openai_chat"),
     "a lossy encoder": ("encoding", radio(Encoder=Mute), BODY, "message: expected .*Hej då.*, came none"),
+    "an encoder of bytes": ("encoding", radio(Encoder=WritesBytes), BODY, "run_created: .*came TypeError"),
     "an input that raises": ("input", radio(to_input=input_that_raises), BODY, "to_input of .*came AttributeError"),
     "an input that is no list": ("input", radio(to_input=tuple_input), BODY, r"expected \[\], came"),
     "an input out of nothing": ("input", radio(to_input=never_empty), BODY, r"to_input of no messages: expected \[\]"),
