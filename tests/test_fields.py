@@ -183,7 +183,7 @@ async def test_parallel_calls_and_steps_keep_their_fields_apart(face: Face) -> N
 
 
 # Protocols, and what becomes of a call's message id in them, which its fields' ids begin with.
-PROTOCOLS = protocols.BUILT_IN
+PROTOCOLS = [name for name in protocols.BUILT_IN if name != "openai_completions"]  # which has no calls
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

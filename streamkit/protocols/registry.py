@@ -26,6 +26,7 @@ __all__ = ["BUILT_IN", "find", "names", "recognise", "to_input"]
 BUILT_IN = (
     "openai_responses",
     "openai_chat",
+    "openai_completions",
     "openai_assistants",
     "anthropic",
     "open_interpreter",
@@ -38,7 +39,7 @@ ENTRY_POINTS = "streamkit.protocols"
 """The group of the entry points of other packages' protocols."""
 
 # Protocols whose input has no tool calls, or has every message unchanged: what was extracted from calls stays in it.
-_WITHOUT_CALLS = ("openai_assistants", "open_interpreter", "streamkit")
+_WITHOUT_CALLS = ("openai_assistants", "openai_completions", "open_interpreter", "streamkit")
 
 
 def names() -> list[str]:

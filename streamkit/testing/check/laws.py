@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ...errors import IncompleteStreamError, ProtocolError, RunFailedError, StreamkitError, UsageError
-from ...events import StreamWarning
+from ...events import Event, StreamWarning
 from ...messages import Message
 from ...protocols import Decoder, registry
 from ...protocols.framing import Frame, sse_frame
@@ -241,18 +241,7 @@ class Check:
 
     def check_encoding(self) -> None:
         """Contents are joined by type, because an encoder may join messages that its format cannot keep apart."""
-        encoder = self.options.module.Encoder()
-        frames: list[bytes] = []
-        manager = stream([self.recording.body], protocol=self.decoder)
-        try:
-            for event in manager:
-                for item in encoder.items(event):
-                    frames.append(sse_frame(json.dumps(item).encode(), encoder.event_name(item)))
-        except StreamkitError:
-            pass  # a recording of a failed answer: what was encoded is compared
-        if encoder.done and self.complete.error is None:
-            frames.append(sse_frame(encoder.done))
-        again = self.outcome("encoded and decoded again", frames)
+        again = self.outcome("encoded and decoded again", self._encoded())
         expected, came = _contents(self.complete.messages), _contents(again.messages)
         for kind in sorted(expected.keys() | came.keys()):
             if expected.get(kind) == came.get(kind):
@@ -261,6 +250,26 @@ class Check:
             if kind not in self.options.cannot_express:
                 raise self.failure(f"encoded and decoded again: {text}")
             self.options.report.notes.append(f"{self.recording.name}: the encoder does not keep {text}")
+
+    def _encoded(self) -> list[bytes]:
+        """The recording as the encoder writes it. A recording of a failed answer is encoded up to the failure."""
+        encoder = self.options.module.Encoder()
+        frames: list[bytes] = []
+        event: Event | None = None
+        try:
+            for event in stream([self.recording.body], protocol=self.decoder):
+                for item in encoder.items(event):
+                    frames.append(sse_frame(json.dumps(item).encode(), encoder.event_name(item)))
+        except StreamkitError as error:
+            if self.complete.error is None:
+                raise self.failure(f"expected items of the encoder, came {type(error).__name__}: {error}") from error
+        except Exception as error:
+            name = event.type if event else "the first event"
+            text = f"{name}: expected JSON items of the encoder, came {type(error).__name__}: {error}"
+            raise self.failure(text) from error
+        if encoder.done and self.complete.error is None:
+            frames.append(sse_frame(encoder.done))
+        return frames
 
     def check_input(self) -> None:
         for messages in ([], list(self.complete.messages), *([message] for message in _sample_messages())):
