@@ -16,14 +16,14 @@ from streamkit.protocols import codec
 from .faces import Face, body, every_face
 
 
-class SearchQuery(sk.Event):
+class WebLookup(sk.Event):
     """The agent searches the web."""
 
     query: str
     pages: list[int] = []
 
 
-class SearchDone(sk.Event):
+class LookupDone(sk.Event):
     """It has found something. Its hook has a name of its own, and its arguments too."""
 
     hook = "on_results"
@@ -42,7 +42,7 @@ class Searching(sk.EventHandler):
     def on_run_step_created(self, run_step: sk.RunStep) -> None:
         self.seen.append("step")
 
-    def on_search_query(self, event: SearchQuery) -> None:
+    def on_web_lookup(self, event: WebLookup) -> None:
         self.seen.append((event.query, event.pages))
 
     def on_results(self, results: int) -> None:
@@ -61,11 +61,11 @@ class AsyncSearching(sk.AsyncEventHandler):
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
-    async def on_search_query(self, event: SearchQuery) -> None:
+    async def on_web_lookup(self, event: WebLookup) -> None:
         self.seen.append(event.query)
 
 
-STORY = [SearchQuery("streams", [1, 2]), SearchDone(results=3), sk.TextDelta("m", "Three."), sk.StreamEnd()]
+STORY = [WebLookup("streams", [1, 2]), LookupDone(results=3), sk.TextDelta("m", "Three."), sk.StreamEnd()]
 SEEN = ["step", ("streams", [1, 2]), 3, "Three.", "done"]
 
 
@@ -88,12 +88,12 @@ async def test_an_async_hook_is_awaited() -> None:
 
 def test_its_wire_form_is_computed() -> None:
     """The codec encodes and decodes it as text and as plain data."""
-    event = SearchQuery("streams", [1])
-    assert codec.event_to_dict(event) == {"type": "search_query", "query": "streams", "pages": [1]}
+    event = WebLookup("streams", [1])
+    assert codec.event_to_dict(event) == {"type": "web_lookup", "query": "streams", "pages": [1]}
     assert codec.decode_event(codec.encode_event(event)) == event
     assert codec.event_from_dict(codec.event_to_dict(event)) == event
     with pytest.raises(ValueError, match="query"):
-        codec.decode_event(b'{"type": "search_query"}')
+        codec.decode_event(b'{"type": "web_lookup"}')
 
 
 def test_another_stream_gets_it() -> None:
@@ -125,9 +125,9 @@ def test_an_emitter_and_its_relay_have_it() -> None:
     """Readers get it, those that resume after a cursor too."""
     emitter = sk.Emitter()
     with emitter:
-        emitter.emit(SearchQuery("streams", [1, 2]))
+        emitter.emit(WebLookup("streams", [1, 2]))
         after = emitter.cursor
-        emitter.emit(SearchDone(results=3))
+        emitter.emit(LookupDone(results=3))
         emitter.text("Three.")
     handler, late = Searching(), Searching()
     sk.stream(emitter, handler).until_done()
@@ -167,10 +167,10 @@ def test_a_name_that_is_taken_is_refused() -> None:
 
 def test_a_hook_that_is_nearly_its_own_warns() -> None:
     """As for our own hooks."""
-    with pytest.warns(UserWarning, match="did you mean on_search_query"):
+    with pytest.warns(UserWarning, match="did you mean on_web_lookup"):
 
         class Typo(sk.EventHandler):
-            def on_serch_query(self, event: SearchQuery) -> None: ...
+            def on_web_lokup(self, event: WebLookup) -> None: ...
 
 
 @pytest.mark.slow
