@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from os import SEEK_END, PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -14,6 +14,7 @@ from .errors import UsageError
 from .events import Event, StreamEnd, StreamException, ToolOutputDone
 from .handlers import Handler
 from .protocols import codec, is_list, is_object
+from .protocols.framing import is_frame
 from .sources.recording import MARK_LENGTH, is_marked
 from .streams.state import StreamState
 
@@ -141,9 +142,9 @@ def _line(item: Any, now: float, *, answers: bool = False) -> dict[str, Any]:
     """The line for an item. With `answers`, an event is an answer among the items of another protocol."""
     if isinstance(item, Event):
         return {"time": now, "event" if answers else "data": codec.event_to_dict(item)}
-    if not isinstance(item, tuple):
+    if not is_frame(item):
         return {"time": now, "data": item}
-    id, name, data = cast("tuple[bytes, bytes, bytes]", item)  # a frame: no other item is a tuple
+    id, name, data = item
     line: dict[str, Any] = {"time": now}
     for key, value in (("name", name), ("id", id)):
         if value:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from .errors import UsageError
 from .events import Delta, Event
 from .handlers import Handler
+from .messages.answer import is_duration
 
 if TYPE_CHECKING:
     from .streams.state import StreamState
@@ -37,7 +38,7 @@ class Throttled(Handler):
     """
 
     def __init__(self, handler: Handler, interval: float) -> None:
-        if not isinstance(cast("object", interval), (int, float)) or not interval >= 0:
+        if not is_duration(interval):
             raise UsageError(f"an interval is a number of seconds from 0 on, not {interval!r}")
         self._handler = handler
         self._interval = interval

@@ -430,9 +430,9 @@ class ArgumentFields:
         return call
 
 
-def _kind(field: str, kind: str) -> tuple[type[Message], str | None]:
+def _kind(field: str, kind: object) -> tuple[type[Message], str | None]:
     """The class of a field's messages, and the language of code."""
-    name, colon, language = kind.partition(":") if isinstance(cast("object", kind), str) else ("", "", "")
+    name, colon, language = kind.partition(":") if isinstance(kind, str) else ("", "", "")
     if name not in _KINDS or (colon and (name != "code" or not language)):
         kinds = "'text', 'reasoning', 'code', or 'code:' and a language"
         raise UsageError(f"the field {field!r} can become {kinds}, not {kind!r}")

@@ -26,7 +26,7 @@ Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 _DeltaHook: TypeAlias = Callable[[Any, Any], Any]  # takes the delta and its snapshot
 
 
-# The message, its id, the kind of delta, the message's pieces and the hooks of a row of deltas that has not begun.
+# No row yet: the message, its id, the class of its deltas, its pieces, and the hooks.
 _NO_ROW: tuple[Any, Any, Any, Any, Any] = (None, None, None, [], ())
 
 
@@ -50,7 +50,7 @@ class Delivery:
         self._current: Event | None = None
         self._position: int | str | None = None  # of the last event before the current one that had one
         self._closing = False  # `close` or `cancel` was called, or the stream failed
-        self._ending = False  # it is ending early, so that nothing may cut short what its end still awaits
+        self._ending = False  # it ends early: the async manager shields what is awaited from cancellation
         self._ended = False  # `StreamEnd` was delivered
         self._nested = False  # a source is read inside another
         self._iterated = True  # somebody iterates, so events are handed out as well
@@ -73,7 +73,7 @@ class Delivery:
         """Pull batches and deliver their events. False: the source has ended. True: look again before the next pull.
 
         A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
-        come in rows, so both are looked up where a row begins. All other events are the engine's to complete.
+        come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
         """
         find, pending, hooks_of = self._engine.find_open, self._engine.pending, self._delta_hooks.get
         message, message_id, kind, pieces, hooks = _NO_ROW
@@ -133,7 +133,8 @@ class Delivery:
         raise NotImplementedError("the lifecycle's")
 
     def _check(self) -> None:
-        """Go no further once `close` or `cancel` was called. What the end itself emits is delivered."""
+        """Go no further once `close` or `cancel` was called. What the end itself emits is delivered; a source that is read
+        inside another stops even after the end."""
         if self._closing and (self._nested or not self._ended):
             raise Stopped
 
@@ -173,14 +174,16 @@ class Delivery:
     def _emit_to_rest(self, calls: Sequence[Call], event: Event, error: BaseException) -> Steps:
         """Call the remaining hooks of an event after one raised. Their errors become notes of the first."""
         before, self._ending = self._ending, True
-        for call in calls:
-            try:
-                result = _invoke(call, event)
-                if result is not None and self._must_await(call.function, result):
-                    yield result
-            except Exception as another:
-                add_note(error, event, another)
-        self._ending = before
+        try:
+            for call in calls:
+                try:
+                    result = _invoke(call, event)
+                    if result is not None and self._must_await(call.function, result):
+                        yield result
+                except Exception as another:
+                    add_note(error, event, another)
+        finally:
+            self._ending = before
 
     def _note(self, event: Event) -> None:
         """Make an event the current one."""

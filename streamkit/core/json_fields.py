@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import Any
 
 import msgspec
 
@@ -30,11 +30,18 @@ __all__ = ["FieldText", "JsonFields", "join_path", "split_path"]
 
 _Match = Callable[[str, int], re.Match[str]]
 
-# These four always match, perhaps the empty string.
-_plain = cast("_Match", re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]*').match)
-_skipped = cast("_Match", re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+').match)
-_space = cast("_Match", re.compile(r"[ \t\n\r]*").match)
-_run_of_digits = cast("_Match", re.compile(r"[0-9+\-.eE]*").match)
+
+def _matcher(pattern: str) -> _Match:
+    """The `match` of a pattern that always matches, perhaps the empty string."""
+    match: Any = re.compile(pattern).match
+    matcher: _Match = match
+    return matcher
+
+
+_plain = _matcher(r'[^"\\\x00-\x1f\ud800-\udfff]*')
+_skipped = _matcher(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_space = _matcher(r"[ \t\n\r]*")
+_run_of_digits = _matcher(r"[0-9+\-.eE]*")
 
 _all_plain = re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]+').fullmatch
 _escape = re.compile(

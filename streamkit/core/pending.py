@@ -1,6 +1,6 @@
 """What waits for an answer: confirmations, and tool calls that the application is to answer.
 
-    confirmation   pending -> approved | declined    by an answer, by what runs without one, or at the end (declined)
+    confirmation   pending -> approved | declined    by an answer; approved if its code runs all the same; declined at the end
     tool call      pending -> answered               by an output, ours or the source's
 
 The engine makes an `Answer` only where the source can take one, so that an answer which would change nothing is refused
@@ -26,10 +26,10 @@ class PendingAnswers:
     Attributes:
         pending: what waits: confirmations by their id, tool calls by their call id.
         confirmations: all of them, in the order they came.
-        declined: a confirmation was declined where only that keeps it from running; nothing more is pulled.
+        declined: a confirmation was declined and pulling on would run it all the same, so nothing more is pulled.
         wake: called from the answering thread when something was answered or deferred.
 
-    What the source can do with answers; whoever opens the source sets these:
+    What the source can do with answers. Who opens a source sets the first and third; `then=`, an agent or a relay the rest:
         pull_approves: pulling on runs what a confirmation shows.
         takes_approvals: the next request carries the decisions.
         takes_edits: an approval may carry edited code.
@@ -119,7 +119,7 @@ class PendingAnswers:
             self.runs.run.finish_reason = "declined"
 
     def _code_runs(self) -> Iterator[e.Event]:
-        """Code runs, so it was approved by whoever decides where we cannot."""
+        """Code runs, so whoever could decide has approved it."""
         for confirmation in self._unanswerable():
             yield from self.settle(confirmation, True)
 
@@ -144,7 +144,7 @@ class PendingAnswers:
         return [waiting for waiting in self.pending.values() if isinstance(waiting, ToolCallMessage)]
 
     def _expect_output(self, call: ToolCallMessage) -> str:
-        """A complete call wants an output, ours unless the source executes it. Returns its key among what is pending."""
+        """A complete call wants an output, ours unless the source executes it. Returns the key that it has, or would have, in `pending`."""
         key = self._pending_ids.free(call.call_id or call.id)
         if not self.executes(call):
             if call.answer_slot is None and self.takes_outputs:
@@ -169,7 +169,7 @@ class PendingAnswers:
 
 
 def _nothing() -> None:
-    """What wakes a stream that nothing waits for."""
+    """The `wake` of an engine that no stream waits on."""
 
 
 def _never(call: ToolCallMessage) -> bool:

@@ -8,11 +8,15 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
-from typing import cast
 
 from ..errors import UsageError
 
-__all__ = ["Answer"]
+__all__ = ["Answer", "is_duration"]
+
+
+def is_duration(value: object) -> bool:
+    """Whether a value is a number of seconds from 0 on."""
+    return isinstance(value, (int, float)) and value >= 0
 
 
 class Answer:
@@ -127,7 +131,7 @@ class Answer:
         Raises:
             UsageError: the timeout is no number of seconds, or the stream went on without an answer.
         """
-        if timeout is not None and (not isinstance(cast("object", timeout), (int, float)) or not timeout >= 0):
+        if timeout is not None and not is_duration(timeout):
             raise UsageError(f"{self.what}: a timeout cannot be {timeout!r} seconds")
         with self._lock:
             if self.answered:

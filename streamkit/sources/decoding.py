@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -14,7 +14,7 @@ from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise
 from ..events import Event, Run, RunDone, StreamWarning
 from ..protocols import registry
 from ..protocols.base import Decoder
-from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for
+from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
 from ..protocols.values import is_object
 from .chained import UpstreamConfirmations
 from .live import ForeignQuestions, decoder_of_possible_question
@@ -280,9 +280,9 @@ def _protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
 
 def _parsed(held: Any) -> Any:
     """A held item, or a held frame's data: as JSON where it is JSON, else as text."""
-    if not isinstance(held, tuple):
+    if not is_frame(held):
         return held
-    _, _, data = cast("tuple[bytes, bytes, bytes]", held)  # a frame: no other item is a tuple
+    _, _, data = held
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -292,7 +292,7 @@ def _parsed(held: Any) -> Any:
 def _error_in(held: Any) -> dict[str, Any] | None:
     """The error in a held item or frame: under the key `error`, or the item itself if it is named so."""
     item = _parsed(held)
-    is_error = isinstance(held, tuple) and cast("tuple[bytes, ...]", held)[1] == b"error"
+    is_error = is_frame(held) and held[1] == b"error"
     if is_object(item) and item.get("event") == "error" and "data" in item:
         item, is_error = item["data"], True
     if is_object(item):

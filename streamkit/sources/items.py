@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from ..events import Event
 from .body import BodyJoiner
@@ -15,12 +15,13 @@ __all__ = ["Items", "batches_of"]
 
 def _item(value: Any) -> Any:
     """An item of an iterable in the form that a decoder takes: bytes, a mapping or an event."""
+    item: Any = value
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(cast("bytes", value))  # `bytes` takes all three; the type checkers know no common type
+        return bytes(item)
     if isinstance(value, tuple):
-        return list(cast("Any", value))  # only frames may be tuples; the decoder reports that a list is no object
+        return list(item)  # only frames may be tuples; the decoder reports that a list is no object
     if isinstance(value, (Mapping, Event)):
-        return cast("Any", value)
+        return item
     for name in ("to_dict", "model_dump"):
         if callable(dump := getattr(value, name, None)):
             return dump() if name == "to_dict" else dump(mode="json", exclude_unset=True)

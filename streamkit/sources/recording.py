@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Generator
 from os import SEEK_END, PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -71,7 +71,7 @@ def recording_in(file: Any) -> Source | None:
         marked = is_marked(_as_bytes(file.read(MARK_LENGTH))) is not None
     else:
         if place == 0 and isinstance(file, io.TextIOWrapper):
-            file = cast("Any", file).buffer  # a recording is UTF-8, whatever encoding the text file has
+            file = _bytes_of(file)  # a recording is UTF-8, whatever encoding the text file has
             file.seek(0)
         marked = _has_mark(file, place)
         file.seek(place)
@@ -79,6 +79,11 @@ def recording_in(file: Any) -> Source | None:
             return None
         rest = _as_bytes(file.read())
     return _source(_content(lambda: io.BytesIO(rest), marked, len(rest)), None, close=file.close)
+
+
+def _bytes_of(file: Any) -> Any:
+    """The binary file under a text file."""
+    return file.buffer
 
 
 def _has_mark(file: Any, place: int) -> bool:

@@ -90,7 +90,7 @@ class Lifecycle(StreamState):
             yield from self._fail(Stopped())
 
     def _finish(self) -> None:
-        """The course is over. If something stopped even its end, it can be ended once more."""
+        """The course is over. If its end was interrupted, everything is still there, so that `close` can end it."""
         self._mark("end")
         if self._ended:
             self._release()
@@ -217,11 +217,11 @@ class Lifecycle(StreamState):
             except BaseException:
                 yield CLOSE
                 raise
-        if self._ended:  # what ended the stream closed the nested source in place of this one
+        if self._ended:  # the end closed only the nested source, so close the outer one now
             yield CLOSE
 
     def _action_taken(self) -> Iterator[Event]:
-        """The run has what it waited for: the outputs of its calls. The present step ends."""
+        """The nested source carries the outputs of the calls: they take no answer of ours any more, and their step ends."""
         runs = self._engine.runs
         self._engine.drop_calls()
         if runs.step is not None:
@@ -258,7 +258,8 @@ class Lifecycle(StreamState):
                 answer.expire(deferral)
 
     def _waiting(self, *, at_end: bool) -> list[Answer]:
-        """The answers to wait for before going on."""
+        """The answers to wait for before going on. A confirmation that nobody deferred is declined here: its answer is
+        there at once, and the next round delivers it."""
         out: list[Answer] = []
         for waiting in [*self._engine.pending.values()]:
             answer = waiting.answer_slot
@@ -303,7 +304,7 @@ class Lifecycle(StreamState):
 
 
 def _first_of(error: BaseException, event: Event, another: BaseException) -> BaseException:
-    """Which of two errors is raised: the earlier one. But a hook's comes before our own stop, an interrupt before both."""
+    """Which of two errors is raised: an interrupt outranks an error, an error outranks `Stopped`; else the earlier one."""
     if _weight(another) > _weight(error):
         return another
     add_note(error, event, another)
