@@ -23,6 +23,7 @@ from ..events import Event
 from ..sources.interrupt import Interruptible
 from ..sources.open import open_async
 from ..sources.source import AsyncSource, Batch
+from ..streams.aio import scheduler
 from .calls import PendingCall
 from .computer_protocol import Running
 from .mailbox import Mailbox
@@ -119,7 +120,7 @@ class _ToolCalls:
     async def _pull(self) -> Batch | None:
         if self._finished is None:
             self._finished = anyio.Event()
-            schedule = _scheduler()
+            schedule = scheduler()
             self._mailbox.wake = lambda: schedule(lambda: self._wakeup.set())
             _start_task(partial(self._work, self._finished))
         while True:
@@ -176,13 +177,6 @@ class _ToolCalls:
 
         await anyio.to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1))
         return values[0]
-
-
-def _scheduler() -> Callable[[Callable[[], object]], object]:
-    """Returns a function that runs another one in the present event loop soon. It may be called from any thread."""
-    token: Any = anyio.lowlevel.current_token().native_token
-    soon: Callable[[Callable[[], object]], object] = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
-    return soon
 
 
 _tasks: set[asyncio.Task[None]] = set()  # asyncio itself holds its tasks weakly: unreferenced ones can vanish

@@ -27,7 +27,7 @@ from ..sources.open import open_async, source_of_async_stream, wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
 from .manager import Manager, is_answer_text
 
-__all__ = ["AsyncStreamManager"]
+__all__ = ["AsyncStreamManager", "scheduler"]
 
 _T = TypeVar("_T")
 
