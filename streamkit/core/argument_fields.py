@@ -39,7 +39,8 @@ from ..messages import (
     ToolCallMessage,
     message_class,
 )
-from .json_fields import FieldText, JsonFields, join_path, split_path
+from .json_fields import FieldText, JsonFields
+from .json_paths import join_path, split_path
 
 __all__ = ["ArgumentFields"]
 
