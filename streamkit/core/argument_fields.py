@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar, cast
 from ..errors import UsageError
 from ..events import (
     OPEN_MESSAGE_STATUS,
+    CallPassed,
     Created,
     Delta,
     Done,
@@ -360,6 +361,8 @@ class ArgumentFields:
                     out += self._created(event)
                 case Done():
                     out += self._done(event)
+                case CallPassed():
+                    out += self._passed(event)
                 case RunDone(run=run):
                     out += self._end(run.status, event)
                     out.append(event)
@@ -416,6 +419,14 @@ class ArgumentFields:
         call = self._open.pop(given.id)
         if call is not None:
             yield from call.finish(given, event)
+        yield event
+
+    def _passed(self, event: CallPassed) -> Iterator[Event]:
+        """Another call begins. If this one has all its arguments, the engine ends it here."""
+        call = self._open.get(event.message.id)
+        if call is not None and call.reader is not None and call.reader.complete:
+            del self._open[event.message.id]
+            yield from call.finish(event.message, event)
         yield event
 
     def _begin(self, given: Message) -> _Call | None:
