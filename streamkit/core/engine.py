@@ -258,19 +258,30 @@ class Engine(PendingAnswers):
 
     def _close(self, key: str, message: Message, status: Status, cause: e.Event) -> Iterator[e.Event]:
         """A message is done. `key` is the id that the decoder uses for it."""
+        status = "completed" if status == "in_progress" else status
+        call = message if isinstance(message, ToolCallMessage) and not message.provider_executed else None
+        pending_key = self._pending_ids.free(call.call_id or call.id) if call is not None else ""
+        if call is not None and status == "completed":
+            yield from self._check_arguments(call, pending_key, cause)  # it is open: if this raises, the end closes it
         self._open.pop(key, None)
         self._renamed.pop(key, None)
-        message.status = "completed" if status == "in_progress" else status
+        message.status = status
         message.mark_complete()
-        if isinstance(message, ToolCallMessage) and not message.provider_executed and message.status == "completed":
-            pending_key = self._expect_output(message)
-            yield from self._check_arguments(message, pending_key, cause)
+        if call is not None and status == "completed":
+            self._expect_output(call, pending_key)
         yield message.done_event(message, position=cause.position, raw_item=cause.raw_item)
 
     def _close_open(self, status: e.RunStatus, cause: e.Event) -> Iterator[e.Event]:
         """All open messages are done, because their run or its source ends with this status."""
         for key, message in [*self._open.items(), *self._renamed.items()]:
             yield from self._close(key, message, e.OPEN_MESSAGE_STATUS[status], cause)
+
+    def _complete_call_passed(self, event: e.CallPassed) -> Iterator[e.Event]:
+        """The provider has begun another call after this one."""
+        call = self._find(event.message.id)
+        if isinstance(call, ToolCallMessage) and isinstance(_json(call.content), dict):
+            done = e.ToolCallDone(event.message, position=event.position, raw_item=event.raw_item)
+            yield from self._complete_done(done)
 
     def _check_arguments(self, call: ToolCallMessage, key: str, cause: e.Event) -> Iterator[e.Event]:
         if call.metadata.get("custom") is True or isinstance(_json(call.content or "{}"), dict):
@@ -429,6 +440,7 @@ class Engine(PendingAnswers):
         e.Created: _complete_created,
         e.Delta: _complete_delta,
         e.Done: _complete_done,
+        e.CallPassed: _complete_call_passed,
         e.ActiveLine: _complete_active_line,
         e.AnnotationAdded: _complete_annotation,
         e.RunCreated: _complete_run_created,

@@ -143,14 +143,12 @@ class PendingAnswers:
         """The tool calls that want our output and have none."""
         return [waiting for waiting in self.pending.values() if isinstance(waiting, ToolCallMessage)]
 
-    def _expect_output(self, call: ToolCallMessage) -> str:
-        """A complete call wants an output, ours unless the source executes it. Returns the key that it has, or would have, in `pending`."""
-        key = self._pending_ids.free(call.call_id or call.id)
+    def _expect_output(self, call: ToolCallMessage, key: str) -> None:
+        """A complete call wants an output, ours unless the source executes it. `key` is its key in `pending`."""
         if not self.executes(call):
             if call.answer_slot is None and self.takes_outputs:
                 call.answer_slot = Answer(f"tool call {key!r}", self.wake, awaitables=self.takes_awaitables)
             self.pending[key] = call
-        return key
 
     def _call_answered(self, call_id: str | None) -> None:
         """A call got its output."""
