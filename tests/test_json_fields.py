@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit.core.json_fields import FieldText, JsonFields, join_path, split_path
+from streamkit.core.json_fields import FieldText, JsonFields
+from streamkit.core.json_paths import join_path, split_path
 
 
 def examples(count: int) -> settings:
@@ -344,24 +345,29 @@ def test_a_malformed_path_is_refused(path: Any) -> None:
 MALFORMED = {
     "": None,
     "{": None,
-    '{"a" "b"}': "character 5: a colon should come here, not '\"b\"}'",
-    '{"a":"x" "b"}': "character 9: a comma or a closing brace should come here, not '\"b\"}'",
-    '["x" 1]': "character 5: a comma or a closing bracket should come here, not '1]'",
+    '{"a" "b"}': "character 5: a colon should come here, not '\"'",
+    '{"a":"x" "b"}': "character 9: a comma or a closing brace should come here, not '\"'",
+    '["x" 1]': "character 5: a comma or a closing bracket should come here, not '1'",
     '{"a":"x",}': "character 9: a key in quotes should come here, not '}'",
     "[1,]": "character 3: a value should come here, not ']'",
-    "{1:2}": "character 1: a key in quotes should come here, not '1:2}'",
-    "{'a':1}": "character 1: a key in quotes should come here, not \"'a':1}\"",
-    '{"a":"x\ny"}': "character 7: text, with an escape for a control character should come here, not '\\ny\"}'",
-    '{"a":"\\x41"}': "character 6: an escape that JSON has should come here, not '\\\\x41\"}'",
-    '{"a":"\\u00g0"}': "character 6: an escape that JSON has should come here, not '\\\\u00g0\"}'",
-    '{"a":01}': "character 5: a number should come here, not '01}'",
-    '{"a":1.}': "character 5: a number should come here, not '1.}'",
+    "{1:2}": "character 1: a key in quotes should come here, not '1'",
+    "{'a':1}": 'character 1: a key in quotes should come here, not "\'"',
+    '{"a":"x\ny"}': "character 7: text, with an escape for a control character should come here, not '\\n'",
+    '{"a":"\\x41"}': "character 6: an escape that JSON has should come here, not '\\\\x'",
+    '{"a":"\\u00g0"}': "character 6: an escape that JSON has should come here, not '\\\\u00g'",
+    '{"a":01}': "character 6: the rest of a number should come here, not '1'",
+    '{"a":1.}': "character 7: the rest of a number should come here, not '}'",
     '{"a":tru}': "character 5: a value should come here, not 'tru}'",
     '{"a":"x"} {': "character 10: nothing more should come here, not '{'",
     "{]": "character 1: a key in quotes should come here, not ']'",
     "[}": "character 1: a value should come here, not '}'",
-    "\ufeff{}": "character 0: a value should come here, not '\\ufeff{}'",
-    "Hello": "character 0: a value should come here, not 'Hello'",
+    "\ufeff{}": "character 0: a value should come here, not '\\ufeff'",
+    "Hello": "character 0: a value should come here, not 'H'",
+    "[Infinite]": "character 1: a value should come here, not 'Infinite'",
+    "[-1.5e+x]": "character 7: the rest of a number should come here, not 'x'",
+    "[-1.5ee1]": "character 6: the rest of a number should come here, not 'e'",
+    "[--1]": "character 2: the rest of a number should come here, not '-'",
+    "[-Ix]": "character 1: a value should come here, not '-Ix'",
 }
 
 
@@ -376,6 +382,24 @@ def test_what_is_malformed_is_said_once_and_for_all(text: str, error: str | None
         assert reader.feed('{"a":"y"}') == []
         assert reader.error == error
         assert [(one.path, one.text) for one in told] in ([], [("a", "x")], [("0", "x")])
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_an_error_is_the_same_wherever_the_pieces_are_cut(text: str) -> None:
+    """Position and excerpt: every cut in two, and a character at a time."""
+    cuts = [[text[:at], text[at:]] for at in range(len(text) + 1)]
+    for pieces in (*cuts, list(text)):
+        reader = JsonFields("a", "*")
+        for piece in pieces:
+            reader.feed(piece)
+        assert reader.error == MALFORMED[text]
+
+
+def test_a_path_has_at_least_one_key() -> None:
+    """`""` is the path of the key `""`, so no keys cannot be written as it."""
+    assert split_path(join_path([""])) == ("",)
+    with pytest.raises(sk.UsageError, match="at least one key"):
+        join_path(())
 
 
 def test_text_before_a_fault_is_told() -> None:
