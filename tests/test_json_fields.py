@@ -186,6 +186,7 @@ def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
     assert len(seen) >= CASES
 
 
+@pytest.mark.slow
 @examples(300)
 @given(
     st.recursive(
@@ -206,6 +207,7 @@ def test_what_json_dumps_writes_is_read(value: Any, ascii: bool, indent: int | N
         assert reading.values == expected(document, chosen)
 
 
+@pytest.mark.slow
 @examples(300)
 @given(objects, paths)
 def test_what_was_told_is_the_beginning_of_what_is_told_in_the_end(document: str, paths: list[str]) -> None:
@@ -295,6 +297,7 @@ def test_of_nested_paths_each_is_told() -> None:
     assert read(['{"a": "y"}'], "a", "a.b").values == {"a": "y"}
 
 
+@pytest.mark.slow
 def test_deep_nesting_is_no_limit() -> None:
     """Where `json.loads` gives up; a field after it is still told."""
     deep = 200_000
@@ -326,6 +329,7 @@ def test_a_path_is_its_keys_and_back(keys: tuple[str, ...]) -> None:
     assert read([json.dumps({keys[0]: "x"})], join_path(keys[:1])).values == {join_path(keys[:1]): "x"}
 
 
+@pytest.mark.slow
 @examples(200)
 @given(st.lists(st.none() | st.text(), min_size=1))
 def test_any_keys_make_a_path(keys: list[str | None]) -> None:
@@ -552,6 +556,7 @@ def test_memory_does_not_grow_with_the_document() -> None:
     assert peak < 20_000
 
 
+@pytest.mark.slow
 def test_a_piece_costs_the_same_in_a_long_document() -> None:
     """CPU time a piece, at 20 KB and at 1 MB: flat, with a margin for the machine."""
 
