@@ -65,9 +65,10 @@ class Engine(PendingAnswers):
     def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
         super().__init__(wake)
         self.strict = strict
-        self.messages = []
+        self.messages: list[Message] = []
         self.runs = RunTracker()
         self.warnings: list[e.StreamWarning] = []
+        self._faults: set[str] = set()  # those of the warnings
         self.failure: e.StreamException | None = None
         self.forgotten_deltas = 0
         # Open messages by the id that the decoder uses. That is the message's own id in `_open`; `_renamed` holds those
@@ -75,7 +76,8 @@ class Engine(PendingAnswers):
         self._open: dict[str, Message] = {}
         self._renamed: dict[str, Message] = {}
         self.find_open: Callable[[Any], Message | None] = self._open.get
-        self._ids = UniqueIds()
+        self._by_id: dict[str, Message] = {}
+        self._ids = UniqueIds(self._by_id)
         self.new_id = _ids_from(self._ids)
         self._early_lines: dict[str, int | None] = {}  # active lines of console messages that have not begun
         self._annotated: dict[str, set[bytes]] = {}
@@ -96,6 +98,7 @@ class Engine(PendingAnswers):
         newest = limit - limit // 8
         for message in _cut(self.messages, newest, lambda message: message.status != "in_progress"):
             self.forgotten_deltas += message.delta_count
+            self._by_id.pop(message.id, None)
             self._ids.forget(message.id)
             self._annotated.pop(message.id, None)
         _cut(self.confirmations, newest, lambda confirmation: confirmation.id not in self.pending)
@@ -147,6 +150,9 @@ class Engine(PendingAnswers):
 
     # -- messages
 
+    def _message(self, id: str) -> Message | None:
+        return self._by_id.get(id)
+
     def _find(self, id: str) -> Message | None:
         return self._open.get(id) or self._renamed.get(id)
 
@@ -175,7 +181,7 @@ class Engine(PendingAnswers):
             message.step_id = self.runs.step.id
         if isinstance(message, ConsoleMessage):
             message.active_line = self._early_lines.pop(template.id, None)
-        self._ids.add(message.id)
+        self._by_id[message.id] = message
         self.messages.append(message)
         (self._open if message.id == template.id else self._renamed)[template.id or message.id] = message
         yield message.created_event(message, position=cause.position, raw_item=cause.raw_item)
@@ -287,7 +293,7 @@ class Engine(PendingAnswers):
         if call.metadata.get("custom") is True or isinstance(_json(call.content or "{}"), dict):
             return
         fault = f"the arguments of tool call {key!r} are no JSON object; `arguments` is empty"
-        if all(warning.fault != fault for warning in self.warnings):  # another engine may have reported it
+        if fault not in self._faults:  # another engine may have reported it
             yield self._warn("bad-arguments", fault, cause)
 
     def output(self, call: ToolCallMessage, value: object) -> Iterator[e.Event]:
@@ -431,6 +437,7 @@ class Engine(PendingAnswers):
             raise ProtocolError(warning.code, warning.fault, warning.index, warning.kind)
         if len(self.warnings) < _MOST_WARNINGS:
             self.warnings.append(warning)
+            self._faults.add(warning.fault)
         return warning
 
     # What completes the events of a class and of those derived from it.

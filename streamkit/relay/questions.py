@@ -80,7 +80,7 @@ class _Question:
         if self._is_over or answer is None:
             return True
         if not answer.given:
-            for late, deferral in self._deadlines.over([answer]) if answer.deferred else ():
+            for late, deferral in self._deadlines.over() if answer.deferred else ():
                 late.expire(deferral)
             if self._may_be_answered(answer):
                 return False
