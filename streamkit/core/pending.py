@@ -36,6 +36,7 @@ class PendingAnswers:
         takes_outputs: outputs of tool calls lead somewhere.
         takes_awaitables: an output may be an awaitable.
         executes: whether the source itself answers a call.
+        new_answer: makes the place for an answer.
     """
 
     messages: list[Message]
@@ -52,6 +53,7 @@ class PendingAnswers:
         self.takes_outputs = False
         self.takes_awaitables = False
         self.executes: Callable[[ToolCallMessage], bool] = _never
+        self.new_answer: type[Answer] = Answer
         self._pending_ids = UniqueIds(self.pending)
 
     def _warn(self, code: str, fault: str, cause: e.Event) -> e.Event:
@@ -81,7 +83,7 @@ class PendingAnswers:
             confirmation.answer_slot = question.answer_slot
             confirmation.editable = question.editable
         elif (self.pull_approves or self.takes_edits or self.takes_approvals) and not question.malformed:
-            confirmation.answer_slot = Answer(f"confirmation {question.id!r}", self.wake)
+            confirmation.answer_slot = self.new_answer(f"confirmation {question.id!r}", self.wake)
             confirmation.editable = self.takes_edits
         self.pending[confirmation.id] = confirmation
         self.confirmations.append(confirmation)
@@ -148,7 +150,7 @@ class PendingAnswers:
         key = self._pending_ids.free(call.call_id or call.id)
         if not self.executes(call):
             if call.answer_slot is None and self.takes_outputs:
-                call.answer_slot = Answer(f"tool call {key!r}", self.wake, awaitables=self.takes_awaitables)
+                call.answer_slot = self.new_answer(f"tool call {key!r}", self.wake, awaitables=self.takes_awaitables)
             self.pending[key] = call
         return key
 

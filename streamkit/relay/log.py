@@ -14,12 +14,16 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ..events import Delta, Event, MessageDelta
 from .snapshot import Snapshot
 from .stored import for_reader, is_question
+
+if TYPE_CHECKING:
+    from .reader import Reading
 
 __all__ = ["Log", "cursor_of", "number_of"]
 
@@ -72,7 +76,7 @@ class Log:
         self._tail.append(event)
         return cursor
 
-    def events(self, after: int, until: int | None = None) -> tuple[list[Event], int]:
+    def events(self, after: int, until: int | None = None, reading: Reading | None = None) -> tuple[list[Event], int]:
         """Some of the events after a number that was not dropped, none of them after `until`; and the number of the
         last one. At the end: no events, and `after`."""
         stop = self.newest if until is None or until > self.newest else until
@@ -86,7 +90,7 @@ class Log:
         else:
             events, stop = self._joined_events(after, min(stop, tail_start))
         if self._questions and bisect_right(self._questions, after) < bisect_right(self._questions, stop):
-            events = [for_reader(event) for event in events]
+            events = [for_reader(event, reading) for event in events]
         return events, stop
 
     def _joined_events(self, after: int, until: int) -> tuple[list[Event], int]:

@@ -66,7 +66,7 @@ class MemoryReading(Reading):
             return
         self.number = snapshot.dropped
         run.delivered = max(run.delivered, self.number)
-        self._snapshot = snapshot.events(cursor_of(self.number))
+        self._snapshot = snapshot.events(cursor_of(self.number), self)
         if self._silent_until < snapshot.dropped:
             self._snapshot.append(snapshot.warning(run.id))
 
@@ -87,7 +87,7 @@ class MemoryReading(Reading):
             if run.lost and not run.closed and self.number >= log.newest:
                 run.finish(SourceError(f"the producer of run {run.id!r} is gone: {run.lost}"))
             silent_until = self._silent_until if self._silent_until > self.number else None
-            events, self.number = log.events(self.number, silent_until)
+            events, self.number = log.events(self.number, silent_until, self)
             if self.number > run.delivered:
                 run.delivered = self.number
             if events or run.closed:
