@@ -120,6 +120,14 @@ class ArgumentFields:
             yield from call.finish(message, event)
         yield event
 
+    def _passed(self, event: CallPassed) -> Iterator[Event]:
+        """Another call begins. If this one has all its arguments, the engine ends it here."""
+        call = self._open.get(event.message.id)
+        if call is not None and call.has_complete_arguments:
+            del self._open[event.message.id]
+            yield from call.finish(event.message, event)
+        yield event
+
     def _begin(self, message: Message) -> CallFields | None:
         """Note a message that begins. A repeated id gets a number appended, as the engine does it."""
         id = base = message.id

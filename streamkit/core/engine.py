@@ -60,6 +60,9 @@ class Engine(PendingAnswers):
         new_id: gives message ids that no other message has.
         number_of: the number of the source's item that a delta came from; None where that is unknown.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
+        is_canonical: whether the source is another stream's events, whose end is this stream's end.
+        source_ends: the cursors of the events with which a canonical source ended, by their class.
+        ends_before: those of them that stand before the cursor after which the stream resumes.
     """
 
     def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
@@ -71,6 +74,9 @@ class Engine(PendingAnswers):
         self._faults: set[str] = set()  # those of the warnings
         self.failure: e.StreamException | None = None
         self.forgotten_deltas = 0
+        self.is_canonical = False
+        self.source_ends: dict[type[e.Event], int | str | None] = {}
+        self.ends_before: frozenset[type[e.Event]] = frozenset()
         # Open messages by the id that the decoder uses. That is the message's own id in `_open`; `_renamed` holds those
         # whose id was taken by another message.
         self._open: dict[str, Message] = {}
@@ -142,10 +148,12 @@ class Engine(PendingAnswers):
 
     def _keep_failure(self, event: e.StreamException) -> Iterator[e.Event]:
         self.failure = event
-        return iter(())
+        return self._drop(event)
 
     def _drop(self, event: e.Event) -> Iterator[e.Event]:
         """Another stream's end: this stream emits its own."""
+        if self.is_canonical:
+            self.source_ends[type(event)] = event.position
         return iter(())
 
     # -- messages
@@ -346,6 +354,7 @@ class Engine(PendingAnswers):
     def _complete_run_done(self, event: e.RunDone) -> Iterator[e.Event]:
         """The source says how its run ended. `RunDone` itself comes when the stream ends: another source may follow."""
         outcome = event.run
+        self._drop(event)
         yield from self.runs.open(outcome, event)
         if not self.runs.steps:
             yield from self.runs.open_step(event)
@@ -399,6 +408,7 @@ class Engine(PendingAnswers):
         if self.runs.step is not None and not same_step:
             yield from self.runs.end_step(e.RunStep(status="completed"), _NO_CAUSE)
         self.runs.resume()
+        self.source_ends.clear()
         self._open.clear()
         self._renamed.clear()
 
@@ -416,7 +426,15 @@ class Engine(PendingAnswers):
         for call in self.unanswered:
             if call.answer_slot is not None:
                 call.answer_slot.close()
-        yield from self.runs.end(how, error)
+        for event in self.runs.end(how, error):
+            yield from self.end_event(event) if isinstance(event, e.RunDone) else (event,)
+
+    def end_event(self, event: e.Event) -> Iterator[e.Event]:
+        """An event of the stream's end, with the cursor that it has in a canonical source. Nothing, where it was delivered
+        before the cursor after which the stream resumes."""
+        event.position = self.source_ends.get(type(event))
+        if type(event) not in self.ends_before:
+            yield event
 
     # -- warnings
 

@@ -67,6 +67,7 @@ class PendingAnswers:
         takes_outputs: outputs of tool calls lead somewhere.
         takes_awaitables: an output may be an awaitable.
         executes: whether the source itself answers a call.
+        new_answer: makes the place for an answer.
     """
 
     runs: RunTracker
@@ -83,6 +84,7 @@ class PendingAnswers:
         self.takes_outputs = False
         self.takes_awaitables = False
         self.executes: Callable[[ToolCallMessage], bool] = _never
+        self.new_answer: type[Answer] = Answer
         self._pending_ids = UniqueIds(self.pending)
         # The parts of `pending`: answers that were made here, each with its question's number and key; those of confirmations
         # among them; the confirmations that nobody can answer; the keys of calls, by call id and by their message's id.
@@ -226,7 +228,7 @@ class PendingAnswers:
 
     def _new_answer(self, what: str, key: str, *, awaitables: bool = False) -> Answer:
         """The place for the application's answer to what `pending` holds under this key."""
-        answer = Answer(what, self.wake, awaitables=awaitables, changes=self.changes)
+        answer = self.new_answer(what, self.wake, awaitables=awaitables, changes=self.changes)
         self._own_count += 1
         self._own[answer] = (self._own_count, key)
         return answer
