@@ -8,7 +8,7 @@ import pytest
 
 from streamkit.computer import Computer
 
-from .running import TracedComputer, language, run, traced_computer
+from .running import TracedComputer, language, run, stop_at, traced_computer
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +61,37 @@ JAVASCRIPT = [
     ("require('child_process').execSync('ls /proc/self/fd').toString()", "'0\\n1\\n2\\n3\\n'\n"),
     ("-0", "-0\n"),
     ("10n ** 20n", "100000000000000000000n\n"),
+    ("require('child_process').exec('echo child', (error, out) => console.log('callback', out))", "callback child\n\n"),
+    ("require('child_process').exec('echo child')", ""),
+    (
+        "const c = require('child_process').spawn('sleep', ['0.05']); c.on('exit', (code) => console.log('exit', code)); 0",
+        "0\nexit 0\n",
+    ),
+    (
+        "const o = require('child_process').spawn('echo', ['child']); o.stdout.on('data', (data) => console.log(`${data}`)); 0",
+        "0\nchild\n\n",
+    ),
+    (
+        "(async () => { await require('fs').promises.readFile('/dev/null'); console.log('read') })(); console.log('end')",
+        "end\nread\n",
+    ),
+    ("require('fs').readFile('/dev/null', (error, data) => console.log('read', data.length)); 0", "0\nread 0\n"),
+    (
+        "let n = 0; const t = setInterval(() => { console.log(n); if (++n === 3) clearInterval(t) }, 2); undefined",
+        "0\n1\n2\n",
+    ),
+    ("(async () => { await require('timers/promises').setTimeout(20); console.log('slept') })(); 0", "0\nslept\n"),
+    ("let i = 0; const again = () => { if (++i < 5000) setImmediate(again); else console.log(i) }; again()", "5000\n"),
+    ("require('zlib').gzip('x'.repeat(1e6), () => console.log('compressed')); 0", "0\ncompressed\n"),
+    ("require('crypto').pbkdf2('a', 'b', 9999, 64, 'sha512', () => console.log('derived')); 0", "0\nderived\n"),
+    (
+        "const w = new (require('worker_threads').Worker)('console.log(1)', { eval: true }); w.on('exit', () => console.log('over')); 0",
+        "0\n1\nover\n",
+    ),
+    ("require('dns').lookup('127.0.0.1', (error, address) => console.log(address)); undefined", "127.0.0.1\n"),
+    ("new Promise(() => {}); 5", "5\n"),
+    ("setInterval(() => {}, 1e6).unref(); setTimeout(() => {}, 1e6).unref(); 1", "1\n"),
+    ("class Emitter extends require('events') {} ; new Emitter().constructor.name", "'Emitter'\n"),
     ("JSON.stringify('\U0001f600')", "'\"\U0001f600\"'\n"),
 ]
 
@@ -82,6 +113,45 @@ def test_javascript_prints_its_output_and_its_value(computer: Computer, name: st
     """As node's own read-eval-print loop does; promises are awaited."""
     ran = run(computer, name, code)
     assert (ran.text, ran.status) == (text, "completed")
+
+
+SERVER = (
+    "const server = require('http').createServer((request, response) => response.end('answer'));"
+    "server.listen(0, () => console.log('listens')); setInterval(() => {}, 1000); 0"
+)
+
+
+@pytest.mark.parametrize(("name",), [language("javascript")])
+def test_a_server_lives_on_beside_later_runs(name: str) -> None:
+    """No run waits for it, nor for the intervals of its own run; a later one can use it, and waits for the answer."""
+    ask = (
+        "fetch(`http://127.0.0.1:${server.address().port}`).then((r) => r.text()).then((text) => console.log(text)); 0"
+    )
+    with traced_computer(timeout=20) as traced:
+        assert run(traced.computer, name, SERVER).text in ("0\nlistens\n", "listens\n0\n")
+        for _ in range(2):
+            assert run(traced.computer, name, ask).text == "0\nanswer\n"
+        assert run(traced.computer, name, "console.log('next')").text == "next\n"
+
+
+WAITING = [
+    language("javascript", "setInterval(() => console.log('ready'), 5); 0", id="interval"),
+    language("javascript", "require('child_process').spawn('sh', ['-c', 'echo ready; sleep 600'], { stdio: 'inherit' })", id="child"),
+    language("javascript", "new (require('worker_threads').Worker)(`console.log('ready'); for (;;);`, { eval: true })", id="thread"),
+    language("javascript", "const s = require('net').createServer().listen(0, () => { require('net').connect(s.address().port, () => console.log('ready')) })", id="connection"),
+    language("javascript", "(async () => { console.log('ready'); for (;;) await require('timers/promises').setTimeout(1) })(); 0", id="timers"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "code"), WAITING)
+def test_a_run_that_waits_for_what_it_opened_can_be_interrupted(name: str, code: str) -> None:
+    """It keeps its state, and nothing of it goes on."""
+    with traced_computer() as traced:
+        run(traced.computer, name, "let before = 5")
+        ran, _ = stop_at(traced.computer, name, code)
+        assert (ran.status, ran.execution.state_lost) == ("interrupted", False), ran.text
+        assert run(traced.computer, name, "before").text == "5\n"
+        assert [line for line in traced.processes() if line.endswith("sleep 600")] == []
 
 
 @pytest.mark.parametrize(
