@@ -19,6 +19,7 @@ if find_spec("psutil") is None:  # the extra installs it together with the other
 
 from .background_run import CodeError, ExecutionStatus
 from .computer import Computer
+from .environment import default_environment
 from .execution import Execution
 from .request import Limits, RunRequest, RunResult, Settings
 from .runner import Runner
@@ -37,4 +38,5 @@ __all__ = [
     "RunResult",
     "Runner",
     "Settings",
+    "default_environment",
 ]

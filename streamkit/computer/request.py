@@ -21,7 +21,7 @@ class Settings:
 
     Attributes:
         cwd: the directory in which code runs; None for the current one.
-        env: the environment of the language's process; None for a copy of this process's own.
+        env: the environment of the language's process; None for `default_environment()`.
     """
 
     cwd: str | None
