@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import signal
 from collections.abc import Mapping
 from typing import Any
 
 from .held_descriptors import pipe, release
-from .processes import Identity
+from .processes import MARK, Identity
 from .request import RunRequest
 from .runner import Runner
 
@@ -23,8 +22,13 @@ __all__ = ["ShellRunner"]
 
 _START = "set +o history +o histexpand +m; PS1= PS2=; unset PROMPT_COMMAND HISTFILE PS0"
 # bash has no thread that could notice that this program was killed. A child of it waits for the end of a pipe,
-# which comes when this program ends, and then kills everything.
-_WATCH = "( trap '' INT; read -r _ <&{alive}; rm -rf -- {directory}; kill -KILL -- -$$ ) </dev/null >/dev/null 2>&1 & disown; exec {alive}<&-"
+# which comes when this program ends, and then kills everything: what has the mark, where the system has `/proc`, and the
+# process group.
+_WATCH = (
+    "( trap '' INT; read -r _ <&{alive}; rm -rf -- {directory}; "
+    'for e in $(grep -lszx -- {mark}="${mark}" /proc/[0-9]*/environ); do e=${{e#/proc/}}; e=${{e%/environ}}; '
+    '[ "$e" = $BASHPID ] || kill -KILL "$e"; done; kill -KILL -- -$$ ) </dev/null >/dev/null 2>&1 & disown; exec {alive}<&-'
+)
 
 
 class ShellRunner(Runner):
@@ -68,7 +72,7 @@ class ShellRunner(Runner):
 
     def process_started(self) -> None:
         """Set bash up, and have it report that it is ready."""
-        watch = _WATCH.format(alive=self._alive_reader, directory=shlex.quote(self.directory))
+        watch = _WATCH.format(alive=self._alive_reader, directory=shlex.quote(self.directory), mark=MARK)
         self._send_line(f"{_START}; {watch}; {self._frame('ready', 'null')}")
 
     def refuse(self, code: str) -> str | None:
@@ -97,16 +101,15 @@ class ShellRunner(Runner):
         confirms it, with the number of interrupts so far. One that comes just when a command ends by itself has no
         effect; therefore interrupts are repeated until the newest is confirmed.
         """
-        if self.process is not None and self.process_tree is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.process.pid, signal.SIGINT)  # before its children, or it would go on when they end
-            self.process_tree.interrupt(besides=before)
+        if self.process_tree is not None:
+            self.process_tree.interrupt_together(besides=before)
             self._interrupts += 1
             self._send_line(self._confirmation())
 
     def repeat_interrupt(self, before: set[Identity]) -> None:
-        """Interrupts again."""
+        """Interrupts again, also what has left its parents."""
         self.interrupt(before)
+        super().repeat_interrupt(before)
 
     def is_newest_confirmation(self, frame: Mapping[str, Any]) -> bool:
         """Whether the frame has the number of interrupts that were sent."""
