@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -31,8 +32,20 @@ _WATCH = (
 )
 
 
+# The options of `set` end with the run that set them: another one would not expect them.
+_RESET = "set +aefkuvxCEPT +o pipefail +o posix; set -hB"
+# A script that ends at its first error would end bash as well. So it runs in a subshell, which notes its state when it
+# ends.
+_ENDS_AT_ERRORS = re.compile(r"\bset\s[^\n;&|]*(?:-\w*e|errexit)")
+_SUBSHELL = (
+    "( \\trap '{{ \\shopt -p; \\alias -p; \\declare -f; \\declare -p; \\umask -p; "
+    '\\builtin printf "\\builtin cd -- %q\\n" "$PWD"; }} 2>/dev/null >{state}\' EXIT; {source} ) {pipes}'
+)
+_RESTORE = "\\builtin . {state} >/dev/null 2>&1; rm -f -- {state}"
+
+
 class ShellRunner(Runner):
-    """Runs scripts in one bash. `exit`, or an error after `set -e`, ends that bash and with it the state."""
+    """Runs scripts in one bash. `exit` ends that bash and with it the state, except in a script that has `set -e`."""
 
     name = "shell"
     may_exit = True
@@ -44,7 +57,7 @@ class ShellRunner(Runner):
         self._alive_reader = -1  # bash's end of the pipe that ends with this program
         self._inherited = -1  # the same, while this program has it open as well
         self._alive_writer = -1
-        self._run_id = self._script = ""
+        self._run_id = self._script = self._restore = ""
         self._interrupts = 0  # of the current run
 
     def command(self, directory: str, frames: int, commands: int) -> list[str]:
@@ -90,7 +103,14 @@ class ShellRunner(Runner):
         self._interrupts = 0
         pipes = f"</dev/null >{shlex.quote(out)} 2>{shlex.quote(err)} {self._frames}>&-"
         begin, end = self._frame("begin", run.id), self._frame("end", run.id, "ok", "%d", '"$?"')
-        self._send_line(f"{begin}; \\builtin . {shlex.quote(script)} {pipes}; {end}; set +eu")
+        source, restore, self._restore = f"\\builtin . {shlex.quote(script)}", self._restore, ""
+        if _ENDS_AT_ERRORS.search(run.code):
+            state = shlex.quote(os.path.join(self.directory, "state"))
+            source = _SUBSHELL.format(state=state, source=source, pipes=pipes)
+            self._restore = f"{_RESTORE.format(state=state)}; "
+        else:
+            source = f"{source} {pipes}"
+        self._send_line(f"{restore}{begin}; {source}; {end}; {_RESET}")
         # bash reads this line when the one before has ended, also if code that interrupts itself cut that one short.
         self._send_line(self._confirmation())
 
@@ -117,7 +137,7 @@ class ShellRunner(Runner):
 
     def _confirmation(self) -> str:
         """The line that reports that the run has ended, after so many interrupts."""
-        return f"{self._frame('end', self._run_id, 'interrupted', self._interrupts)}; set +eu"
+        return f"{self._frame('end', self._run_id, 'interrupted', self._interrupts)}; {_RESET}"
 
     def _frame(self, type: str, run: str, status: str = "ok", code: object = 0, argument: str = "") -> str:
         """The command that writes a frame. It changes no state of the shell, and no function or alias replaces it."""

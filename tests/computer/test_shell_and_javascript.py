@@ -203,7 +203,6 @@ def test_an_error_of_javascript_has_the_line_numbers_of_the_code(computer: Compu
 @pytest.mark.parametrize(
     ("name", "code"),
     [
-        language("shell", "set -e\nfalse\necho never", id="shell: set -e"),
         language("shell", "exit 1", id="shell: exit"),
         language("javascript", "process.exit(1); console.log('never')", id="javascript: exit"),
     ],
@@ -215,6 +214,49 @@ def test_code_that_ends_its_process_fails_and_loses_the_state(name: str, code: s
         assert (ran.status, ran.execution.exit_code, ran.execution.state_lost) == ("failed", 1, True)
         assert "never" not in ran.text
         assert "exit status 1" in ran.text
+
+
+ENDS_EARLY = [
+    ("set -e\nkept=new; false\necho never", 1, ""),
+    ("set -euo pipefail\nkept=new; echo $missing", 1, "bash: missing: unbound variable\n"),
+    ("set -o errexit\nkept=new; f() { false; }; f; echo never", 1, ""),
+    ("set -ex\nkept=new 2>/dev/null; exit 7", 7, "++ kept=new\n++ exit 7\n"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "exit_code", "text"), [language("shell", *case, id=case[0][:20]) for case in ENDS_EARLY]
+)
+def test_a_script_that_ends_at_its_first_error_keeps_the_state(name: str, code: str, exit_code: int, text: str) -> None:
+    """Of earlier runs, and its own: variables, functions, aliases, the directory. Its options end with it."""
+    with traced_computer() as traced:
+        computer = traced.computer
+        run(computer, name, "array=(1 'x y'); say() { echo \"$1 ${array[1]}\"; }; alias hello='echo alias'; cd /usr")
+        ran = run(computer, name, f"cd /tmp; {code}")
+        assert (ran.status, ran.execution.exit_code, ran.execution.state_lost) == ("failed", exit_code, False)
+        assert ran.text == text
+        again = run(computer, name, 'say $kept; hello; echo $PWD; false; echo "$missing on"')
+        assert again.text == "new x y\nalias\n/tmp\n on\n"
+
+
+@pytest.mark.parametrize(("name",), [language("shell")])
+def test_the_options_of_a_script_end_with_it(name: str) -> None:
+    """Each of them would surprise the next."""
+    with traced_computer() as traced:
+        for option in ("-x", "-v", "-f", "-n", "-u", "-C", "-a", "-k", "-o pipefail", "-o posix", "+h", "+B"):
+            run(traced.computer, name, f"set {option}")
+            ran = run(traced.computer, name, "echo {a,b} $-; shopt -o posix pipefail")
+            assert ran.text == "a b hiBs\nposix          \toff\npipefail       \toff\n"
+
+
+@pytest.mark.parametrize(("name",), [language("shell")])
+def test_a_script_with_set_e_can_be_interrupted(name: str) -> None:
+    """The state of earlier runs is there."""
+    with traced_computer() as traced:
+        run(traced.computer, name, "x=5")
+        ran, _ = stop_at(traced.computer, name, "set -e; echo ready; sleep 600; echo never")
+        assert (ran.status, ran.execution.state_lost, "never" in ran.text) == ("interrupted", False, False)
+        assert run(traced.computer, name, "echo $x").text == "5\n"
 
 
 @pytest.mark.parametrize(
