@@ -393,6 +393,14 @@ def test_nothing_is_left_when_the_program_ends_without_closing(how: str) -> None
         assert os.listdir(place) == []
 
 
+@pytest.mark.parametrize("lack", ["os.name = 'nt'", "sys.modules['fcntl'] = None", "sys.modules['psutil'] = None"])
+def test_what_the_computer_needs_is_said_when_it_is_imported(lack: str) -> None:
+    """A POSIX system, and the extra; everything else can be imported without."""
+    code = f"import os, sys, streamkit, streamkit.cli\n{lack}\ntry:\n    import streamkit.computer\nexcept ImportError as error:\n    print(error)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert ("pip install" if "psutil" in lack else "needs a POSIX system") in done.stdout, done.stderr
+
+
 def test_a_run_has_no_limits_by_default() -> None:
     """`Limits()` stops nothing."""
     assert Limits() == Limits(None, None, None, None)
