@@ -521,7 +521,10 @@ def test_signatures_stay_with_their_reasoning() -> None:
     story = decode(
         chunk({"reasoning": "a"}), chunk({"reasoning": None, "reasoning_details": details}), chunk({}, "stop")
     )
-    assert story.engine.messages[0].metadata == {"reasoning_details": details}
+    assert story.engine.messages[0].metadata == {
+        "reasoning_details": details,
+        "openai_chat": {"reasoning": None, "reasoning_details": details},
+    }
 
 
 def test_encrypted_reasoning_is_one_redacted_message() -> None:
@@ -530,7 +533,7 @@ def test_encrypted_reasoning_is_one_redacted_message() -> None:
     story = decode(*(chunk({"reasoning_details": [x]}) for x in details), chunk({"content": "c"}, "stop"))
     redacted, text = story.engine.messages
     assert (redacted.type, redacted.format, redacted.content) == ("reasoning", "redacted", "")
-    assert redacted.metadata == {"reasoning_details": details}
+    assert redacted.metadata == {"reasoning_details": details, "openai_chat": {"reasoning_details": details}}
     assert text.content == "c"
 
 

@@ -24,6 +24,7 @@ from ..values import (
     without_keys,
 )
 from .open_messages import OpenMessages
+from .returned_fields import CALL_KEYS, LISTS, OPAQUE_KEYS, emptied_thinking
 from .wire import CHOICE_KEYS, FINISH_REASON_STATUS, REASONING_KEYS, is_only_deltas, thinking_text
 
 __all__ = ["Choice"]
@@ -198,22 +199,38 @@ class Choice:
     def _read_reasoning(self, delta: WireObject) -> Iterator[Event]:
         """Reasoning text. The details without their text are metadata: signatures, or encrypted reasoning."""
         messages = self._messages
-        texts = (self._text_of(delta.get(key), "reasoning") for key in REASONING_KEYS)
-        text = next((text for text in texts if text), "")
-        details = [detail for detail in self._list_at(delta, "reasoning_details") if is_object(detail)]
+        texts = {key: text for key in REASONING_KEYS if (text := self._text_of(delta.get(key), "reasoning"))}
+        text = next(iter(texts.values()), "")
+        pieces = {key: [piece for piece in self._list_at(delta, key) if is_object(piece)] for key in LISTS}
+        details = pieces["reasoning_details"]
         if not text:
             text = "".join(as_text(detail.get("text")) or as_text(detail.get("summary")) for detail in details)
         if text:
             yield from messages.finish("redacted", "completed")
+            messages.add_returned("reasoning", dict.fromkeys(texts))
             yield from messages.append("reasoning", text)
+        for key, found in pieces.items():
+            for piece in found:
+                if any(piece.get(name) for name in ("signature", "data")):
+                    yield from self._open_reasoning()
+                messages.add_returned_piece(self._reasoning_kind, key, piece)
         for detail in details:
-            if not detail.get("signature") and not detail.get("data"):
-                continue
-            if "reasoning" not in messages.ids and "redacted" not in messages.ids:
-                yield messages.create("redacted")
-            kind = "reasoning" if "reasoning" in messages.ids else "redacted"
-            without_text = {key: detail[key] for key in detail if key not in ("text", "summary")}
-            messages.extend_metadata(kind, "reasoning_details", [without_text])
+            if detail.get("signature") or detail.get("data"):
+                without_text = {key: detail[key] for key in detail if key not in ("text", "summary")}
+                messages.extend_metadata(self._reasoning_kind, "reasoning_details", [without_text])
+        if opaque := {key: text for key in OPAQUE_KEYS if (text := as_text(delta.get(key)))}:
+            yield from self._open_reasoning()
+            messages.add_returned(self._reasoning_kind, opaque)
+
+    def _open_reasoning(self) -> Iterator[Event]:
+        """The beginning of redacted reasoning, if none is open."""
+        if "reasoning" not in self._messages.ids and "redacted" not in self._messages.ids:
+            yield self._messages.create("redacted")
+
+    @property
+    def _reasoning_kind(self) -> str:
+        """The kind of the reasoning that what comes without a text belongs to."""
+        return "redacted" if "redacted" in self._messages.ids else "reasoning"
 
     def _read_content(self, content: Any, chunk: WireObject) -> Iterator[Event]:
         """The content: text, or content parts, as a list or alone."""
@@ -230,6 +247,7 @@ class Choice:
                     yield from self._messages.append("text", self._text_of(part.get("text"), "content"))
                 case {"type": "thinking"}:
                     yield from self._messages.finish("redacted", "completed")
+                    self._messages.add_returned("reasoning", {"content": emptied_thinking(part)})
                     yield from self._messages.append("reasoning", thinking_text(part.get("thinking")))
                 case {"type": "image_url"}:
                     yield from self._read_image(part, chunk)
@@ -297,6 +315,8 @@ class Choice:
         index = as_index(fragment.get("index"), self._warn)
         call = self.tool_calls.find(index, call_id, name, arguments, position)
         call.is_custom = call.is_custom or is_custom
+        if function is not fragment and (extra := without_keys(fragment, *CALL_KEYS)):
+            call.extra = {**call.extra, **extra}
         yield from self._messages.append_to_call(call, call_id, name, arguments)
 
     def _read_function_call(self, fragment: Any) -> Iterator[Event]:

@@ -20,6 +20,8 @@ from ...messages import (
     TextMessage,
     ToolCallMessage,
 )
+from ..values import WireObject
+from .returned_fields import KEY, LISTS, merge_blocks, merge_fields
 from .tool_calls import ToolCall, ToolCalls
 
 __all__ = ["OpenMessages"]
@@ -59,6 +61,7 @@ class OpenMessages:
         self._warn = warn
         self._count = 0  # of the messages created so far
         self._metadata: dict[str, dict[str, Any]] = {}  # of the done messages, by kind
+        self._returned: dict[str, dict[str, Any]] = {}  # what goes back along with them
         self._final_content: dict[str, str] = {}  # what the provider gave as their entire content, by kind
 
     # -- messages of one kind
@@ -81,6 +84,8 @@ class OpenMessages:
         if kind == "transcript":
             self.add_metadata(kind, audio_transcript=True)
             fields["metadata"] = self._metadata[kind].copy()
+        elif kind == "reasoning" and kind in self._returned:
+            fields["metadata"] = {KEY: dict(self._returned[kind])}
         return MessageCreated(_CLASSES[kind](id, **self._shared_fields(), **fields))
 
     def add_metadata(self, kind: str, **values: Any) -> None:
@@ -90,6 +95,14 @@ class OpenMessages:
     def extend_metadata(self, kind: str, key: str, values: list[Any]) -> None:
         """More elements of a list in the metadata of the done message of this kind."""
         self._metadata.setdefault(kind, {}).setdefault(key, []).extend(values)
+
+    def add_returned(self, kind: str, fields: WireObject) -> None:
+        """What goes back along with the message of this kind, which need not have been created yet."""
+        merge_fields(self._returned.setdefault(kind, {}), fields)
+
+    def add_returned_piece(self, kind: str, key: str, piece: WireObject) -> None:
+        """A further piece of a list that goes back along with the message of this kind."""
+        self._returned.setdefault(kind, {}).setdefault(key, []).append(piece)
 
     def set_final_content(self, kind: str, content: str) -> None:
         """The provider's entire content of the open message of this kind, for the engine to compare when it is done."""
@@ -106,6 +119,10 @@ class OpenMessages:
         if kind not in self.ids:
             return
         metadata = self._metadata.pop(kind, None)
+        if returned := self._returned.pop(kind, None):
+            for key in LISTS.keys() & returned.keys():
+                returned[key] = merge_blocks(returned[key], LISTS[key])
+            metadata = {**(metadata or {}), KEY: returned}
         content = self._final_content.pop(kind, "" if kind == "redacted" else None)
         yield MessageDone(_CLASSES[kind](self.ids.pop(kind), content=content, status=status, metadata=metadata))
 
@@ -123,9 +140,12 @@ class OpenMessages:
                 self._warn("no-tool-name", f"the name of the tool call {call.call_id!r} never arrived")
                 yield from self._create_call(call)
             if call.message_id is not None:
-                yield MessageDone(ToolCallMessage(call.message_id, status=status, **_call_fields(call)))
+                metadata = {KEY: call.extra} if call.extra else None
+                fields = _call_fields(call)
+                yield MessageDone(ToolCallMessage(call.message_id, status=status, metadata=metadata, **fields))
         self.tool_calls.clear()
         self._metadata.clear()
+        self._returned.clear()
 
     def _shared_fields(self) -> dict[str, Any]:
         """The fields that every message of the choice has. Without a role they are the assistant's."""

@@ -42,6 +42,7 @@ from .. import base
 from ..values import as_text
 from .item_types import OUTPUT_KEYS
 from .output_item import OutputItem
+from .received_items import received_item
 from .wire_items import item_type_of, part_kind_of, usage_object
 
 __all__ = ["Encoder"]
@@ -272,6 +273,12 @@ class Encoder(base.Encoder):
             yield from item.finish_part(message, sent.kind, sent.place)
             if item.has_single_message or (sent.kind == "output" and not item.open_ids):
                 yield from item.finish()
+        elif received_item(message):  # of a type that has no content here
+            yield from self._finish_idle_items()
+            item = self._add_item(message, "other")
+            yield from item.begin()
+            yield from item.finish_part(message, "other", 0)
+            yield from item.finish()
 
     def _finish_idle_items(self, *, with_mcp_calls: bool = False) -> Iterator[dict[str, Any]]:
         """Items all messages of which are done end when another item begins. MCP calls do not: their output may come
