@@ -39,8 +39,8 @@ def report_nothing(left_out: LeftOut) -> None:
     """The report that nobody reads."""
 
 
-# What marks an output as the provider's own: the type of its block (Anthropic), or its item (Responses).
-_MARKS = ("block_type", "openai_responses")
+# What marks an output as the provider's own: the type of its block (Anthropic), its item (Responses), its tool (Groq).
+_MARKS = ("block_type", "openai_responses", "executed_tool")
 # The types of items of which the provider gives the outputs, too.
 _EXECUTED_ITEMS = ("mcp_call", "web_search_call", "file_search_call")
 

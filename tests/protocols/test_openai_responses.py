@@ -1425,3 +1425,20 @@ def test_what_the_api_cannot_take_is_the_callers_fault(message: Any) -> None:
     """It is never left out silently."""
     with pytest.raises(UsageError, match=repr(message.id)):
         to_input([message])
+
+
+def test_a_patch_is_streamed_as_the_arguments_of_its_call() -> None:
+    """The arguments are the operation, with the patch last."""
+    item = {"id": "ap", "type": "apply_patch_call", "call_id": "c", "status": "in_progress"}
+    begun = {**item, "operation": {"type": "update_file", "diff": "", "path": "a.py"}}
+    final = {**begun, "status": "completed", "operation": {"type": "update_file", "diff": '-"a"\n+b', "path": "a.py"}}
+    stem = "apply_patch_call_operation_diff"
+    pieces = [e(f"{stem}.delta", item_id="ap", output_index=0, delta=piece) for piece in ('-"a', '"\n', "+b")]
+    for end in ([], [e(f"{stem}.done", item_id="ap", output_index=0, diff='-"a"\n+b')]):
+        story = decode(added(begun), *pieces, *end, done(final), completed(final))
+        call = only(story)
+        assert isinstance(call, ToolCallMessage)
+        assert call.arguments == final["operation"]
+        assert story.types.count("tool_call_delta") == 4
+        assert story.codes == []
+        assert to_input([call]) == [final]

@@ -39,6 +39,7 @@ _KIND_OF_FIELD = {
     "audio": "audio",
     "images": "images",
     "function_call": "calls",
+    "executed_tools": "executed",
 }
 _match_base64 = re.compile(r"[A-Za-z0-9+/]*={0,2}").fullmatch
 _match_data_url = re.compile(r"data:image/(png|jpeg);base64,(.*)", re.DOTALL).fullmatch
@@ -59,7 +60,9 @@ class Choice:
     """
 
     __slots__ = (
+        "_annotations",
         "_complete_message",
+        "_is_in_thought",
         "_messages",
         "_warn",
         "extra",
@@ -86,6 +89,8 @@ class Choice:
         self.is_reasoning = False
         self._warn = warn
         self._complete_message: WireObject | None = None  # not read until the choice ends
+        self._annotations: list[tuple[WireObject, WireObject]] = []  # each with its chunk, until there is a text
+        self._is_in_thought = False
 
     def feed(self, wire: WireObject, chunk: WireObject) -> Iterator[Event]:
         """The events of this choice's object in a chunk."""
@@ -108,13 +113,17 @@ class Choice:
             self.finish_reason = reason or self.finish_reason
             self.is_finished = True
             yield from self._read_complete_message(logprobs, chunk)
-            yield from self._messages.finish_all(FINISH_REASON_STATUS.get(self.finish_reason or "", "completed"))
+            status = FINISH_REASON_STATUS.get(self.finish_reason or "", "completed")
+            # OpenRouter, which states its provider in each chunk, may send the citations of a text after this.
+            yield from self._messages.finish_all(status, holds_text=bool(chunk.get("provider")))
+            yield from self._drop_annotations()
         self._update_fast_path()
 
     def end(self, status: Status) -> Iterator[Event]:
         """The events of the answer's end: what has not been emitted of a complete message, and what is open."""
         yield from self._read_complete_message({}, {})
         yield from self._messages.finish_all(status)
+        yield from self._drop_annotations()
         self._update_fast_path()
 
     def _read_finish_reason(self, value: Any) -> str | None:
@@ -132,7 +141,8 @@ class Choice:
     def _update_fast_path(self) -> None:
         ids = self._messages.ids
         self.is_reasoning = "reasoning" in ids or "redacted" in ids
-        self.open_text_id = None if self.is_reasoning else ids.get("text")
+        is_text_alone = not (self.is_reasoning or self._messages.is_text_held)
+        self.open_text_id = ids.get("text") if is_text_alone else None
         self.open_reasoning_id = ids.get("reasoning")
 
     def _read_complete_message(self, logprobs: WireObject, chunk: WireObject) -> Iterator[Event]:
@@ -163,7 +173,14 @@ class Choice:
         if not messages.role and delta.get("role") in _ROLES:
             messages.role = delta["role"]
         yield from self._read_reasoning(delta)
-        yield from self._with_logprobs("text", self._read_content(delta.get("content"), chunk), logprobs, chunk)
+        google = as_object(as_object(delta.get("extra_content")).get("google"))
+        if google.get("thought") is True:
+            yield from self._read_thought(delta.get("content"))
+        else:
+            content = self._read_content(self._without_thought_tag(delta.get("content")), chunk)
+            yield from self._with_logprobs("text", content, logprobs, chunk)
+            if is_object(extra := delta.get("extra_content")):
+                messages.add_returned("text", {"extra_content": extra})
         refusal = messages.append("refusal", self._text_of(delta.get("refusal"), "refusal"))
         yield from self._with_logprobs("refusal", refusal, logprobs, chunk)
         yield from self._read_audio(delta.get("audio"))
@@ -173,11 +190,37 @@ class Choice:
             yield from self._read_function_call(function_call)
         for position, fragment in enumerate(self._list_at(delta, "tool_calls")):
             yield from self._read_tool_call(fragment, position)
+        for tool in self._list_at(delta, "executed_tools"):
+            yield from messages.add_executed_tool(as_object(tool))
         for annotation in self._list_at(delta, "annotations"):
-            if "text" in messages.ids and is_object(annotation):
-                yield AnnotationAdded(messages.ids["text"], annotation_of(annotation))
+            if is_object(annotation):
+                self._annotations.append((annotation, chunk))
             else:
                 yield RawEvent("annotations", chunk)
+        if self._annotations and "text" in messages.ids:
+            for annotation, _ in self._annotations:
+                yield AnnotationAdded(messages.ids["text"], annotation_of(annotation))
+            self._annotations.clear()
+
+    def _drop_annotations(self) -> Iterator[Event]:
+        """Raw events of the citations of a text that never came."""
+        for _, chunk in self._annotations:
+            yield RawEvent("annotations", chunk)
+        self._annotations.clear()
+
+    def _read_thought(self, content: Any) -> Iterator[Event]:
+        """Reasoning that Google sends as content. It begins with a tag, and so does the text that follows it."""
+        text = self._text_of(content, "content")
+        if "reasoning" not in self._messages.ids:
+            text = text.removeprefix("<thought>")
+        self._is_in_thought = True
+        yield from self._messages.append("reasoning", text)
+
+    def _without_thought_tag(self, content: Any) -> Any:
+        if self._is_in_thought and isinstance(content, str) and content:
+            self._is_in_thought = False
+            return content.removeprefix("</thought>")
+        return content
 
     def _list_at(self, delta: WireObject, key: str) -> list[Any]:
         """A field that should be a list. Another value is read as a list of one."""
@@ -249,6 +292,8 @@ class Choice:
                     yield from self._messages.finish("redacted", "completed")
                     self._messages.add_returned("reasoning", {"content": emptied_thinking(part)})
                     yield from self._messages.append("reasoning", thinking_text(part.get("thinking")))
+                case {"type": "reference"} if is_object(part):
+                    self._annotations.append((part, chunk))  # Mistral: of what was written before it
                 case {"type": "image_url"}:
                     yield from self._read_image(part, chunk)
                 case _:

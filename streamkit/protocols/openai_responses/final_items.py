@@ -11,13 +11,13 @@ from typing import Any
 
 from ...answers import Confirmation
 from ...events import ConfirmationCreated, Event
-from ...messages import ConsoleMessage, ImageMessage, Status
-from ..values import WireObject, as_list, as_object, as_objects, as_text, text_or_json
+from ...messages import ConsoleMessage, ImageMessage, Status, ToolCallMessage
+from ..values import WireObject, as_list, as_object, as_objects, as_text, text_or_json, without_keys
 from .item import Item
 from .item_types import CALLS, CONTENT_PARTS, OUTPUT_KEYS, STATUSES
 from .wire import are_content_parts, content_parts, read_part
 
-__all__ = ["append_console", "finish_item", "hold_console"]
+__all__ = ["append_console", "end_patch", "finish_item", "hold_console"]
 
 
 def finish_item(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
@@ -76,6 +76,7 @@ def _read_reasoning(item: Item, wire: WireObject, status: Status) -> Iterator[Ev
 
 def _read_call(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
     """A call, the question whether it may run, and what it gave, if the item has it."""
+    yield from end_patch(item)
     arguments = _arguments_of(item, wire)
     id = item.parts.id_for("call", 0)
     is_question = item.type == "mcp_approval_request" and id not in item.done_ids
@@ -92,10 +93,22 @@ def _read_call(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
         yield from item.close("output", 0, text_or_json(output), status)
 
 
+def end_patch(item: Item) -> Iterator[Event]:
+    """The end of the JSON text that a patch is streamed in."""
+    if item.patch_is_open:
+        item.patch_is_open = False
+        yield ToolCallMessage.delta_event(item.parts.id_for("call", 0), '"}')
+
+
 def _arguments_of(item: Item, wire: WireObject) -> str:
     """The arguments as JSON text. A list is the value of its key, because arguments are an object."""
     for key in CALLS[item.type].argument_keys:
         value = wire.get(key)
+        if item.type == "apply_patch_call" and "diff" in as_object(value):
+            value = {
+                **without_keys(as_object(value), "diff"),
+                "diff": as_object(value)["diff"],
+            }  # last, as it is streamed
         if value is not None and (text := text_or_json({key: value} if isinstance(value, (list, tuple)) else value)):
             return text
     return ""

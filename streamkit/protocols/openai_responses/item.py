@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...events import Event, MessageCreated, MessageDone, StreamWarning
 from ...messages import Annotation, Message, ReasoningMessage, Status, TextMessage
-from ..values import WireObject, as_list, as_object, as_text
+from ..values import WireObject, as_list, as_object, as_text, json_text, without_keys
 from .item_types import CALLS, CODE_KEYS, OUTPUT_KEYS, OWN_KEYS, PARTS, Call
 from .part_ids import PartIds
 from .received_items import KEY, form_of
@@ -52,6 +52,7 @@ class Item:
         is_final: whether its final form has arrived.
         is_done: whether the item is done, and all its messages with it.
         has_preview: whether it is an image of which a preview was emitted.
+        patch_is_open: whether the patch of this call is being streamed.
         reasoning_id: the id of the reasoning item before it, "" if there is none.
         is_stored: whether the provider stores its response.
     """
@@ -75,6 +76,7 @@ class Item:
         self.is_final = False
         self.is_done = False
         self.has_preview = False
+        self.patch_is_open = False
         self.reasoning_id = ""
         self.is_stored = True
         self._wire: WireObject = {}  # its newest form, until a message has it
@@ -182,6 +184,14 @@ class Item:
         id = self.parts.ensure(kind, index)
         if id not in self.done_ids:
             self._pending[id] = _FinalPart(content, fields)
+
+    def begin_patch(self) -> str:
+        """The JSON text that comes before a patch, the first time: its operation as far as it is known."""
+        if self.patch_is_open:
+            return ""
+        self.patch_is_open = True
+        operation = {**without_keys(as_object(self._wire.get("operation")), "diff"), "diff": ""}
+        return json_text(operation).removesuffix('"}')
 
     def close(self, kind: str, index: int, content: str | None, status: Status, **fields: Any) -> Iterator[Event]:
         """The end of a part, once. What is pending of it is merged into these fields."""

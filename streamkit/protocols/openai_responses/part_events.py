@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...events import AnnotationAdded, Event, MessageDone
-from ...messages import ImageMessage, Message, TextMessage
-from ..values import WireObject, as_count, as_list, as_object, as_text, text_or_json
-from .final_items import append_console, hold_console
+from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
+from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
+from .final_items import append_console, end_patch, hold_console
 from .item_types import CONTENT_PARTS, ITEM_OF_PART, PARTS
 from .response_state import DeltaTarget, ResponseState
 from .wire import DELTA_DECODERS, DELTA_STRUCTS, TEXT_STREAMS, read_annotation, read_part
@@ -24,6 +24,7 @@ __all__ = [
     "read_delta",
     "read_final_text",
     "read_partial_image",
+    "read_patch_delta",
     "read_speech",
 ]
 
@@ -55,6 +56,17 @@ def read_delta(state: ResponseState, event: WireObject, *, stem: str) -> Iterato
         decode = DELTA_DECODERS[DELTA_STRUCTS[stem]]
         delta_index = index if stream.index_key else None
         state.targets[item_id] = DeltaTarget(item_id, decode, delta_index, item.output_index, message_id, delta_event)
+
+
+def read_patch_delta(state: ResponseState, event: WireObject, *, is_end: bool) -> Iterator[Event]:
+    """A piece of a patch, or its end, as a piece of the JSON text of its operation, in which the patch comes last."""
+    item = state.items.of_event(event, "apply_patch_call")
+    piece = as_text(event.get("delta"))
+    if is_end:
+        yield from end_patch(item)
+    elif piece and not item.is_done:
+        yield from item.open("call")
+        yield ToolCallMessage.delta_event(item.parts.id_for("call", 0), item.begin_patch() + json_text(piece)[1:-1])
 
 
 def read_final_text(state: ResponseState, event: WireObject, *, stem: str) -> Iterator[Event]:
