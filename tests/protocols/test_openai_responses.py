@@ -1442,3 +1442,56 @@ def test_a_patch_is_streamed_as_the_arguments_of_its_call() -> None:
         assert story.types.count("tool_call_delta") == 4
         assert story.codes == []
         assert to_input([call]) == [final]
+
+
+LETTA_APPROVAL: list[dict[str, Any]] = [
+    {
+        "message_type": "approval_request_message",
+        "id": "message-1",
+        "date": "2025-01-01T00:00:00Z",
+        "tool_call": {"name": "f", "arguments": '{"a":1}', "tool_call_id": "c1"},
+    },
+    {"message_type": "stop_reason", "stop_reason": "requires_approval"},
+]
+
+
+def output_items(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event["item"] for event in events if event["type"] == "response.output_item.done"]
+
+
+def test_a_call_that_wants_an_approval_is_one_request_for_it() -> None:
+    """Read again it is one call, with one question, in a run that requires action: no call that nobody ran."""
+    story = tell_items(protocols.find("letta").Decoder, LETTA_APPROVAL)
+    encoded = encode(story.events)
+    (item,) = output_items(encoded)
+    assert (item["type"], item["id"], item["name"], item["arguments"]) == ("mcp_approval_request", "c1", "f", '{"a":1}')
+    again = tell_items(Decoder, encoded)
+    assert [m.id for m in again.engine.messages] == ["c1"]
+    assert [c.id for c in again.engine.confirmations] == ["c1"]
+    run = again.engine.runs.run
+    assert run is not None
+    assert run.status == "requires_action"
+
+
+def test_a_call_that_was_approved_and_ran_is_a_call_with_its_output() -> None:
+    """After the request, as the API has it."""
+    call = ToolCallMessage("c1", name="f", content="{}", provider_executed=True, metadata={"requires_approval": True})
+    output = ToolOutputMessage("o", call_id="c1", content="out")
+    items = [{"type": "message_done", "message": message.to_dict()} for message in (call, output)]
+    request, ran = output_items(encode(tell_items(protocols.find("streamkit").Decoder, items).events))
+    assert (request["type"], request["id"]) == ("mcp_approval_request", "c1")
+    assert (ran["type"], ran["approval_request_id"], ran["name"], ran["output"]) == ("mcp_call", "c1", "f", "out")
+
+
+def test_a_call_that_was_questioned_after_it_was_sent_is_not_completed() -> None:
+    """Nobody ran it."""
+    call = ToolCallMessage("c1", name="f", content="{}", provider_executed=True).to_dict()
+    items = [
+        {"type": "message_done", "message": call},
+        {"type": "confirmation_created", "confirmation": {"id": "q", "subject": call}},
+    ]
+    found = output_items(encode(tell_items(protocols.find("streamkit").Decoder, items).events))
+    assert [(item["type"], item["status"]) for item in found] == [
+        ("mcp_approval_request", "completed"),
+        ("mcp_call", "incomplete"),
+    ]

@@ -69,6 +69,8 @@ class OutputItem:
         open_ids: the ids of its messages that are not done.
         status: how it ends: as its last message that was not completed.
         is_done: whether its end was sent.
+        messages: its messages that are done.
+        waits_for_answer: whether a question about it was sent.
     """
 
     def __init__(self, message: Message, kind: str, output_index: int) -> None:
@@ -80,7 +82,8 @@ class OutputItem:
         self.open_ids: set[str] = set()
         self.status = "completed"
         self.is_done = False
-        self._messages: list[Message] = []  # those that are done
+        self.messages: list[Message] = []
+        self.waits_for_answer = False
         self._unbegun: set[tuple[str, int]] = set()  # the parts that began without an event
         self._call_ids = {message.id, self.wire.get("call_id")}
         if self.type == "code_interpreter_call":
@@ -119,10 +122,12 @@ class OutputItem:
     def finish(self) -> Iterator[dict[str, Any]]:
         """The events of its end."""
         self.is_done = True
+        if self.waits_for_answer and self.type == "mcp_call" and self.wire["output"] is self.wire["error"] is None:
+            self.status = "incomplete"  # nobody ran it
         self.wire["status"] = self.status
-        forms = [form for message in self._messages if (form := received_item(message)).get("type") == self.type]
+        forms = [form for message in self.messages if (form := received_item(message)).get("type") == self.type]
         if forms:  # it came from this API
-            self.wire = {**restore(forms[-1], self._messages), "id": self.wire["id"]}
+            self.wire = {**restore(forms[-1], self.messages), "id": self.wire["id"]}
         if self.type in _TYPES_WITH_PROGRESS:
             phase = "failed" if self.type == "mcp_call" and self.status == "failed" else "completed"
             yield self._event(f"response.{self.type}.{phase}")
@@ -188,7 +193,7 @@ class OutputItem:
             self._add_encrypted_content(message)
         else:
             yield from self._finish_content(message, kind, index)
-        self._messages.append(message)
+        self.messages.append(message)
         self.open_ids.discard(message.id)
         if message.status != "completed":
             self.status = message.status

@@ -119,6 +119,8 @@ def _end(state: ResponseState, response: WireObject, status: RunStatus) -> Itera
             yield usage_of(usage)
     elif usage is not None:
         yield state.warn("bad-usage", "its `usage` is not an object; it was skipped", None)
+    if status == "completed" and any(item.type == "mcp_approval_request" for item in state.items.items):
+        status = "requires_action"  # an MCP server waits for an answer, which the next request brings
     yield RunDone(_run(response, status))
 
 

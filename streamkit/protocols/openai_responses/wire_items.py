@@ -97,7 +97,7 @@ def item_type_of(message: Message, kind: str) -> str:
     if call is not None and (call.is_executed == is_executed or item_type == "tool_search_call"):
         return item_type
     if is_executed:
-        return "mcp_call"
+        return "mcp_approval_request" if message.metadata.get("requires_approval") else "mcp_call"
     return "custom_tool_call" if is_custom else "function_call"
 
 
