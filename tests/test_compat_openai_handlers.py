@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import streamkit as sk
-from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
+from streamkit.compat.openai import AssistantEventHandler
 from streamkit.testing import ModelServer, Reply
 
 from . import assistants as a

@@ -24,6 +24,7 @@ from ..messages import (
     ToolOutputMessage,
 )
 from ..protocols.open_interpreter.input import truncate
+from ..protocols.request_content import is_of_executed_call
 from .code import CODE_TOOL, FIELDS, code_arguments
 
 __all__ = ["NOT_RUN", "model_view"]
@@ -183,7 +184,7 @@ class _View:
         call = self._calls.get(message.call_id or "")
         if call is not None:
             call.output = message
-        elif self._at_provider.get(message.call_id or "") == "tool_call":
+        elif message.call_id in self._at_provider or is_of_executed_call(message):
             self._append(message)
 
     def _add_result(self, message: Message) -> None:
