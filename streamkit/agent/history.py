@@ -23,12 +23,12 @@ from ..messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
-from ..protocols.open_interpreter.input import truncate
 from .code import CODE_TOOL, FIELDS, code_arguments
+from .model_text import model_text
 
-__all__ = ["NOT_RUN", "model_view"]
+__all__ = ["UNRECORDED", "model_view"]
 
-NOT_RUN = "Not run: the conversation went on without it."
+UNRECORDED = "No output of this call was recorded."
 _NO_OUTPUT = "(no output)"
 _EDITED = "(The user edited the code before it ran; the call above shows the edited code.)\n"
 _INTERRUPTED = "\n(interrupted)"
@@ -223,11 +223,13 @@ class _View:
 
     def _output_of(self, call: _Call) -> ToolOutputMessage:
         message = call.message
-        text, metadata = NOT_RUN, {}
+        text, metadata = UNRECORDED, {}
         if call.output is not None:
             text, metadata = call.output.content, dict(call.output.metadata)
         elif call.ran:
-            text = (_EDITED if call.edited else "") + (truncate("".join(call.printed), self._limit) or _NO_OUTPUT)
+            text = model_text("".join(call.printed), self._limit) or _NO_OUTPUT
+        if call.ran and call.edited:
+            text = _EDITED + text
         text = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate cannot be sent
         return ToolOutputMessage(
             f"{message.id}.output", name=message.name, call_id=message.call_id, content=text, metadata=metadata

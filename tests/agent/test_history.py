@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit.agent.history import NOT_RUN, model_view
+from streamkit.agent.history import UNRECORDED, model_view
 from streamkit.agent.requests import Provider, outputs_after_calls
 from streamkit.testing import ModelServer, Reply
 
@@ -70,9 +70,9 @@ VIEWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
     ),
     "a call without an answer": (
         [call("1"), user("and?")],
-        [("tool_call", "{}"), ("tool_output", NOT_RUN), ("message", "and?")],
+        [("tool_call", "{}"), ("tool_output", UNRECORDED), ("message", "and?")],
     ),
-    "the last call": ([call("1")], [("tool_call", "{}"), ("tool_output", NOT_RUN)]),
+    "the last call": ([call("1")], [("tool_call", "{}"), ("tool_output", UNRECORDED)]),
     "a call that was cut off": ([call("1", status="cancelled"), user("and?")], [("message", "and?")]),
     "its code": (
         [*executes("1", "x", status="incomplete"), user("and?")],
@@ -98,7 +98,7 @@ VIEWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
         [*executes("1", "x"), console("", call_id="1")],
         [("tool_call", "python: x"), ("tool_output", "(no output)")],
     ),
-    "code that was not run": ([*executes("1", "x")], [("tool_call", "python: x"), ("tool_output", NOT_RUN)]),
+    "code that was not run": ([*executes("1", "x")], [("tool_call", "python: x"), ("tool_output", UNRECORDED)]),
     "code that was interrupted": (
         [*executes("1", "x"), console("1\n", call_id="1", status="cancelled")],
         [("tool_call", "python: x"), ("tool_output", "1\n\n(interrupted)")],
@@ -113,7 +113,7 @@ VIEWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
     ),
     "code of Open Interpreter's, not run": (
         [ran("x"), user("no")],
-        [("tool_call", "python: x"), ("tool_output", NOT_RUN), ("message", "no")],
+        [("tool_call", "python: x"), ("tool_output", UNRECORDED), ("message", "no")],
     ),
     "a console without code": (
         [console("1\n"), user("what?")],
