@@ -17,8 +17,9 @@ if os.name != "posix":
 if find_spec("psutil") is None:  # the extra installs it together with the other packages
     raise ImportError('streamkit.computer needs an extra: pip install "streamkit-sdk[computer]"')
 
+from .background_run import CodeError, ExecutionStatus
 from .computer import Computer
-from .execution import CodeError, Execution, ExecutionStatus
+from .execution import Execution
 from .request import Limits, RunRequest, RunResult, Settings
 from .runner import Runner
 

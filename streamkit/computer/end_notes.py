@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from .request import Limits, RunResult
 
-__all__ = ["describe_exit", "end_notes", "lost_between_runs"]
+__all__ = ["describe_exit", "end_notes", "lost_between_runs", "lost_in_last_run"]
 
 
 def end_notes(language: str, result: RunResult, limits: Limits) -> Iterator[str]:
@@ -24,6 +24,17 @@ def end_notes(language: str, result: RunResult, limits: Limits) -> Iterator[str]
 def lost_between_runs(language: str, exit_code: int | None) -> str:
     """The line that begins a run before which the language's process ended, and with it the state."""
     return f"[after the last run the {language} process {describe_exit(exit_code)}; its variables and state are lost]\n"
+
+
+def lost_in_last_run(language: str, result: RunResult, limits: Limits) -> str:
+    """The line that begins a run after one that lost the state and was not read to its end, so that nobody knows."""
+    if result.reason in ("memory_limit", "process_limit"):
+        why = (_cause(language, result, limits) or "").strip("[]")
+    elif result.killed and result.reason is not None:
+        why = "the code did not stop when it was interrupted, so its process was killed"
+    else:
+        why = f"the {language} process {describe_exit(result.exit_code)}"
+    return f"[in the last run {why}; the variables and state of {language} are lost]\n"
 
 
 def describe_exit(exit_code: int | None) -> str:

@@ -91,6 +91,7 @@ class RunRequest:
         result: how it ended, filled in by the runner.
         failure: what `input` or the runner itself raised; raised again where the run is read.
         stop_reason: set by any thread that wants the run stopped; the runner looks at it when it is woken.
+        read_to_end: whether the reader got everything. If not, the next run repeats that the state was lost.
     """
 
     code: str
@@ -101,6 +102,7 @@ class RunRequest:
     result: RunResult = field(default_factory=RunResult)
     failure: BaseException | None = None
     stop_reason: StopReason | None = None
+    read_to_end: bool = False
 
     @property
     def feed(self) -> OutputQueue:

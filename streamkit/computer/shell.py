@@ -14,6 +14,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
+from .held_descriptors import pipe, release
 from .processes import Identity
 from .request import RunRequest
 from .runner import Runner
@@ -49,20 +50,20 @@ class ShellRunner(Runner):
 
     def descriptors(self, frames: int, commands: int) -> tuple[int, tuple[int, ...]]:
         """Commands are stdin; the pipe that shows that this program lives is inherited too."""
-        self._inherited, self._alive_writer = os.pipe()
+        self._inherited, self._alive_writer = pipe()
         self._alive_reader = self._inherited
         return commands, (frames, self._alive_reader)
 
     def release_inherited(self) -> None:
         """Close bash's end of the pipe here."""
         if self._inherited >= 0:
-            os.close(self._inherited)
+            release(self._inherited)
             self._inherited = -1
 
     def disconnect(self) -> None:
         """Close the pipe that shows that this program lives."""
         if self._alive_writer >= 0:
-            os.close(self._alive_writer)
+            release(self._alive_writer)
             self._alive_writer = -1
 
     def process_started(self) -> None:
