@@ -86,7 +86,7 @@ class Agent(_BaseAgent):
             that runs code.
         instructions: the system prompt.
         auto_run: which code runs without a confirmation: none (False, the default), all (True), or that for which this
-            function of the `CodeMessage` returns True.
+            function of the `CodeMessage` returns True. It returns a bool.
         max_steps: how many model calls one run may have, 20 by default. If the model asks for more, the run ends
             `incomplete` with the `finish_reason` "max_steps".
         protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client at
@@ -165,7 +165,7 @@ class AsyncAgent(_BaseAgent):
             that runs code.
         instructions: the system prompt.
         auto_run: which code runs without a confirmation: none (False, the default), all (True), or that for which this
-            function of the `CodeMessage` returns True.
+            function of the `CodeMessage` returns True. It returns a bool.
         max_steps: how many model calls one run may have, 20 by default. If the model asks for more, the run ends
             `incomplete` with the `finish_reason` "max_steps".
         protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client at

@@ -94,6 +94,8 @@ class CodeRun:
             self._running.close()
         if self._thread is not None:
             self._thread.join()
+        if self._closing and (repeat_loss := getattr(self._running, "repeat_loss", None)) is not None:
+            repeat_loss()  # no handler gets what came while it was closed
 
     # -- for the turn, once it is closed
 

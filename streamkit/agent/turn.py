@@ -80,6 +80,8 @@ class Turn:
 
     def _course(self) -> Iterator[Step]:
         self._on_start(self.stream)
+        if (computer := self._agent.computer) is not None and computer.languages:
+            computer.start(next(iter(computer.languages)))  # it gets ready while the model is asked
         answered = yield from self._answer_open_calls()  # the provider's own questions, which the next request answers
         if answered is None:
             return

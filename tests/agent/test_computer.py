@@ -111,14 +111,15 @@ while True:
 @body
 async def test_the_model_reads_that_a_stop_cost_the_state(face: Face, computer: Any) -> None:
     """Of code that ignores the interrupt, so that its process is killed: at the next request already."""
-    with ModelServer([Reply(code(STUBBORN)), Reply("I see.")]) as server:
+    with ModelServer([Reply(code(STUBBORN)), Reply(code("print(x)")), Reply("I see.")]) as server:
         async with agent_on(face, server, computer=computer, auto_run=True) as talker:
             async with talker.stream("Go.") as stream:
                 async for event in stream:
                     if isinstance(event, sk.ConsoleDelta):
                         stream.cancel()
             await talker.say("And?")
-        output = outputs_of(server.requests[1])["call_1_0"]
+        output, after = outputs_of(server.requests[2]).values()
+    assert "the variables and state of python are lost" in after, "the next run says it to a person too"
     assert "It was interrupted before it finished, and may have had effects. Its output so far:\none\n" in output
     assert "the variables and state of python are lost" in output
     assert "the variables and state of python are lost" in next(
