@@ -207,6 +207,11 @@ class Execution(Readable):
         self.interrupt()
         self._request.output.abandon()
 
+    def repeat_loss(self) -> None:
+        """Have the next run say that this one cost the language its state, if it did: whoever read the rest of its output
+        showed it to nobody."""
+        self._request.read_to_end = False
+
     def close(self) -> None:
         """Stop the code, drop its remaining output, and return when it has ended. A second call does nothing."""
         self._run.close()
