@@ -4,7 +4,8 @@ Subclass `EventHandler` (or `AsyncEventHandler`, whose hooks are `async def`) an
 A hook that is not overridden costs nothing. The root is `Handler`, which receives every event in one method.
 """
 
-# Methods that only streams call are named `streamkit_…`, so that all other names are free for subclasses.
+# Methods that only streams call are named `streamkit_…`, so that all other names are free for subclasses. A class that
+# leaves `handle`, `receive` and `bind` to its subclasses as well has streams call another object: see `streamkit_attachable`.
 
 from __future__ import annotations
 
@@ -52,7 +53,17 @@ from .messages import (
 if TYPE_CHECKING:
     from .streams.state import StreamState
 
-__all__ = ["AsyncEventHandler", "Call", "EventHandler", "Handler", "Hooks", "needs_async", "plan"]
+__all__ = [
+    "AsyncEventHandler",
+    "Call",
+    "EventHandler",
+    "Handler",
+    "Hooks",
+    "needs_async",
+    "own_hooks",
+    "plan",
+    "refuse_async",
+]
 
 R = TypeVar("R")
 
@@ -117,17 +128,26 @@ class Handler:
         live = self._streamkit_live
         if live is not None and live is not stream and live.started and not live.ended:
             raise UsageError(
-                f"{type(self).__name__} is on a live stream already; a handler serves one at a time: run that stream "
+                f"{self.streamkit_name} is on a live stream already; a handler serves one at a time: run that stream "
                 "to its end, or close it"
             )
         if self._streamkit_live is stream:
             raise UsageError(f"{type(self).__name__} was passed twice to the same stream")
-        self._streamkit_live = stream
+        vars(self)["_streamkit_live"] = stream  # also where the class refuses to set attributes, as a frozen dataclass
 
     def unbind(self, stream: StreamState) -> None:
         """Detach the handler from a stream that could not be made."""
         if self._streamkit_live is stream:
-            self._streamkit_live = None
+            vars(self)["_streamkit_live"] = None
+
+    @property
+    def streamkit_name(self) -> str:
+        """What errors call it: the name of its class."""
+        return type(self).__name__
+
+    def streamkit_attachable(self) -> Handler:
+        """The handler that streams attach and call for this one: itself, unless its class says otherwise."""
+        return self
 
     def streamkit_is_on(self, stream: StreamState) -> bool:
         """Whether this is the stream that the handler was attached to last."""
@@ -498,7 +518,28 @@ class AsyncEventHandler(Hooks[Awaitable[None]]):
 
 def needs_async(handler: object) -> str | None:
     """The name of a hook of this handler that only an async stream can call; None if there is none."""
-    return handler.streamkit_needs_async() if isinstance(handler, Handler) else None  # anything else is refused later
+    if not isinstance(handler, Handler):
+        return None  # it is refused later
+    return handler.streamkit_attachable().streamkit_needs_async()
+
+
+def refuse_async(handlers: Iterable[object]) -> None:
+    """Check that a sync stream can call these handlers.
+
+    Raises:
+        UsageError: one of them has an async hook.
+    """
+    for handler in handlers:
+        if isinstance(handler, Handler) and (name := needs_async(handler)):
+            kind = handler.streamkit_name
+            raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
+
+
+def own_hooks(handlers: Iterable[Handler]) -> list[tuple[str, int]]:
+    """The hooks that were assigned to these objects themselves, each by name and identity: what `plan` has to be
+    computed again for. A stream compares it at every event that is no delta."""
+    names = _hook_events().keys()
+    return [(name, id(own[name])) for handler in handlers for own in [vars(handler)] for name in names & own.keys()]
 
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:

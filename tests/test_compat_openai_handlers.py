@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
+import anyio
+import openai
 import pytest
 
 import streamkit as sk
@@ -135,3 +138,200 @@ def test_a_made_up_marker_is_never_in_the_text(said: str) -> None:
     for value, markers in texts:
         assert all(marker and marker not in value for marker in markers)
         assert len({*markers}) == len(markers)
+
+
+# -- names and shapes of subclasses
+
+
+def _named_like_ours(kind: type) -> type:
+    """A handler with methods of its own by the names that streams call on streamkit's handlers."""
+
+    class Service(kind):  # type: ignore[misc]
+        def handle(self, request: str, user: str) -> str:
+            return f"{request} of {user}"
+
+        def receive(self) -> str:
+            return "received"
+
+        def bind(self, *queues: str) -> tuple[str, ...]:
+            return queues
+
+        def unbind(self) -> None:
+            raise AssertionError("no stream calls this")
+
+        def streamkit_plan(self) -> str:
+            return "mine"
+
+    return Service
+
+
+@every_face
+@every_service
+@body
+async def test_a_subclass_may_have_methods_named_handle_receive_and_bind(face: Face, service: str) -> None:
+    """Only what begins with `_streamkit` is reserved."""
+    handler = _named_like_ours(type(a.hook_log(face)))()
+    await serve(face, service, handler)
+    assert handler.lines.count("end") == 1
+    assert [line for line in handler.lines if "text_done" in line] == [f"text_done {ANSWER!r}"]
+    assert handler.handle("question", "Ada") == "question of Ada"
+    assert (handler.receive(), handler.bind("a", "b")) == ("received", ("a", "b"))
+
+
+def test_a_throttled_handler_may_have_such_names_too() -> None:
+    """`Throttled` passes events on to the handler's hooks."""
+    handler = _named_like_ours(a.SyncHookLog)()
+    sk.stream([chat_body(PIECES)], sk.Throttled(handler, 3600)).until_done()
+    assert f"text_done {ANSWER!r}" in handler.lines
+    assert handler.lines[-1] == "end"
+
+
+def test_other_handlers_may_wrap_one() -> None:
+    """With the methods that every handler has."""
+    inner = a.SyncHookLog()
+
+    class Wrapper(sk.Handler):
+        def bind(self, stream: Any) -> None:
+            super().bind(stream)
+            inner.bind(stream)
+
+        def receive(self, items: Any, /) -> None:
+            inner.receive(items)
+
+        def handle(self, event: sk.Event, /) -> None:
+            inner.handle(event)
+
+    sk.stream([assistants_body(PIECES)], Wrapper()).until_done()
+    assert f"text_done {ANSWER!r}" in inner.lines
+    assert inner.lines[-1] == "end"
+
+
+@dataclass(frozen=True)
+class FrozenHandler(AssistantEventHandler):
+    """Its own fields cannot be set, which is no concern of the stream's."""
+
+    texts: list[str] = field(default_factory=list)
+
+    def on_text_done(self, text: Any) -> None:
+        self.texts.append(text.value)
+
+
+@dataclass(frozen=True)
+class FrozenAsyncHandler(AsyncAssistantEventHandler):
+    texts: list[str] = field(default_factory=list)
+
+    async def on_text_done(self, text: Any) -> None:
+        self.texts.append(text.value)
+
+
+@dataclass(frozen=True)
+class FrozenPlainHandler(sk.EventHandler):
+    texts: list[str] = field(default_factory=list)
+
+    def on_text_done(self, message: sk.TextMessage) -> None:
+        self.texts.append(message.content)
+
+
+@every_face
+@every_service
+@body
+async def test_a_handler_may_be_a_frozen_dataclass(face: Face, service: str) -> None:
+    handler = FrozenAsyncHandler() if face.is_async else FrozenHandler()
+    await serve(face, service, handler)
+    assert handler.texts == [ANSWER]
+
+
+def test_equal_frozen_handlers_are_still_two() -> None:
+    """Dataclasses with equal fields are equal; each gets its events."""
+    first, second = FrozenPlainHandler([]), FrozenPlainHandler([])
+    assert first == second
+    never = sk.stream([chat_body(PIECES)], first, second)
+    sk.stream([chat_body(PIECES)], first).until_done()
+    never.close()
+    assert (first.texts, second.texts) == ([ANSWER], [])
+    assert second.stream is never
+
+
+def _assign(handler: Any, texts: list[str]) -> None:
+    handler.on_text_done = lambda text: texts.append(getattr(text, "value", None) or text.content)
+
+
+@every_face
+@every_service
+@pytest.mark.parametrize("when", ["on_message_created", "on_text_created", "on_text_delta"])
+@body
+async def test_a_hook_may_be_assigned_while_the_stream_runs(face: Face, service: str, when: str) -> None:
+    """It is called from then on."""
+    texts: list[str] = []
+    names = dict.fromkeys([when], lambda self, *_: _assign(self, texts))
+    compat = AsyncAssistantEventHandler if face.is_async else AssistantEventHandler
+    handler = type("Late", (compat,), names)()
+    await serve(face, service, handler)
+    assert texts == [ANSWER]
+
+
+@every_face
+@pytest.mark.parametrize("when", ["constructed", "on_message_created", "on_text_created", "on_text_delta"])
+@body
+async def test_streamkits_own_handlers_may_be_assigned_hooks_too(face: Face, when: str) -> None:
+    """After the stream was made, and in a hook."""
+    texts: list[str] = []
+    handler = type("Late", (sk.EventHandler,), {when: lambda self, *_: _assign(self, texts)})()
+    stream = face.stream([chat_body(PIECES)], handler)
+    if when == "constructed":
+        _assign(handler, texts)
+    await stream.until_done()
+    assert texts == [ANSWER]
+
+
+def test_a_delta_hook_that_is_assigned_where_a_text_begins_gets_all_its_deltas() -> None:
+    texts: list[str] = []
+
+    class Late(sk.EventHandler):
+        def on_text_created(self, message: sk.TextMessage) -> None:
+            vars(self)["on_text_delta"] = lambda delta, snapshot: texts.append(delta.value)
+
+    sk.stream([chat_body(PIECES)], Late()).until_done()
+    assert texts == PIECES
+
+
+def test_an_async_hook_that_is_assigned_later_is_refused_on_a_sync_stream() -> None:
+    """As one that the class has."""
+
+    async def never(text: Any) -> None:
+        raise AssertionError("it cannot be awaited")
+
+    handler = sk.EventHandler()
+    stream = sk.stream([chat_body(PIECES)], handler)
+    vars(handler)["on_text_done"] = never
+    with pytest.raises(sk.UsageError, match=r"EventHandler\.on_text_done is async"):
+        stream.until_done()
+
+
+# -- a handler of the wrong kind for its client
+
+
+@pytest.mark.parametrize("kind", ["async on a sync client", "sync on an async client"])
+def test_a_handler_of_the_wrong_kind_for_its_client_is_refused(kind: str) -> None:
+    """And the response is not left open."""
+    with ModelServer(Reply(raw=assistants_body(PIECES))) as server:
+        if kind.startswith("async"):
+            handler: Any = a.AsyncHookLog()
+            with (
+                openai.OpenAI(base_url=server.url, api_key="any") as client,
+                pytest.raises(sk.UsageError, match=r"AsyncHookLog is for an async client.*AssistantEventHandler"),
+                client.beta.threads.runs.stream(thread_id="t", assistant_id="a", event_handler=handler) as stream,
+            ):
+                stream.until_done()
+        else:
+            handler = a.SyncHookLog()
+
+            async def use() -> None:
+                async with openai.AsyncOpenAI(base_url=server.url, api_key="any") as client:
+                    runs: Any = client.beta.threads.runs
+                    async with runs.stream(thread_id="t", assistant_id="a", event_handler=handler) as stream:
+                        await stream.until_done()
+
+            with pytest.raises(sk.UsageError, match=r"SyncHookLog is for a sync client.*AsyncAssistantEventHandler"):
+                anyio.run(use)
+    assert handler.calls == []

@@ -132,13 +132,14 @@ class Lifecycle(StreamState):
             UsageError: another stream was given one of them since; that handler gets nothing from this stream.
         """
         if lost := self._drop_lost_handlers():
-            raise UsageError(f"{type(lost[0]).__name__} was given to another stream before this one started")
+            raise UsageError(f"{lost[0].streamkit_name} was given to another stream before this one started")
+        self._notice_hooks()
 
     def _drop_lost_handlers(self) -> list[Handler]:
         """Drop the handlers that belong to another stream by now, and return them."""
         lost = [handler for handler in self._handlers if not handler.streamkit_is_on(self)]
         if lost:
-            self._use_handlers([handler for handler in self._handlers if handler not in lost])
+            self._use_handlers([handler for handler in self._handlers if handler.streamkit_is_on(self)])
         return lost
 
     def _open_next(self) -> Generator[Any, Any, bool]:

@@ -78,6 +78,7 @@ class StreamState(Delivery):
     ) -> None:
         kind: type[Decoder] | None = protocols.find(protocol).Decoder if isinstance(protocol, str) else protocol
         _check_arguments(handlers, kind, then, after)
+        handlers = [handler.streamkit_attachable() for handler in handlers]
         super().__init__(ResumableEngine(strict=strict, wake=wake), handlers, awaits=awaitables)
         self._fields = None if fields is None else ArgumentFields(fields)
         self._protocol = kind

@@ -15,7 +15,7 @@ from ..core.delivery import Steps
 from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
 from ..errors import UsageError
 from ..events import Event, Run, RunStep
-from ..handlers import Handler, needs_async
+from ..handlers import Handler, refuse_async
 from ..messages import Message
 from ..sources.chunks import SyncChunks
 from ..sources.interrupt import Interruptible
@@ -42,10 +42,7 @@ class StreamManager(Manager):
     """
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
-        for handler in handlers:
-            if name := needs_async(handler):
-                kind = type(handler).__name__
-                raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
+        refuse_async(handlers)
         self._wakeup: threading.Event | None = None  # while it waits for an answer
         self._calls = Interruptible()  # those that open a source
         super().__init__(source, handlers, awaitables=False, **options)

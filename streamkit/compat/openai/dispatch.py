@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections import deque
-from collections.abc import Callable, Container, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
@@ -93,7 +93,7 @@ class Dispatcher:
     Args:
         handler: The handler.
         stream: The stream.
-        wants: The names of the handler's overridden hooks.
+        wanted: Returns the names of the handler's overridden hooks.
         current_reader: Returns the id of the current thread or task.
         continuation: The state of the run that the stream continues, if there is one.
 
@@ -109,13 +109,16 @@ class Dispatcher:
         self,
         handler: Any,
         stream: StreamState,
-        wants: Container[str],
+        wanted: Callable[[], frozenset[str]],
         current_reader: Callable[[], int],
         continuation: Continuation | None,
     ) -> None:
         self.handler = handler
         self.stream = stream
-        self.snapshots = SnapshotUpdater(wants, continuation.run if continuation else None)
+        self._wanted = wanted
+        attributes: dict[str, Any] = vars(handler)
+        self._attributes, self._count = attributes, len(attributes)  # with another one there may be another hook
+        self.snapshots = SnapshotUpdater(wanted(), continuation.run if continuation else None)
         self.unread: deque[AssistantStreamEvent] | None = None
         self.nested: Sequence[Any] = ()
         self.iterator: Any = None
@@ -190,6 +193,8 @@ class Dispatcher:
     @contextmanager
     def hook_calls(self, event: Event) -> Generator[Iterator[HookCall], None, None]:
         """The hook calls for an event. Make each call before taking the next."""
+        if len(self._attributes) != self._count:
+            self._count, self.snapshots.wants = len(self._attributes), self._wanted()
         calls = self._hook_calls(event)
         self._calls_in_progress.append(calls)
         try:
