@@ -13,11 +13,12 @@ import pytest
 
 import streamkit as sk
 from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
-from streamkit.testing import ModelServer, Reply
+from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
 from . import assistants as a
 from .assistants import message, message_delta, run, text
 from .faces import Face, ask, ask_responses, body, every_face
+from .test_compat_openai_sequences import submits
 
 pytestmark = a.quiet
 
@@ -335,3 +336,128 @@ def test_a_handler_of_the_wrong_kind_for_its_client_is_refused(kind: str) -> Non
             with pytest.raises(sk.UsageError, match=r"SyncHookLog is for a sync client.*AsyncAssistantEventHandler"):
                 anyio.run(use)
     assert handler.calls == []
+
+
+# -- what hooks read, and what they change
+
+
+@every_face
+@every_service
+@body
+async def test_current_event_is_there_in_every_hook(face: Face, service: str) -> None:
+    """Also in those that follow from the end of something, and none outside of hooks."""
+    seen: dict[str, list[str]] = {}
+
+    def look(name: str) -> Callable[..., None]:
+        return lambda handler, *_: seen.setdefault(name, []).append(handler.current_event.event)
+
+    names = ("on_tool_call_created", "on_tool_call_done", "on_text_created", "on_text_delta", "on_text_done", "on_end")
+    handler = a.hook_log(face, **{name: look(name) for name in names})
+    with ModelServer([Reply(Text("Let me see."), ToolCall("f"), ToolCall("g"))]) as server:
+        async with face.client(server) as client:
+            if service == "assistants":
+                await a.use_client(face, client, handler)
+            else:
+                await face.stream(_request(service, client), handler).until_done()
+    assert set(seen) == set(names)
+    assert len(seen["on_tool_call_done"]) == 2
+    assert seen["on_tool_call_done"][-1] == "thread.run.requires_action"
+    assert handler.current_event is None
+
+
+@every_face
+@every_service
+@body
+async def test_current_event_is_there_where_a_stream_was_cut_off(face: Face, service: str) -> None:
+    """The newest one: of other protocols, the end of the message that is made of the cut."""
+    seen: list[Any] = []
+    handler = a.hook_log(face, on_text_done=lambda handler, text: seen.append(handler.current_event.event))
+    raw = BODIES[service](PIECES)
+    cut = raw[: raw.index(PIECES[1].encode()) + 40]
+    with pytest.raises(sk.IncompleteStreamError):
+        await serve(face, service, handler, cut)
+    assert seen == ["thread.message.delta" if service == "assistants" else "thread.message.incomplete"]
+
+
+@every_face
+@body
+async def test_current_event_is_the_hooks_own_after_a_nested_stream(face: Face) -> None:
+    """What the stream of the outputs brought is over where the outer hooks go on."""
+    first = [run("queued"), a.step("created"), a.step_delta(a.function("{}", 0, id="c0", name="f"))]
+    first.append(a.requires_action("c0"))
+    second = [a.step("completed", calls=[a.function("{}", id="c0", name="f", output="22")]), run("completed")]
+    seen: list[str] = []
+    with ModelServer([Reply(raw=a.sse(first)), Reply(raw=a.sse(second))]) as server:
+        async with face.client(server) as client:
+            handler = a.hook_log(
+                face,
+                on_event=submits(face, client, lambda same: same, a.until_done),
+                on_tool_call_done=lambda handler, call: seen.append(handler.current_event.event),
+            )
+            await a.use_client(face, client, handler)
+    assert seen == ["thread.run.requires_action"]
+
+
+@every_face
+@every_service
+@body
+async def test_a_handler_may_flush_and_empty_the_snapshot(face: Face, service: str) -> None:
+    """The rest is what it has in `on_text_done`; nothing comes twice, and the message is whole in the end."""
+    shown: list[str] = []
+
+    def flush(handler: Any, delta: Any, snapshot: Any) -> None:
+        if delta.value.endswith(" "):
+            shown.append(snapshot.value)
+            snapshot.value = ""
+
+    handler = a.hook_log(face, on_text_delta=flush, on_text_done=lambda handler, text: shown.append(text.value))
+    await serve(face, service, handler)
+    assert shown == [PIECES[0], "".join(PIECES[1:])]
+    assert [delta.value for delta, _ in handler.of("on_text_delta")] == PIECES
+    [final] = await a.call(handler.get_final_messages)
+    assert final.content[0].text.value == ANSWER
+
+
+@every_face
+@body
+async def test_what_a_changed_snapshot_lacks_of_the_final_text_still_comes(face: Face) -> None:
+    """Counted by what was streamed, not by what the handler left of it."""
+
+    def cut(handler: Any, delta: Any, snapshot: Any) -> None:
+        snapshot.value = "…"
+
+    items = [run("queued"), message("created"), message_delta(text("He", 0))]
+    items += [message("completed", content=[text("Hey")]), run("completed")]
+    handler = await a.run_handler(face, a.start_with_stream, items, on_text_delta=cut)
+    assert [delta.value for delta, _ in handler.of("on_text_delta")] == ["He", "y"]
+
+
+@every_face
+@body
+async def test_emptied_arguments_code_and_logs_do_not_come_twice(face: Face) -> None:
+    """The same for the snapshots of tool calls."""
+
+    def empty(handler: Any, delta: Any, snapshot: Any) -> None:
+        if snapshot.type == "function":
+            snapshot.function.arguments = ""
+        else:
+            snapshot.code_interpreter.input = ""
+            for output in snapshot.code_interpreter.outputs:
+                output.logs = ""
+
+    done = [a.function('{"n": 1}', id="c0", name="f"), a.code("print(1)", None, "1\n2\n", id="c1")]
+    items = [run("queued"), a.step("created"), a.step_delta(a.function("", 0, id="c0", name="f"))]
+    items += [a.step_delta(a.function(piece, 0)) for piece in ('{"n"', ": 1}")]
+    items += [a.step_delta(a.code("print", 1, id="c1")), a.step_delta(a.code("(1)", 1))]
+    items += [a.step_delta(a.code(None, 1, "1\n")), a.step_delta(a.code(None, 1, "2\n"))]
+    items += [a.step("completed", calls=done), run("completed")]
+    handler = await a.run_handler(face, a.start_with_stream, items, on_tool_call_delta=empty)
+    deltas = [delta for delta, _ in handler.of("on_tool_call_delta")]
+    assert [one.function.arguments for one in deltas if one.type == "function"] == ['{"n"', ": 1}"]
+    code = [one.code_interpreter for one in deltas if one.type == "code_interpreter"]
+    assert "".join(one.input or "" for one in code) == "print(1)"
+    assert "".join(output.logs for one in code for output in one.outputs or ()) == "1\n2\n"
+    [final] = await a.call(handler.get_final_run_steps)
+    assert [one.type for one in final.step_details.tool_calls] == ["function", "code_interpreter"]
+    assert final.step_details.tool_calls[0].function.arguments == '{"n": 1}'
+    assert final.step_details.tool_calls[1].code_interpreter.input == "print(1)"

@@ -72,7 +72,7 @@ class BoundHandler(Handler):
     @property
     def current_event(self) -> AssistantStreamEvent | None:
         """The event whose hooks are being called; None outside of hooks."""
-        return self._streamkit.snapshots.event if self._streamkit else None
+        return self._streamkit.current_event if self._streamkit else None
 
     @property
     def current_run(self) -> Run | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
@@ -116,8 +116,8 @@ class Dispatcher:
         self.handler = handler
         self.stream = stream
         self._wanted = wanted
-        attributes: dict[str, Any] = vars(handler)
-        self._attributes, self._count = attributes, len(attributes)  # with another one there may be another hook
+        self._attributes: Mapping[str, Any] = handler.__dict__
+        self._count = len(self._attributes)  # with another one there may be another hook
         self.snapshots = SnapshotUpdater(wanted(), continuation.run if continuation else None)
         self.unread: deque[AssistantStreamEvent] | None = None
         self.nested: Sequence[Any] = ()
@@ -154,6 +154,11 @@ class Dispatcher:
             return False
         current = self._current_reader()
         return driver == current or any(nested.reader == current for nested in self.nested)
+
+    @property
+    def current_event(self) -> AssistantStreamEvent | None:
+        """The event whose hooks are being called; None outside of hooks."""
+        return self.snapshots.event if self._calls_in_progress else None
 
     @property
     def continuation(self) -> Continuation:
@@ -197,6 +202,7 @@ class Dispatcher:
             self._count, self.snapshots.wants = len(self._attributes), self._wanted()
         calls = self._hook_calls(event)
         self._calls_in_progress.append(calls)
+        item = self.snapshots.item
         try:
             yield calls
         except BaseException as error:
@@ -205,6 +211,8 @@ class Dispatcher:
             raise
         finally:
             self._calls_in_progress.pop()
+            if self._calls_in_progress:  # a nested stream was read inside a hook, whose event is the current one again
+                self.snapshots.item = item
 
     def _explain(self, error: BaseException) -> None:
         """Say in a hook's error how tool calls are answered, if it submitted outputs to the API that this stream is not of."""
