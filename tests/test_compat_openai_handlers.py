@@ -461,3 +461,68 @@ async def test_emptied_arguments_code_and_logs_do_not_come_twice(face: Face) -> 
     assert [one.type for one in final.step_details.tool_calls] == ["function", "code_interpreter"]
     assert final.step_details.tool_calls[0].function.arguments == '{"n": 1}'
     assert final.step_details.tool_calls[1].code_interpreter.input == "print(1)"
+
+
+# -- handlers that raise
+
+
+class Bug(Exception):
+    """What a handler raises."""
+
+
+def _raises_at(*names: str) -> Callable[..., None]:
+    def on_event(handler: Any, event: Any) -> None:
+        if not names or event.event in names:
+            raise Bug(event.event)
+
+    return on_event
+
+
+@every_face
+@every_service
+@body
+async def test_on_exception_gets_the_bug_of_on_event(face: Face, service: str) -> None:
+    """Also where the hook would fail again for what is made of the failure itself."""
+    handler = a.hook_log(face, on_event=_raises_at())
+    with pytest.raises(Bug):
+        await serve(face, service, handler)
+    assert [type(error) for (error,) in handler.of("on_exception")] == [Bug]
+    assert handler.lines[-1] == "end"
+    assert len(handler.events) == 1
+
+
+@every_face
+@every_service
+@pytest.mark.parametrize("ending", ["error", "response.failed"])
+@body
+async def test_what_a_handler_raises_for_a_failed_run_is_what_is_raised(face: Face, service: str, ending: Any) -> None:
+    """Many raise their own error at `thread.run.failed`."""
+    handler = a.hook_log(face, on_event=_raises_at("thread.run.failed", "error"))
+    with ModelServer(Reply("Hello", " you", error_after=1, error_event=ending)) as server:
+        async with face.client(server) as client:
+            stream = face.stream(_request(service, client), handler)
+            for _ in range(2):
+                with pytest.raises(Bug) as caught:
+                    await stream.until_done()
+    assert [error for (error,) in handler.of("on_exception")] == [caught.value]
+    assert not hasattr(caught.value, "__notes__")
+    assert handler.lines[-1] == "end"
+    assert stream.error is caught.value
+
+
+@every_face
+@body
+async def test_streamkits_own_handlers_may_raise_for_a_failed_run_too(face: Face) -> None:
+    """In `on_run_done`; the run's failure is the context of the error."""
+
+    def fail(handler: Any, run: sk.Run) -> None:
+        raise Bug(run.status)
+
+    handler = face.told(on_run_done=fail)
+    with ModelServer(Reply("Hello", " you", error_after=1)) as server:
+        async with face.client(server) as client:
+            with pytest.raises(Bug, match="failed") as caught:
+                await face.stream(ask_responses(client), handler).until_done()
+    assert isinstance(caught.value.__context__, sk.RunFailedError)
+    assert handler.of("on_exception") == [caught.value]
+    handler.check_brackets()

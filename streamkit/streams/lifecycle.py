@@ -17,8 +17,8 @@ from typing import Any
 from ..answers import Answer, Confirmation
 from ..core.delivery import HookStopped, Steps, add_note
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
-from ..errors import StreamkitError, UsageError
-from ..events import Event, RunStep, StreamEnd
+from ..errors import RunFailedError, StreamkitError, UsageError
+from ..events import Event, RunDone, RunStep, StreamEnd
 from ..handlers import Handler
 from ..messages import ToolCallMessage
 from .state import StreamState
@@ -297,16 +297,21 @@ class Lifecycle(StreamState):
             except BaseException as raised:
                 cause = raised.__cause__ if isinstance(raised, HookStopped) else None
                 first = _first_of(first, event, cause or raised)
+                if isinstance(first, Exception):
+                    self._error = first  # what `on_exception` gets, if that is still to come
         self._closing = True
         if first is not error:
-            self._error = first if isinstance(first, Exception) else self._error
             raise first
         return delivered
 
 
 def _first_of(error: BaseException, event: Event, another: BaseException) -> BaseException:
-    """Which of two errors is raised: an interrupt outranks an error, an error outranks `Stopped`; else the earlier one."""
+    """Which of two errors is raised: an interrupt outranks an error, an error outranks `Stopped`; else the earlier one.
+    What a hook makes of a run's failure, where it learns of it, stands in the place of that failure."""
     if _weight(another) > _weight(error):
+        return another
+    if isinstance(event, RunDone) and isinstance(error, RunFailedError) and isinstance(another, Exception):
+        another.__context__ = another.__context__ or error
         return another
     add_note(error, event, another)
     return error

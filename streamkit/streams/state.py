@@ -354,6 +354,7 @@ class StreamState(Delivery):
         if not stopped and not self._ended:
             if isinstance(error, SourceTimeoutError):
                 yield StreamTimeout()
+            error = self._error or error  # perhaps another one by now, of a hook that has seen the run fail
             yield StreamException(type(error).__name__, str(error), _details(error), error)
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
 

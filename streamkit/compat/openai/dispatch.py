@@ -131,6 +131,7 @@ class Dispatcher:
         self._pending_ids: set[int] = set()  # of the items
         self._parsed: tuple[str, Any] | None = None  # the first pending item by name and data, once it was parsed
         self._last_item: Any = None
+        self._hook_failed = False
         self._latest_call: str | None = None  # the call that is complete, until its end is dispatched
         self._number = next(_numbers)
         _active[self._number] = self
@@ -206,6 +207,7 @@ class Dispatcher:
         try:
             yield calls
         except BaseException as error:
+            self._hook_failed = True
             self._drop_pending()
             self._explain(error)
             raise
@@ -232,7 +234,8 @@ class Dispatcher:
             yield from self._dispatch_pending(event)
         elif decoder is not None:
             self._drop_pending()
-            yield from self._dispatch_encoded(event)
+            if not self._hook_failed:  # as an Assistants server's items are dropped then
+                yield from self._dispatch_encoded(event)
         match event:
             case ConfirmationCreated(confirmation=confirmation) if "on_confirmation" in self.snapshots.wants:
                 yield "on_confirmation", (confirmation,)
