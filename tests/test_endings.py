@@ -779,6 +779,7 @@ async def test_a_callers_own_deadline_is_not_a_timeout_of_the_source(face: Face)
             assert await face.in_thread(server.wait_for_disconnect)
 
 
+@pytest.mark.slow
 @every_face
 @body
 async def test_a_read_timeout_is_a_source_timeout(face: Face) -> None:

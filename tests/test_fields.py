@@ -866,6 +866,7 @@ def test_a_text_with_an_id_of_its_own_is_never_taken_for_a_field() -> None:
     assert contents(stream) == {"c#message": "Hi", "b#message#message": "Ho"}
 
 
+@pytest.mark.slow
 @often
 @given(canonical, st.sampled_from(({"f.n": "text"}, {"*.*": "code"})))
 def test_laws_1_6_and_7_hold_for_any_events_with_fields(events: list[e.Event], fields: dict[str, str]) -> None:
@@ -876,6 +877,7 @@ def test_laws_1_6_and_7_hold_for_any_events_with_fields(events: list[e.Event], f
     assert without_fields(lines) == told(sk.stream(items))
 
 
+@pytest.mark.slow
 @often
 @given(
     st.lists(
@@ -931,6 +933,7 @@ def test_whatever_becomes_of_calls_their_fields_say_what_they_say(events: list[e
             assert contents(stream)[f"{called.id}#m"] == value
 
 
+@pytest.mark.slow
 def test_a_piece_costs_the_same_in_long_arguments() -> None:
     """CPU time of the stage for a piece of four characters, at 10 KB and at 400 KB: flat, with a margin."""
 

@@ -60,22 +60,30 @@ class Engine(PendingAnswers):
         new_id: gives message ids that no other message has.
         number_of: the number of the source's item that a delta came from; None where that is unknown.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
+        is_canonical: whether the source is another stream's events, whose end is this stream's end.
+        source_ends: the cursors of the events with which a canonical source ended, by their class.
+        ends_before: those of them that stand before the cursor after which the stream resumes.
     """
 
     def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
         super().__init__(wake)
         self.strict = strict
-        self.messages = []
+        self.messages: list[Message] = []
         self.runs = RunTracker()
         self.warnings: list[e.StreamWarning] = []
+        self._faults: set[str] = set()  # those of the warnings
         self.failure: e.StreamException | None = None
         self.forgotten_deltas = 0
+        self.is_canonical = False
+        self.source_ends: dict[type[e.Event], int | str | None] = {}
+        self.ends_before: frozenset[type[e.Event]] = frozenset()
         # Open messages by the id that the decoder uses. That is the message's own id in `_open`; `_renamed` holds those
         # whose id was taken by another message.
         self._open: dict[str, Message] = {}
         self._renamed: dict[str, Message] = {}
         self.find_open: Callable[[Any], Message | None] = self._open.get
-        self._ids = UniqueIds()
+        self._by_id: dict[str, Message] = {}
+        self._ids = UniqueIds(self._by_id)
         self.new_id = _ids_from(self._ids)
         self._early_lines: dict[str, int | None] = {}  # active lines of console messages that have not begun
         self._annotated: dict[str, set[bytes]] = {}
@@ -96,6 +104,7 @@ class Engine(PendingAnswers):
         newest = limit - limit // 8
         for message in _cut(self.messages, newest, lambda message: message.status != "in_progress"):
             self.forgotten_deltas += message.delta_count
+            self._by_id.pop(message.id, None)
             self._ids.forget(message.id)
             self._annotated.pop(message.id, None)
         _cut(self.confirmations, newest, lambda confirmation: confirmation.id not in self.pending)
@@ -139,13 +148,18 @@ class Engine(PendingAnswers):
 
     def _keep_failure(self, event: e.StreamException) -> Iterator[e.Event]:
         self.failure = event
-        return iter(())
+        return self._drop(event)
 
     def _drop(self, event: e.Event) -> Iterator[e.Event]:
         """Another stream's end: this stream emits its own."""
+        if self.is_canonical:
+            self.source_ends[type(event)] = event.position
         return iter(())
 
     # -- messages
+
+    def _message(self, id: str) -> Message | None:
+        return self._by_id.get(id)
 
     def _find(self, id: str) -> Message | None:
         return self._open.get(id) or self._renamed.get(id)
@@ -175,7 +189,7 @@ class Engine(PendingAnswers):
             message.step_id = self.runs.step.id
         if isinstance(message, ConsoleMessage):
             message.active_line = self._early_lines.pop(template.id, None)
-        self._ids.add(message.id)
+        self._by_id[message.id] = message
         self.messages.append(message)
         (self._open if message.id == template.id else self._renamed)[template.id or message.id] = message
         yield message.created_event(message, position=cause.position, raw_item=cause.raw_item)
@@ -287,7 +301,7 @@ class Engine(PendingAnswers):
         if call.metadata.get("custom") is True or isinstance(_json(call.content or "{}"), dict):
             return
         fault = f"the arguments of tool call {key!r} are no JSON object; `arguments` is empty"
-        if all(warning.fault != fault for warning in self.warnings):  # another engine may have reported it
+        if fault not in self._faults:  # another engine may have reported it
             yield self._warn("bad-arguments", fault, cause)
 
     def output(self, call: ToolCallMessage, value: object) -> Iterator[e.Event]:
@@ -340,6 +354,7 @@ class Engine(PendingAnswers):
     def _complete_run_done(self, event: e.RunDone) -> Iterator[e.Event]:
         """The source says how its run ended. `RunDone` itself comes when the stream ends: another source may follow."""
         outcome = event.run
+        self._drop(event)
         yield from self.runs.open(outcome, event)
         if not self.runs.steps:
             yield from self.runs.open_step(event)
@@ -393,6 +408,7 @@ class Engine(PendingAnswers):
         if self.runs.step is not None and not same_step:
             yield from self.runs.end_step(e.RunStep(status="completed"), _NO_CAUSE)
         self.runs.resume()
+        self.source_ends.clear()
         self._open.clear()
         self._renamed.clear()
 
@@ -410,7 +426,15 @@ class Engine(PendingAnswers):
         for call in self.unanswered:
             if call.answer_slot is not None:
                 call.answer_slot.close()
-        yield from self.runs.end(how, error)
+        for event in self.runs.end(how, error):
+            yield from self.end_event(event) if isinstance(event, e.RunDone) else (event,)
+
+    def end_event(self, event: e.Event) -> Iterator[e.Event]:
+        """An event of the stream's end, with the cursor that it has in a canonical source. Nothing, where it was delivered
+        before the cursor after which the stream resumes."""
+        event.position = self.source_ends.get(type(event))
+        if type(event) not in self.ends_before:
+            yield event
 
     # -- warnings
 
@@ -431,6 +455,7 @@ class Engine(PendingAnswers):
             raise ProtocolError(warning.code, warning.fault, warning.index, warning.kind)
         if len(self.warnings) < _MOST_WARNINGS:
             self.warnings.append(warning)
+            self._faults.add(warning.fault)
         return warning
 
     # What completes the events of a class and of those derived from it.

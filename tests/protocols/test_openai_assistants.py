@@ -950,6 +950,7 @@ def assistants_calls(parts: Sequence[tuple[int, str]]) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [assistants_messages, assistants_calls])
 @settings(max_examples=200, deadline=None)
 @given(merged(), st.data())
@@ -1191,6 +1192,7 @@ def many_parts(n: int) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [many_logs, many_calls, calls_without_index, many_parts])
 def test_the_cost_is_linear(make: Callable[[int], list[Any]]) -> None:
     """Twice as much is read twice as often; and two thousand take no seconds."""
