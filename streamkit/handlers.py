@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import warnings
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
@@ -63,6 +63,7 @@ __all__ = [
     "own_hooks",
     "plan",
     "refuse_async",
+    "warn_of_near_misses",
 ]
 
 R = TypeVar("R")
@@ -172,6 +173,42 @@ class Handler:
         return "handle" if inspect.iscoroutinefunction(self.handle) else None
 
 
+_ASSISTANTS_HOOK = "on_run_step_delta"  # the one hook that only openai's own handlers have
+
+
+def warn_of_near_misses(cls: type, hooks: Collection[str], others: Mapping[str, str], *, stacklevel: int) -> None:
+    """Warn of the names in a class that look like hooks and will never be called.
+
+    Args:
+        cls: the handler's class.
+        hooks: the names of its hooks. A name that differs from one in up to two characters is taken for a slip; others
+            are the application's own.
+        others: the hooks of other handlers, each with where those are.
+        stacklevel: as of `warnings.warn`.
+    """
+    for name in vars(cls):
+        if not name.startswith("on_") or name in hooks:
+            continue
+        near = next(
+            (hook for hook in hooks if abs(len(name) - len(hook)) <= 2 and _differing_characters(name, hook) <= 2), None
+        )
+        if name in others:
+            warnings.warn(
+                f"{cls.__name__}.{name} is a hook of the handlers of {others[name]} and will never be called here",
+                UserWarning,
+                stacklevel=stacklevel,
+            )
+        elif near is not None:
+            text = f"{cls.__name__}.{name} is no hook and will never be called; did you mean {near}?"
+            warnings.warn(text, UserWarning, stacklevel=stacklevel)
+
+
+def _differing_characters(one: str, other: str) -> int:
+    """How many characters of two names are only in one of them, at their place in the order."""
+    blocks = difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
+    return len(one) + len(other) - 2 * sum(block.size for block in blocks)
+
+
 class Hooks(Handler, Generic[R]):
     """Every hook, declared once. `R` is what hooks return: None in `EventHandler`, an awaitable in `AsyncEventHandler`.
 
@@ -186,11 +223,7 @@ class Hooks(Handler, Generic[R]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name in vars(cls):
-            if name.startswith("on_") and name not in _hook_events():
-                for near in difflib.get_close_matches(name, _hook_events(), 1, 0.8):
-                    text = f"{cls.__name__}.{name} is no hook and will never be called; did you mean {near}?"
-                    warnings.warn(text, UserWarning, stacklevel=2)
+        warn_of_near_misses(cls, _hook_events(), {_ASSISTANTS_HOOK: "streamkit.compat.openai"}, stacklevel=3)
 
     def handle(self, event: Event, /) -> Any:
         """Call the hooks of this event, in order. Returns an awaitable if one of them has to be awaited, else None."""

@@ -526,3 +526,43 @@ async def test_streamkits_own_handlers_may_raise_for_a_failed_run_too(face: Face
     assert isinstance(caught.value.__context__, sk.RunFailedError)
     assert handler.of("on_exception") == [caught.value]
     handler.check_brackets()
+
+
+# -- names that look like hooks
+
+
+@pytest.mark.parametrize(
+    "root", [AssistantEventHandler, AsyncAssistantEventHandler, sk.EventHandler, sk.AsyncEventHandler]
+)
+@pytest.mark.parametrize("name", ["on_tool_call_completed", "on_image_done", "on_error", "on_message_complete"])
+def test_an_applications_own_helper_raises_no_alarm(root: type, name: str) -> None:
+    """Warnings are errors here. Only a slip of a letter or two is taken for a hook's name."""
+    type("App", (root,), {name: lambda self: None})
+
+
+@pytest.mark.parametrize(
+    "root", [AssistantEventHandler, AsyncAssistantEventHandler, sk.EventHandler, sk.AsyncEventHandler]
+)
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("on_text_detla", "on_text_delta"),
+        ("on_tool_calls_done", "on_tool_call_done"),
+        ("on_message_create", "on_message_created"),
+        ("on_ned", "on_end"),
+    ],
+)
+def test_a_slip_in_a_hooks_name_warns(root: type, name: str, meant: str) -> None:
+    with pytest.warns(UserWarning, match=f"Slip.{name} is no hook.* did you mean {meant}") as caught:
+        type("Slip", (root,), {name: lambda self: None})
+    assert caught[0].filename == __file__
+
+
+def test_a_hook_of_the_other_kind_of_handler_warns() -> None:
+    """It is spelled right, and never called."""
+    with pytest.warns(UserWarning, match=r"Thinks.on_reasoning_delta is a hook of the handlers of streamkit itself"):
+        type("Thinks", (AssistantEventHandler,), {"on_reasoning_delta": lambda self, delta, snapshot: None})
+    with pytest.warns(
+        UserWarning, match=r"Steps.on_run_step_delta is a hook of the handlers of streamkit.compat.openai"
+    ):
+        type("Steps", (sk.EventHandler,), {"on_run_step_delta": lambda self, delta, snapshot: None})

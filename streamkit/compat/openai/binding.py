@@ -6,9 +6,7 @@ handlers keep has `_streamkit` in its name, and all state of a stream is in one 
 
 from __future__ import annotations
 
-import difflib
 import inspect
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -19,7 +17,8 @@ from openai.types.beta.threads.runs import RunStep
 
 from ...errors import UsageError
 from ...events import EVENTS, Event
-from ...handlers import Call, Handler
+from ...handlers import HOOKS as OWN_HOOKS
+from ...handlers import Call, Handler, warn_of_near_misses
 from ...messages import ToolCallMessage
 from ...streams.state import StreamState
 from .dispatch import PROTOCOL, Continuation, Dispatcher, client_request
@@ -49,11 +48,7 @@ class BoundHandler(Handler):
         super().__init_subclass__(**kwargs)
         if BoundHandler in cls.__bases__:
             cls._streamkit_plain = cls
-        for name in vars(cls):
-            if name.startswith("on_") and name not in _ALL_HOOKS:
-                for near in difflib.get_close_matches(name, _ALL_HOOKS, 1, 0.8):
-                    text = f"{cls.__name__}.{name} is no hook and will never be called; did you mean {near}?"
-                    warnings.warn(text, UserWarning, stacklevel=2)
+        warn_of_near_misses(cls, _ALL_HOOKS, dict.fromkeys(OWN_HOOKS, "streamkit itself"), stacklevel=3)
         for name in _ALL_HOOKS:
             cls._streamkit_check_hook(name, getattr(cls, name, None))
 
