@@ -23,6 +23,8 @@ from .state import StreamState
 
 __all__ = ["Lifecycle"]
 
+_MOST_NAMES = 10  # of calls in one warning
+
 
 class Lifecycle(StreamState):
     """What happens on a stream, as steps for a manager."""
@@ -46,7 +48,7 @@ class Lifecycle(StreamState):
                 yield from self._settle(at_end=True)
                 if not (yield from self._open_next()):
                     break
-            yield from self._deliver(chain(self._engine.end(), self._last()))
+            yield from self._deliver(chain(self._missing_answers(), self._engine.end(), self._last()))
         except GeneratorExit:  # garbage collected: whoever drives the steps ends the stream
             raise
         except BaseException as error:
@@ -254,6 +256,20 @@ class Lifecycle(StreamState):
             self._check()
             for answer, deferral in over:
                 answer.expire(deferral)
+
+    def _missing_answers(self) -> Iterator[Event]:
+        """A warning that the run ends here because `then` waits for outputs that were not given."""
+        engine = self._engine
+        missing = engine.unanswered
+        if self._then is None or not missing or engine.declined or engine.cut_short:
+            return
+        names = ", ".join(f"{call.call_id or call.id} ({call.name})" for call in missing[:_MOST_NAMES])
+        names += ", …" if len(missing) > _MOST_NAMES else ""
+        given = "; the outputs that were given are in `messages`" if self._answers_taken else ""
+        yield engine.advise(
+            "missing-outputs",
+            f"the run requires outputs of tool calls, so `then` was not called: {names} got none{given}",
+        )
 
     # -- failure
 
