@@ -566,3 +566,54 @@ def test_a_hook_of_the_other_kind_of_handler_warns() -> None:
         UserWarning, match=r"Steps.on_run_step_delta is a hook of the handlers of streamkit.compat.openai"
     ):
         type("Steps", (sk.EventHandler,), {"on_run_step_delta": lambda self, delta, snapshot: None})
+
+
+# -- hooks that read the stream which waits for them
+
+
+async def _next_of(handler: Any) -> None:
+    await anext(handler) if hasattr(handler, "__anext__") else next(handler)
+
+
+async def _all_of(values: Any) -> None:
+    await a.each(values)
+
+
+READINGS: dict[str, Any] = {
+    "next": _next_of,
+    "iterates": _all_of,
+    "text_deltas": lambda handler: _all_of(handler.text_deltas),
+    "until_done": lambda handler: a.call(handler.until_done),
+    "get_final_run": lambda handler: a.call(handler.get_final_run),
+}
+
+
+@every_face
+@pytest.mark.parametrize("inner", READINGS.values(), ids=READINGS)
+@pytest.mark.parametrize("outer", ["iterates", "text_deltas", "until_done"])
+@body
+async def test_a_hook_that_reads_its_own_stream_gets_a_usage_error(face: Face, outer: str, inner: Any) -> None:
+    """Not Python's own words about a generator; and it takes no event away from whoever iterates."""
+    errors: list[BaseException] = []
+
+    def read(handler: Any, *_: Any) -> Any:
+        async def refused() -> None:
+            with pytest.raises(sk.UsageError, match="the stream runs already") as caught:
+                await inner(handler)
+            errors.append(caught.value)
+
+        if face.is_async:
+            return refused()
+        with pytest.raises(StopIteration):
+            refused().send(None)
+        return None
+
+    handler = a.hook_log(face, on_text_delta=read)
+
+    async def use(face: Face, stream: Any) -> None:
+        await READINGS[outer](stream)
+
+    await a.start_with_client(face, assistants_body(PIECES), handler, use)
+    assert len(errors) == len(PIECES)
+    assert f"text_done {ANSWER!r}" in handler.lines
+    assert handler.lines[-1] == "end"

@@ -100,7 +100,7 @@ def _is_over(value: Any) -> bool:
     for name in _INNER_STREAMS:
         value = getattr(value, name, value)
     response = value if is_response(value) else getattr(value, "response", None)
-    if not is_response(response) or not getattr(response, "is_closed", False):
+    if response is None or not is_response(response) or not getattr(response, "is_closed", False):
         return False
     try:
         _ = response.content  # a client may have read all of it ahead of us

@@ -50,6 +50,7 @@ class AsyncAssistantEventHandler(BoundHandler, openai.AsyncAssistantEventHandler
     async def __anext__(self) -> AssistantStreamEvent:
         """The next event, after its hooks were called."""
         manager, dispatcher = self._streamkit_manager(), self._streamkit_dispatcher()
+        dispatcher.refuse_reading_in_hooks()
         if dispatcher.unread is None:
             dispatcher.unread = deque()
         while not dispatcher.unread:

@@ -23,7 +23,7 @@ import msgspec
 import openai
 from openai.types.beta import AssistantStreamEvent
 
-from ...errors import IncompleteStreamError, RunFailedError, SourceError
+from ...errors import IncompleteStreamError, RunFailedError, SourceError, UsageError
 from ...events import (
     ConfirmationCreated,
     Event,
@@ -173,6 +173,15 @@ class Dispatcher:
         if not self.is_driver or (request.is_visible and request.run_id is None):
             return False
         return request.run_id is None or self.snapshots.run.run_id in ("", request.run_id)
+
+    def refuse_reading_in_hooks(self) -> None:
+        """Check that the caller may read the stream that is being read.
+
+        Raises:
+            UsageError: it is a hook, which that stream waits for.
+        """
+        if self._calls_in_progress and not self.nested and not self.stream.ended:
+            raise UsageError("the stream runs already: a hook cannot read it")
 
     def interrupt(self, continuation: Continuation | None) -> None:
         """Before the next event's hooks, make the calls that a nested stream interrupts."""

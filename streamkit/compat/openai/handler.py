@@ -96,6 +96,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
     def __next__(self) -> AssistantStreamEvent:
         """The next event, after its hooks were called."""
         manager, dispatcher = self._streamkit_manager(), self._streamkit_dispatcher()
+        dispatcher.refuse_reading_in_hooks()
         if dispatcher.unread is None:
             dispatcher.unread = deque()
         while not dispatcher.unread:
