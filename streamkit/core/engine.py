@@ -453,6 +453,13 @@ class Engine(PendingAnswers):
     def _checked(self, warning: e.StreamWarning) -> e.Event:
         if self.strict:
             raise ProtocolError(warning.code, warning.fault, warning.index, warning.kind)
+        return self._listed(warning)
+
+    def advise(self, code: str, fault: str) -> e.Event:
+        """A warning about the application, not its source: a strict stream does not raise it."""
+        return self._listed(e.StreamWarning(code, fault))
+
+    def _listed(self, warning: e.StreamWarning) -> e.Event:
         if len(self.warnings) < _MOST_WARNINGS:
             self.warnings.append(warning)
             self._faults.add(warning.fault)

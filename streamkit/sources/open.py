@@ -31,6 +31,7 @@ from .recognition import (
     is_path,
     is_response,
     is_sync_response,
+    refuse_read,
     response_of,
     unknown_source,
     unread_body,
@@ -195,9 +196,10 @@ def open_sync(value: Any) -> Source:
     """The source for a sync stream that a value is, contains or returns. Its request is sent here.
 
     Raises:
-        UsageError: the value is no source, or only an async one.
+        UsageError: the value is no source, or only an async one, or was read already.
         SourceError: opening it failed.
     """
+    refuse_read(value)
     for is_kind, source_of in _SYNC_KINDS:
         if is_kind(value):
             return source_of(value)
@@ -212,6 +214,7 @@ async def open_async(value: Any) -> AsyncSource:
 
     A sync source is pulled in worker threads, one call at a time. Raises as `open_sync`.
     """
+    refuse_read(value)
     if isinstance(value, AsyncSource):
         return value
     if isinstance(value, Readable):
