@@ -57,6 +57,7 @@ ALLOWED = {
     "collections",
     "copy",
     "functools",
+    "heapq",
     "importlib",
     "inspect",
     "itertools",
