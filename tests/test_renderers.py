@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import io
+import itertools
 import os
 import re
 import sys
@@ -263,6 +264,93 @@ def test_calls_side_by_side_are_printed_one_after_the_other() -> None:
         *(done("tool_call", id, name=name) for name, id in calls),
     )
     assert printed(events) == '[tool_call] a({"n": 1})\n[tool_call] b({"n": 1})\n'
+
+
+ARGUMENTS = ['{"city": "Oslo", "days": 3, "units": "metric"}', '{"query": "ferries from Oslo to Kiel in May"}', "{}"]
+
+
+def chat_chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"id": "chat", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+
+
+def call_piece(index: int, arguments: str, **header: Any) -> dict[str, Any]:
+    function = {"arguments": arguments, **header}
+    begins = {"id": f"call_{index}", "type": "function"} if header else {}
+    return chat_chunk(tool_calls=[{"index": index, **begins, "function": function}])
+
+
+def chat_calls(order: str) -> list[dict[str, Any]]:
+    """Three calls as Chat Completions streams them: one after the other, or their pieces in turns. All of them are done at
+    the finish reason."""
+    begin = [[call_piece(n, "", name=f"tool_{n}")] for n in range(3)]
+    pieces = [[call_piece(n, one) for one in re.findall(".{1,2}", text)] for n, text in enumerate(ARGUMENTS)]
+    if order == "one by one":
+        middle = [chunk for n in range(3) for chunk in (*begin[n], *pieces[n])]
+    else:
+        turns = itertools.zip_longest(*(pieces if order == "in turns" else reversed(pieces)))
+        middle = [*itertools.chain(*begin), *(chunk for turn in turns for chunk in turn if chunk)]
+    return [chat_chunk(content="I will look."), *middle, chat_chunk("tool_calls")]
+
+
+@pytest.mark.parametrize("order", ["one by one", "in turns", "in turns, the last first"])
+def test_calls_of_one_answer_are_shown_once_each_and_whole(order: str) -> None:
+    """In their order, whatever the order of their pieces, in both renderers."""
+    calls = [f"tool_{n}({text})" for n, text in enumerate(ARGUMENTS)]
+    assert printed(chat_calls(order)).splitlines() == ["[message] I will look.", *(f"[tool_call] {c}" for c in calls)]
+    wanted = ["I will look.", "", *(f"● {call}" for call in calls)]
+    assert shown(chat_calls(order)).splitlines() == wanted
+    for every in (1, 7):
+        assert drawn(chat_calls(order), every=every).lines == wanted
+
+
+def test_a_call_is_over_where_its_arguments_are_complete_and_another_begins() -> None:
+    """Its bracket is closed then, not at the end of the answer: the next call is shown as it arrives."""
+    file = io.StringIO()
+    seen: list[str] = []
+
+    def chunks() -> Iterator[Any]:
+        for chunk in chat_calls("one by one"):
+            yield chunk
+            seen.append(file.getvalue().splitlines()[-1])
+
+    sk.stream(chunks(), ConsolePrinter(file, run_end=False)).until_done()
+    assert f"[tool_call] tool_0({ARGUMENTS[0]}" in seen
+    assert '[tool_call] tool_1({"query": "fer' in seen
+
+
+def test_a_call_that_stalls_in_its_middle_is_not_cut_in_two_by_other_calls() -> None:
+    """They wait for it, as they are to be in order; text does not wait for ever."""
+    events = run_of(
+        created("tool_call", "a", name="a"),
+        piece("tool_call", "a", '{"n": '),
+        *message_events("tool_call", *'{"text": "thirty pieces and more of it"}', id="b", name="b"),
+        piece("tool_call", "a", "1}"),
+        done("tool_call", "a", name="a"),
+    )
+    assert printed(events) == '[tool_call] a({"n": 1})\n[tool_call] b({"text": "thirty pieces and more of it"})\n'
+    events = run_of(
+        created("tool_call", "a", name="a"),
+        piece("tool_call", "a", '{"n": '),
+        message_events("message", *"Twenty-five pieces of text", id="t"),
+        piece("tool_call", "a", "1}"),
+        done("tool_call", "a", name="a"),
+    )
+    assert printed(events) == '[tool_call] a({"n": \n[message] Twenty-five pieces of text\n… [tool_call] a(1})\n'
+
+
+def test_what_follows_complete_arguments_is_shown_too() -> None:
+    """A repair, for example. White space alone is not."""
+    head = [
+        created("tool_call", "a", name="a"),
+        piece("tool_call", "a", '{"n": 1}'),
+        created("tool_call", "b", name="b"),
+    ]
+    tail = [done("tool_call", "a", name="a"), done("tool_call", "b", name="b")]
+    assert printed(run_of(*head, piece("tool_call", "a", " "), *tail)).count("a(") == 1
+    repaired = printed(run_of(*head, piece("tool_call", "a", '{"n": 2}', replace=True), *tail))
+    assert "replaced: [tool_call] a({" in repaired
+    assert repaired.count('{"n": 2})') == 1
 
 
 def test_a_silent_message_is_paused_and_resumed_later() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
-from ..events import OPEN_MESSAGE_STATUS, Created, Delta, Done, Event, RunDone, RunStatus, ToolCallCreated
+from ..events import OPEN_MESSAGE_STATUS, CallPassed, Created, Delta, Done, Event, RunDone, RunStatus, ToolCallCreated
 from ..messages import Message, Status, TextMessage, ToolCallMessage, message_class
 from .field_choices import FieldChoices
 from .field_messages import CallFields, at_place_of
@@ -60,6 +60,8 @@ class ArgumentFields:
                     out += self._created(event)
                 case Done():
                     out += self._done(event)
+                case CallPassed():
+                    out += self._passed(event)
                 case RunDone(run=run):
                     out += self._end(run.status, event)
                     out.append(event)
@@ -116,6 +118,14 @@ class ArgumentFields:
         call = self._open.pop(message.id)
         if call is not None:
             yield from call.finish(message, event)
+        yield event
+
+    def _passed(self, event: CallPassed) -> Iterator[Event]:
+        """Another call begins. If this one has all its arguments, the engine ends it here."""
+        call = self._open.get(event.message.id)
+        if call is not None and call.has_complete_arguments:
+            del self._open[event.message.id]
+            yield from call.finish(event.message, event)
         yield event
 
     def _begin(self, message: Message) -> CallFields | None:

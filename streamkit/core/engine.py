@@ -62,6 +62,9 @@ class Engine(PendingAnswers):
         new_id: gives message ids that no other message has.
         number_of: the number of the source's item that a delta came from; None where that is unknown.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
+        is_canonical: whether the source is another stream's events, whose end is this stream's end.
+        source_ends: the cursors of the events with which a canonical source ended, by their class.
+        ends_before: those of them that stand before the cursor after which the stream resumes.
     """
 
     def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
@@ -73,6 +76,9 @@ class Engine(PendingAnswers):
         self._faults: set[str] = set()  # those of the warnings
         self.failure: e.StreamException | None = None
         self.forgotten_deltas = 0
+        self.is_canonical = False
+        self.source_ends: dict[type[e.Event], int | str | None] = {}
+        self.ends_before: frozenset[type[e.Event]] = frozenset()
         # Open messages by the id that the decoder uses. That is the message's own id in `_open`; `_renamed` holds those
         # whose id was taken by another message.
         self._open: dict[str, Message] = {}
@@ -147,10 +153,12 @@ class Engine(PendingAnswers):
 
     def _keep_failure(self, event: e.StreamException) -> Iterator[e.Event]:
         self.failure = event
-        return iter(())
+        return self._drop(event)
 
     def _drop(self, event: e.Event) -> Iterator[e.Event]:
         """Another stream's end: this stream emits its own."""
+        if self.is_canonical:
+            self.source_ends[type(event)] = event.position
         return iter(())
 
     # -- messages
@@ -309,13 +317,17 @@ class Engine(PendingAnswers):
 
     def _close(self, key: str, message: Message, status: Status, cause: e.Event) -> Iterator[e.Event]:
         """A message is done. `key` is the id that the decoder uses for it."""
+        status = "completed" if status == "in_progress" else status
+        call = message if isinstance(message, ToolCallMessage) and not message.provider_executed else None
+        pending_key = self._pending_ids.free(call.call_id or call.id) if call is not None else ""
+        if call is not None and status == "completed":
+            yield from self._check_arguments(call, pending_key, cause)  # it is open: if this raises, the end closes it
         self._open.pop(key, None)
         self._renamed.pop(key, None)
-        message.status = "completed" if status == "in_progress" else status
+        message.status = status
         message.mark_complete()
-        if isinstance(message, ToolCallMessage) and not message.provider_executed and message.status == "completed":
-            pending_key = self._expect_output(message)
-            yield from self._check_arguments(message, pending_key, cause)
+        if call is not None and status == "completed":
+            self._expect_output(call, pending_key)
         yield message.done_event(message, position=cause.position, raw_item=cause.raw_item)
 
     def _close_open(self, status: e.RunStatus, cause: e.Event) -> Iterator[e.Event]:
@@ -324,6 +336,13 @@ class Engine(PendingAnswers):
             if self._halves:
                 yield from self._end_half(key, message, cause)
             yield from self._close(key, message, e.OPEN_MESSAGE_STATUS[status], cause)
+
+    def _complete_call_passed(self, event: e.CallPassed) -> Iterator[e.Event]:
+        """The provider has begun another call after this one."""
+        call = self._find(event.message.id)
+        if isinstance(call, ToolCallMessage) and isinstance(_json(call.content), dict):
+            done = e.ToolCallDone(event.message, position=event.position, raw_item=event.raw_item)
+            yield from self._complete_done(done)
 
     def _check_arguments(self, call: ToolCallMessage, key: str, cause: e.Event) -> Iterator[e.Event]:
         if call.metadata.get("custom") is True or isinstance(_json(call.content or "{}"), dict):
@@ -382,6 +401,7 @@ class Engine(PendingAnswers):
     def _complete_run_done(self, event: e.RunDone) -> Iterator[e.Event]:
         """The source says how its run ended. `RunDone` itself comes when the stream ends: another source may follow."""
         outcome = event.run
+        self._drop(event)
         yield from self.runs.open(outcome, event)
         if not self.runs.steps:
             yield from self.runs.open_step(event)
@@ -435,6 +455,7 @@ class Engine(PendingAnswers):
         if self.runs.step is not None and not same_step:
             yield from self.runs.end_step(e.RunStep(status="completed"), _NO_CAUSE)
         self.runs.resume()
+        self.source_ends.clear()
         self._open.clear()
         self._renamed.clear()
 
@@ -452,7 +473,15 @@ class Engine(PendingAnswers):
         for call in self.unanswered:
             if call.answer_slot is not None:
                 call.answer_slot.close()
-        yield from self.runs.end(how, error)
+        for event in self.runs.end(how, error):
+            yield from self.end_event(event) if isinstance(event, e.RunDone) else (event,)
+
+    def end_event(self, event: e.Event) -> Iterator[e.Event]:
+        """An event of the stream's end, with the cursor that it has in a canonical source. Nothing, where it was delivered
+        before the cursor after which the stream resumes."""
+        event.position = self.source_ends.get(type(event))
+        if type(event) not in self.ends_before:
+            yield event
 
     # -- warnings
 
@@ -484,6 +513,7 @@ class Engine(PendingAnswers):
         e.Delta: _complete_delta,
         SplitDelta: _complete_split_delta,
         e.Done: _complete_done,
+        e.CallPassed: _complete_call_passed,
         e.ActiveLine: _complete_active_line,
         e.AnnotationAdded: _complete_annotation,
         e.RunCreated: _complete_run_created,

@@ -110,6 +110,11 @@ class CallFields:
         """Whether arguments of the call's tool become messages."""
         return self._reader is not None
 
+    @property
+    def has_complete_arguments(self) -> bool:
+        """Whether the arguments are read, and are a complete JSON document."""
+        return self._reader is not None and self._reader.complete
+
     def _choose(self) -> None:
         """Prepare to read the arguments of the present tool."""
         self._choices: list[FieldChoice] = self._all_choices.of_tool(self._name)
@@ -145,7 +150,7 @@ class CallFields:
 
     def end(self, status: Status, cause: Event) -> Iterator[Event]:
         """The ends of the fields' messages, if the call ends with this status."""
-        complete = self._reader is not None and self._reader.complete
+        complete = self.has_complete_arguments
         for path, field in self._fields.items():
             if field is None:
                 continue

@@ -67,6 +67,7 @@ class PendingAnswers:
         takes_outputs: outputs of tool calls lead somewhere.
         takes_awaitables: an output may be an awaitable.
         executes: whether the source itself answers a call.
+        new_answer: makes the place for an answer.
     """
 
     runs: RunTracker
@@ -83,6 +84,7 @@ class PendingAnswers:
         self.takes_outputs = False
         self.takes_awaitables = False
         self.executes: Callable[[ToolCallMessage], bool] = _never
+        self.new_answer: type[Answer] = Answer
         self._pending_ids = UniqueIds(self.pending)
         # The parts of `pending`: answers that were made here, each with its question's number and key; those of confirmations
         # among them; the confirmations that nobody can answer; the keys of calls, by call id and by their message's id.
@@ -196,16 +198,14 @@ class PendingAnswers:
         """The tool calls that want our output and have none."""
         return [waiting for waiting in self.pending.values() if isinstance(waiting, ToolCallMessage)]
 
-    def _expect_output(self, call: ToolCallMessage) -> str:
-        """A complete call wants an output, ours unless the source executes it. Returns the key that it has, or would have, in `pending`."""
-        key = self._pending_ids.free(call.call_id or call.id)
+    def _expect_output(self, call: ToolCallMessage, key: str) -> None:
+        """A complete call wants an output, ours unless the source executes it. `key` is its key in `pending`."""
         if not self.executes(call):
             if call.answer_slot is None and self.takes_outputs:
                 call.answer_slot = self._new_answer(f"tool call {key!r}", key, awaitables=self.takes_awaitables)
             self.pending[key] = call
             for id in {call.call_id or call.id, call.id}:
                 self._call_keys.setdefault(id, deque()).append(key)
-        return key
 
     def _call_answered(self, call_id: str | None) -> None:
         """A call got its output: it takes none of ours any more."""
@@ -228,7 +228,7 @@ class PendingAnswers:
 
     def _new_answer(self, what: str, key: str, *, awaitables: bool = False) -> Answer:
         """The place for the application's answer to what `pending` holds under this key."""
-        answer = Answer(what, self.wake, awaitables=awaitables, changes=self.changes)
+        answer = self.new_answer(what, self.wake, awaitables=awaitables, changes=self.changes)
         self._own_count += 1
         self._own[answer] = (self._own_count, key)
         return answer

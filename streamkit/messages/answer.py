@@ -102,17 +102,24 @@ class Answer:
             UsageError: there is an answer already, the stream went on without one, or the value is an awaitable on a
                 sync stream.
         """
+        if not self.offer(value):
+            self._check()
+
+    def offer(self, value: object) -> bool:
+        """As `give`, but one that comes too late is no error. Returns whether it was taken."""
         awaitable = inspect.isawaitable(value)
         if awaitable and not self.awaitables:
             if inspect.iscoroutine(value):
                 value.close()
             raise UsageError(f"{self.what}: a sync stream cannot await {value!r}; pass the value, or use `astream`")
         with self._lock:
-            self._check()
+            if self.given or self.closed:
+                return False
             self.value = value
             self.given = True
             self.ready = not awaitable
         self._changed()
+        return True
 
     def give_up(self, value: object) -> bool:
         """Decide without an answer; for the stream. Returns False if there is one already."""

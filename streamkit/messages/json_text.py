@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -74,7 +74,8 @@ def is_nested_too_deep(value: Any) -> bool:
     """As `is_too_deep`, of a value of parsed JSON. One that contains itself is too deep as well."""
     level: list[Any] = [value]
     for _ in range(MAX_NESTING + 1):
-        inner = {id(one): one for outer in level for one in _inside(outer) if type(one) in (dict, list)}
+        inside = (one for outer in level for one in _inside(outer))
+        inner: dict[int, Any] = {id(one): one for one in inside if isinstance(one, (dict, list))}
         if not inner:
             return False
         level = [*inner.values()]
@@ -82,8 +83,11 @@ def is_nested_too_deep(value: Any) -> bool:
 
 
 def _inside(value: Any) -> Iterable[Any]:
-    items: Iterable[Any] = value.values() if type(value) is dict else value if type(value) is list else ()
-    return items
+    """The values in an object or list."""
+    # The casts: a test of the type leaves the type of what is inside unknown.
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def decode_json(text: bytes | bytearray | str) -> Any:

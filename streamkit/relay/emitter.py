@@ -142,7 +142,7 @@ class Emitter(Writer, Readable):
         Args:
             arguments: as values, or as JSON text.
             provider_executed: readers cannot answer it: the agent runs it itself.
-            timeout: wait for the output for so many seconds, whatever the readers do.
+            timeout: wait for the output for so many seconds, whatever the readers do; None as for `confirm`.
         """
         content = output_text(arguments)
         with self._ready():
@@ -184,11 +184,12 @@ class Emitter(Writer, Readable):
             if emitter.confirm():            # in a thread
             if await emitter.confirm():      # in a task
 
-        A confirmation that no reader answers is declined: when every reader has gone on without deferring it.
+        A confirmation that no reader answers is declined: when every reader has gone on without deferring it, 30 seconds
+        after the reader that deferred it left, or after 300 seconds in which none answered or deferred it.
 
         Args:
             editable: whether readers may approve other code in its place (`approval.edited`).
-            timeout: wait for so many seconds, whatever the readers do.
+            timeout: wait for so many seconds instead, whatever the readers do; `math.inf` for no limit.
 
         Raises:
             UsageError: there is nothing to confirm, or a confirmation with this id is pending.

@@ -180,6 +180,7 @@ class SourceDecoder:
     def _decode_with(self, kind: type[Decoder]) -> Decoder:
         """Make the decoder of the source's items."""
         self.decoder = decoder = kind(self._engine.new_id)
+        self._engine.is_canonical = decoder.name == "streamkit"
         if self.source.traits.live:
             self._engine.pull_approves = kind.pull_approves
             if not kind.pull_approves:

@@ -332,7 +332,7 @@ class StreamState(Delivery):
         if not self._ended:
             self._status = status or (self._engine.runs.run.status if self._engine.runs.run else "completed")
             self._ended = True
-            yield StreamEnd(status=self._status)
+            yield StreamEnd(status=self._status, position=self._engine.source_ends.get(StreamEnd))
 
     def _failed(self, error: BaseException) -> Iterator[Event]:
         """The events that still come when the stream fails or is stopped."""
@@ -350,8 +350,9 @@ class StreamState(Delivery):
         yield from self._engine.end(status, None if stopped else summary)
         if not stopped and not self._ended:
             if isinstance(error, SourceTimeoutError):
-                yield StreamTimeout()
-            yield StreamException(type(error).__name__, str(error), _details(error), error)
+                yield from self._engine.end_event(StreamTimeout())
+            event = StreamException(type(error).__name__, str(error), _details(error), error)
+            yield from self._engine.end_event(event)
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
 
 
