@@ -11,8 +11,10 @@ import msgspec
 from ..core.argument_fields import ArgumentFields
 from ..core.engine import Engine
 from ..core.resume import Resumption
+from ..core.split_text import without_split_deltas
 from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
+from ..messages.json_text import read_json
 from ..protocols import registry
 from ..protocols.base import Decoder
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
@@ -114,7 +116,7 @@ class SourceDecoder:
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
         """These events with the messages that `fields=` makes of arguments, without those before the cursor."""
         if self._fields is not None:
-            events = self._fields.feed(events)
+            events = self._fields.feed(without_split_deltas(events))
         return events if self.resumption is None else self.resumption.feed(events)
 
     def _decode(self, batch: Any) -> Sequence[Event]:
@@ -285,10 +287,7 @@ def _protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
         return kind
     if parsed:
         return registry.recognise(item)
-    try:
-        return registry.recognise(msgspec.json.decode(item[2]), item[1].decode("utf-8", "replace"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    return registry.recognise(read_json(item[2]), item[1].decode("utf-8", "replace"))
 
 
 def _parsed(held: Any) -> Any:
@@ -296,10 +295,8 @@ def _parsed(held: Any) -> Any:
     if not is_frame(held):
         return held
     _, _, data = held
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return data.decode("utf-8", "replace")
+    value = read_json(data)
+    return data.decode("utf-8", "replace") if value is None else value
 
 
 def _error_in(held: Any) -> dict[str, Any] | None:
@@ -326,10 +323,4 @@ def _is_plain(start: bytes) -> bool:
 
 def _is_complete(data: bytes) -> bool:
     """Whether the data of a frame that only the end of the stream closed is complete."""
-    if data.startswith(b"[DONE"):
-        return True
-    try:
-        msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
+    return data.startswith(b"[DONE") or read_json(data) is not None
