@@ -164,7 +164,8 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
         return (self,)
 
 
-_ABSTRACT = ("created", "delta", "done", "run_event", "run_step_event", "retell")  # the wire types of abstract classes
+# The wire types of abstract classes, and of what only an engine gets.
+_ABSTRACT = ("created", "delta", "done", "run_event", "run_step_event", "retell", "call_passed")
 
 
 def _register(kind: type[Event]) -> None:
@@ -394,6 +395,19 @@ class ToolCallDone(Done):
     """A tool call is complete. `message.arguments` are its parsed arguments."""
 
     family = m.ToolCallMessage
+
+
+class CallPassed(Event):
+    """Not an event of streams: a decoder reports that its provider has begun another tool call after this one.
+
+    The engine ends the call if its arguments are a JSON object, to which nothing can be added. Otherwise the calls
+    interleave, and it stays open. For protocols that do not say where a call ends.
+
+    Attributes:
+        message: the call as its `ToolCallDone` would have it.
+    """
+
+    message: m.Message
 
 
 class ToolOutputCreated(Created):

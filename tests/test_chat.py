@@ -16,7 +16,7 @@ from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
 from .terminals import ROOT, TMUX, Terminal
 
-pytest.importorskip("jupyter_client", reason="what runs Python is not installed: pip install 'streamkit-sdk[computer]'")
+pytest.importorskip("IPython", reason="what runs Python is not installed: pip install 'streamkit-sdk[computer]'")
 on_terminal = pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
 
 

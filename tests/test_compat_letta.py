@@ -469,6 +469,7 @@ REFRESHES: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "text"), REFRESHES)
 @pytest.mark.parametrize(
     "shape",

@@ -204,6 +204,7 @@ def test_what_is_no_text_is_refused(value: Any) -> None:
     assert sk.stream(emitter).get_final_text() == "fine"
 
 
+@pytest.mark.slow
 @often
 @given(canonical)
 def test_law_6_what_is_emitted_is_read_as_the_emitter_completed_it(events: list[e.Event]) -> None:
@@ -687,6 +688,7 @@ def test_a_producer_whose_task_lives_is_not_missed_for_its_worker_threads(monkey
     assert texts == ["ab"]
 
 
+@pytest.mark.slow
 @every_face
 @body
 async def test_a_producer_that_was_dropped_is_missed_at_once(face: Face) -> None:
@@ -729,6 +731,7 @@ def test_a_task_that_was_cancelled_without_closing_does_not_hang_its_consumers()
     assert asyncio.run(main()) == "half"
 
 
+@pytest.mark.slow
 def test_who_waits_for_an_answer_is_not_silent() -> None:
     """A question may take longer than the limit."""
     emitter = sk.Emitter(timeout=1.2)
@@ -900,6 +903,7 @@ def test_a_question_waits_for_the_first_who_comes() -> None:
     assert out == [(True, None, None)]
 
 
+@pytest.mark.slow
 def test_a_question_is_declined_some_time_after_the_last_reader_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where that reader had deferred it: its producer does not wait for ever."""
     monkeypatch.setattr("streamkit.relay.questions.UNATTENDED", 0.2)

@@ -343,6 +343,7 @@ def check_closed(stream: Any, source: Source, tellers: list[Any]) -> None:
 # -- nothing is left behind
 
 
+@pytest.mark.slow
 @every_face
 @body
 async def test_nothing_is_left_to_the_garbage_collector(face: Face) -> None:
@@ -438,7 +439,6 @@ def test_a_stream_that_is_over_is_freed_when_nobody_has_it(protocol: str, how: s
         await _end(stream, how)
         assert handler.stream is stream
 
-    gc.collect()
     gc.disable()
     try:
         handler = Texts()

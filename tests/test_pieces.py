@@ -57,6 +57,7 @@ def cut(text: Any, places: list[int]) -> list[Any]:
     return [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True) if a < b]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 def test_text_cut_once_anywhere_tells_what_its_bytes_tell(name: str) -> None:
     """As text and as bytes."""

@@ -303,6 +303,7 @@ async def test_a_hooks_error_is_not_the_recordings(face: Face, tmp_path: Path) -
     assert await face.stream(path).get_final_text() == "Hello"
 
 
+@pytest.mark.slow
 def test_a_recording_is_readable_wherever_a_crash_cut_it(tmp_path: Path) -> None:
     """After any byte: it tells a part of the story, and is incomplete."""
     path, part = tmp_path / "recording", tmp_path / "part"

@@ -298,6 +298,7 @@ def test_what_is_written_is_kept_as_it_was() -> None:
     assert (first.run.status, second.message.name) == ("in_progress", None)
 
 
+@pytest.mark.slow
 @often
 @given(canonical)
 def test_law_6_a_relay_tells_the_same_story(events: list[e.Event]) -> None:
@@ -321,6 +322,7 @@ deltas = st.builds(
 )
 
 
+@pytest.mark.slow
 @often
 @given(st.lists(deltas | st.builds(e.RawEvent, st.just("r")), max_size=60), st.integers(1, 40), st.data())
 def test_a_log_gives_what_was_written_after_every_cursor(
@@ -680,6 +682,7 @@ def parts(relay: Relay, cuts: list[int]) -> list[Any]:
     return streams
 
 
+@pytest.mark.slow
 @often
 @given(canonical, st.data())
 def test_reading_in_parts_tells_the_same_messages(events: list[e.Event], data: st.DataObject) -> None:
@@ -938,6 +941,7 @@ def test_a_silent_producer_is_told_as_a_timeout() -> None:
     assert sk.stream(relay.reader("run"), after=stream.cursor).get_final_text() == "abc"
 
 
+@pytest.mark.slow
 def test_a_loop_may_leave_a_reader_on_any_event_loop() -> None:
     """Nothing warns of it, and nothing is left over: not the event loop either."""
     relay = MemoryRelay()
@@ -955,6 +959,7 @@ def test_a_loop_may_leave_a_reader_on_any_event_loop() -> None:
     assert [loop() for loop in loops] == [None, None]
 
 
+@pytest.mark.slow
 def test_readers_that_are_dropped_are_forgotten() -> None:
     """A reader that was never closed holds back nobody."""
     relay = MemoryRelay(limit=4, overflow="block")

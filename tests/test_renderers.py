@@ -402,6 +402,7 @@ def interleaved(draw: st.DrawFn) -> list[Event]:
     return [*events, *(done(kinds[id], id, name="f") for id in counts)]
 
 
+@pytest.mark.slow
 @given(interleaved())
 @settings(deadline=None)
 def test_every_piece_is_shown_once_in_any_order(events: list[Event]) -> None:
@@ -587,6 +588,7 @@ def assert_harmless(output: str) -> None:
     assert "\x1b]" not in output
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([*EVIL, EVIL, *"\n\ta[]()*`|#>-", "&#27;[5m", "&#x202e;"]), max_size=20).map("".join))
 @settings(deadline=None)
 def test_no_text_of_a_stream_controls_the_terminal(text: str) -> None:
@@ -997,6 +999,7 @@ class Paced(Source):
             yield item
 
 
+@pytest.mark.slow
 @every_face
 @body
 async def test_a_slow_terminal_does_not_delay_the_stream(face: Face) -> None:
@@ -1146,6 +1149,7 @@ def rendered(pieces: Iterable[str], width: int = 60) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
+@pytest.mark.slow
 @given(st.lists(LINES, max_size=14), st.data())
 @settings(deadline=None, max_examples=300)
 def test_markdown_in_pieces_is_the_same_markdown(lines: list[str], data: st.DataObject) -> None:

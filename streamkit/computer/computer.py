@@ -149,9 +149,10 @@ class Computer:
             return self._runners[language]
 
     def start(self, language: str = "python") -> None:
-        """Start a language's process in the background, for example while a model still writes the code.
+        """Start a language's process in the background, for example while a model is asked or still writes the code.
 
-        It returns at once. If the process cannot be started, the next run fails and explains why.
+        It returns at once, and does nothing if the process lives. If it cannot be started, the next run fails and
+        explains why. A first Python process takes a second or so, which then is over before the code is there.
 
         Args:
             language: a name or an alias, `python` by default.

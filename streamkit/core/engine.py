@@ -68,9 +68,10 @@ class Engine(PendingAnswers):
     def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
         super().__init__(wake)
         self.strict = strict
-        self.messages = []
+        self.messages: list[Message] = []
         self.runs = RunTracker()
         self.warnings: list[e.StreamWarning] = []
+        self._faults: set[str] = set()  # those of the warnings
         self.failure: e.StreamException | None = None
         self.forgotten_deltas = 0
         self.is_canonical = False
@@ -81,7 +82,8 @@ class Engine(PendingAnswers):
         self._open: dict[str, Message] = {}
         self._renamed: dict[str, Message] = {}
         self.find_open: Callable[[Any], Message | None] = self._open.get
-        self._ids = UniqueIds()
+        self._by_id: dict[str, Message] = {}
+        self._ids = UniqueIds(self._by_id)
         self.new_id = _ids_from(self._ids)
         self._early_lines: dict[str, int | None] = {}  # active lines of console messages that have not begun
         self._annotated: dict[str, set[bytes]] = {}
@@ -102,6 +104,7 @@ class Engine(PendingAnswers):
         newest = limit - limit // 8
         for message in _cut(self.messages, newest, lambda message: message.status != "in_progress"):
             self.forgotten_deltas += message.delta_count
+            self._by_id.pop(message.id, None)
             self._ids.forget(message.id)
             self._annotated.pop(message.id, None)
         _cut(self.confirmations, newest, lambda confirmation: confirmation.id not in self.pending)
@@ -155,6 +158,9 @@ class Engine(PendingAnswers):
 
     # -- messages
 
+    def _message(self, id: str) -> Message | None:
+        return self._by_id.get(id)
+
     def _find(self, id: str) -> Message | None:
         return self._open.get(id) or self._renamed.get(id)
 
@@ -183,7 +189,7 @@ class Engine(PendingAnswers):
             message.step_id = self.runs.step.id
         if isinstance(message, ConsoleMessage):
             message.active_line = self._early_lines.pop(template.id, None)
-        self._ids.add(message.id)
+        self._by_id[message.id] = message
         self.messages.append(message)
         (self._open if message.id == template.id else self._renamed)[template.id or message.id] = message
         yield message.created_event(message, position=cause.position, raw_item=cause.raw_item)
@@ -266,13 +272,17 @@ class Engine(PendingAnswers):
 
     def _close(self, key: str, message: Message, status: Status, cause: e.Event) -> Iterator[e.Event]:
         """A message is done. `key` is the id that the decoder uses for it."""
+        status = "completed" if status == "in_progress" else status
+        call = message if isinstance(message, ToolCallMessage) and not message.provider_executed else None
+        pending_key = self._pending_ids.free(call.call_id or call.id) if call is not None else ""
+        if call is not None and status == "completed":
+            yield from self._check_arguments(call, pending_key, cause)  # it is open: if this raises, the end closes it
         self._open.pop(key, None)
         self._renamed.pop(key, None)
-        message.status = "completed" if status == "in_progress" else status
+        message.status = status
         message.mark_complete()
-        if isinstance(message, ToolCallMessage) and not message.provider_executed and message.status == "completed":
-            pending_key = self._expect_output(message)
-            yield from self._check_arguments(message, pending_key, cause)
+        if call is not None and status == "completed":
+            self._expect_output(call, pending_key)
         yield message.done_event(message, position=cause.position, raw_item=cause.raw_item)
 
     def _close_open(self, status: e.RunStatus, cause: e.Event) -> Iterator[e.Event]:
@@ -280,11 +290,18 @@ class Engine(PendingAnswers):
         for key, message in [*self._open.items(), *self._renamed.items()]:
             yield from self._close(key, message, e.OPEN_MESSAGE_STATUS[status], cause)
 
+    def _complete_call_passed(self, event: e.CallPassed) -> Iterator[e.Event]:
+        """The provider has begun another call after this one."""
+        call = self._find(event.message.id)
+        if isinstance(call, ToolCallMessage) and isinstance(_json(call.content), dict):
+            done = e.ToolCallDone(event.message, position=event.position, raw_item=event.raw_item)
+            yield from self._complete_done(done)
+
     def _check_arguments(self, call: ToolCallMessage, key: str, cause: e.Event) -> Iterator[e.Event]:
         if call.metadata.get("custom") is True or isinstance(_json(call.content or "{}"), dict):
             return
         fault = f"the arguments of tool call {key!r} are no JSON object; `arguments` is empty"
-        if all(warning.fault != fault for warning in self.warnings):  # another engine may have reported it
+        if fault not in self._faults:  # another engine may have reported it
             yield self._warn("bad-arguments", fault, cause)
 
     def output(self, call: ToolCallMessage, value: object) -> Iterator[e.Event]:
@@ -438,6 +455,7 @@ class Engine(PendingAnswers):
             raise ProtocolError(warning.code, warning.fault, warning.index, warning.kind)
         if len(self.warnings) < _MOST_WARNINGS:
             self.warnings.append(warning)
+            self._faults.add(warning.fault)
         return warning
 
     # What completes the events of a class and of those derived from it.
@@ -447,6 +465,7 @@ class Engine(PendingAnswers):
         e.Created: _complete_created,
         e.Delta: _complete_delta,
         e.Done: _complete_done,
+        e.CallPassed: _complete_call_passed,
         e.ActiveLine: _complete_active_line,
         e.AnnotationAdded: _complete_annotation,
         e.RunCreated: _complete_run_created,

@@ -24,6 +24,7 @@ class ResumableEngine(Engine):
     """An engine that emits again what is open, where `Retell` stands among the events."""
 
     def complete_event(self, event: Event) -> Iterator[Event]:
+        """As `Engine.complete_event`; in place of `Retell` come the events of what is open."""
         return self.emit_open(event.position) if type(event) is Retell else super().complete_event(event)
 
     def emit_open(self, position: int | str | None) -> Iterator[Event]:

@@ -101,7 +101,7 @@ class _Question:
         """Whether a deferral holds: its time is not over, and its reader is there, or has just left."""
         deferred, now = _deferred(answer), time.monotonic()
         self._deadlines.left(deferred)  # their time begins, unless it has begun
-        for late, deferral in self._deadlines.over(deferred):
+        for late, deferral in self._deadlines.over():
             late.expire(deferral)
         for one in deferred:
             if isinstance(one, ReaderAnswer) and not one.present:

@@ -8,6 +8,7 @@ does. A reader that leaves closes only its own answer, and takes its deferral ba
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ class _Deferrable(Answer):
         with self._lock:
             if self.deferrals == deferral:
                 self.deferred = False
+        self.changes.append(self)
 
 
 class SharedAnswer(_Deferrable):
@@ -35,8 +37,15 @@ class SharedAnswer(_Deferrable):
 
     __slots__ = ("_holders",)
 
-    def __init__(self, what: str, wake: Callable[[], None], *, awaitables: bool = False) -> None:
-        super().__init__(what, wake, awaitables=awaitables)
+    def __init__(
+        self,
+        what: str,
+        wake: Callable[[], None],
+        *,
+        awaitables: bool = False,
+        changes: deque[Answer] | None = None,
+    ) -> None:
+        super().__init__(what, wake, awaitables=awaitables, changes=changes)
         self._holders: list[ReaderAnswer] = []
 
     def hold(self, reader: ReaderAnswer) -> None:

@@ -52,7 +52,7 @@ class AsyncStreamManager(Manager):
         self._wakeup: anyio.Event | None = None  # while it waits for an answer
         self._schedule: Callable[[Callable[[], object]], object] | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._working: set[int] = set()  # the answers whose awaitables run
+        self._working = 0  # awaitables that run
         self._running = False  # it is iterated just now; an interrupted `aclose` leaves `ag_running` true for ever
         self._run_over: anyio.Event | None = None  # while another task waits for the end
         super().__init__(source, handlers, awaitables=True, **options)
@@ -189,8 +189,8 @@ class AsyncStreamManager(Manager):
             case CallForSource(function=function):
                 value = call_source(function)
                 return await self._in_scope(await_source, value) if inspect.isawaitable(value) else value
-            case WaitForAnswers(answers=answers):
-                return await self._wait(answers)
+            case WaitForAnswers(deferred=deferred):
+                return await self._wait(deferred)
             case Step() if step is START_WORK:
                 return self._start_work()
             case _:  # CLOSE
@@ -284,16 +284,16 @@ class AsyncStreamManager(Manager):
             with contextlib.suppress(RuntimeError):  # the event loop is over, and so is everything that could wait
                 self._schedule(function)
 
-    async def _wait(self, answers: Any) -> Any:
-        self._wakeup = wakeup = anyio.Event()  # before the answers are looked at: none is missed
-        left = self._deadlines.left(answers)
-        if not self._closing and not any(answer.ready or answer.error for answer in answers):
-            await self._wait_or_work(answers, wakeup, left)
-        return self._deadlines.over(answers)
+    async def _wait(self, deferred: Any) -> Any:
+        self._wakeup = wakeup = anyio.Event()  # before the changes are looked at: none is missed
+        left = self._deadlines.left(deferred)
+        if not self._closing and not self._engine.changes:
+            await self._wait_or_work(wakeup, left)
+        return self._deadlines.over()
 
     # -- the awaitables that answer tool calls
 
-    async def _wait_or_work(self, answers: list[Answer], wakeup: anyio.Event, seconds: float | None) -> None:
+    async def _wait_or_work(self, wakeup: anyio.Event, seconds: float | None) -> None:
         """Wait for an answer, at most so long. Where there is no task group, awaitables run here, to their end."""
         if self._tasks is not None:
             self._start_work()
@@ -306,7 +306,7 @@ class AsyncStreamManager(Manager):
                 self._start_work()
                 with anyio.move_on_after(seconds):
                     await wakeup.wait()
-                while not self._closing and any(answer.given and not answer.ready for answer in answers):
+                while not self._closing and self._working:
                     self._wakeup = wakeup = anyio.Event()
                     self._start_work()
                     await wakeup.wait()
@@ -315,20 +315,27 @@ class AsyncStreamManager(Manager):
             if self._closing:
                 tasks.cancel_scope.cancel()
 
-    def _unfinished_answers(self) -> list[Answer]:
-        """The answers that are awaitables which do not run yet."""
-        answers = [call.answer_slot for call in self._engine.unanswered]
-        return [a for a in answers if a is not None and a.given and not a.ready and id(a) not in self._working]
-
     def _start_work(self) -> None:
         """Start the awaitables that tool calls were answered with, beside the stream."""
-        for answer in self._unfinished_answers():
-            if self._tasks is not None and answer.wake == self._answered:
-                self._working.add(id(answer))
-                self._tasks.start_soon(_resolve, answer)
+        if (tasks := self._tasks) is None:
+            return
+        for answer in self._engine.take_awaitables():
+            self._working += 1
+            tasks.start_soon(self._resolve, answer)
+
+    async def _resolve(self, answer: Answer) -> None:
+        """Await an answer's awaitable. The stream's own task raises its error."""
+        awaitable: Any = answer.value
+        try:
+            result, failure = await awaitable, None
+        except Exception as error:
+            result, failure = None, error
+        finally:
+            self._working -= 1
+        answer.resolve(result, failure)
 
     def _finish(self) -> None:
-        for answer in self._unfinished_answers():  # the stream ended before them: they never run
+        for answer in self._engine.take_awaitables():  # the stream ended before them: they never run
             if inspect.iscoroutine(answer.value):
                 answer.value.close()
         super()._finish()
@@ -360,15 +367,6 @@ class AsyncIteration(AsyncIterator[_T]):
                 return value
         self._finish()
         raise StopAsyncIteration
-
-
-async def _resolve(answer: Answer) -> None:
-    """Await an answer's awaitable. The stream's own task raises its error."""
-    awaitable: Any = answer.value
-    try:
-        answer.resolve(await awaitable)
-    except Exception as error:
-        answer.resolve(None, error)
 
 
 def scheduler() -> Callable[[Callable[[], object]], object]:

@@ -14,13 +14,11 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from ..answers import Answer, Confirmation
 from ..core.delivery import HookStopped, Steps, add_note
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import StreamkitError, UsageError
 from ..events import Event, RunStep, StreamEnd
 from ..handlers import Handler
-from ..messages import ToolCallMessage
 from .state import StreamState
 
 __all__ = ["Lifecycle"]
@@ -249,29 +247,12 @@ class Lifecycle(StreamState):
         while True:
             for events in self._deliver_answers():
                 yield from self._deliver(events)
-            waiting = self._waiting(at_end=at_end)
-            if not waiting:
+            if not self._engine.must_wait(at_end=at_end):
                 return
-            over = yield WaitForAnswers(waiting)
+            over = yield WaitForAnswers(self._engine.take_deferred())
             self._check()
             for answer, deferral in over:
                 answer.expire(deferral)
-
-    def _waiting(self, *, at_end: bool) -> list[Answer]:
-        """The answers to wait for before going on. A confirmation that nobody deferred is declined here: its answer is
-        there at once, and the next round delivers it."""
-        out: list[Answer] = []
-        for waiting in [*self._engine.pending.values()]:
-            answer = waiting.answer_slot
-            if answer is None or answer.wake is not self._engine.wake:
-                continue
-            if isinstance(waiting, Confirmation) and (at_end or self._engine.pull_approves):
-                if not answer.deferred:
-                    answer.give_up((False, "not answered"))
-                out.append(answer)
-            elif isinstance(waiting, ToolCallMessage) and at_end and (answer.deferred or answer.given):
-                out.append(answer)
-        return out
 
     # -- failure
 

@@ -12,6 +12,7 @@ from ..answers import Confirmation
 from ..core.argument_fields import ArgumentFields
 from ..core.delivery import Delivery
 from ..core.engine import Engine
+from ..core.pending import Pending
 from ..core.resume import ResumableEngine
 from ..core.run_tracker import merge
 from ..errors import (
@@ -154,8 +155,8 @@ class StreamState(Delivery):
 
     @property
     def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
-        """The questions that wait for an answer: confirmations by their id, tool calls by their call id."""
-        return dict(self._engine.pending)
+        """The questions that wait for an answer: confirmations by their id, tool calls by their call id. It is live."""
+        return Pending(self._engine.pending)
 
     @property
     def confirmations(self) -> Sequence[Confirmation]:
@@ -312,17 +313,14 @@ class StreamState(Delivery):
 
     def _deliver_answers(self) -> Iterator[Iterator[Event]]:
         """The events of each answer that was given since the last time."""
-        for waiting in [*self._engine.pending.values()]:
+        while (waiting := self._engine.next_answered()) is not None:
             answer = waiting.answer_slot
-            if answer is None or not answer.given or answer.wake is not self._engine.wake:
-                continue
+            assert answer is not None
+            self._answers_taken += 1
             if isinstance(waiting, ToolCallMessage):
-                if answer.ready:
-                    self._answers_taken += 1
-                    yield self._engine.output(waiting, answer.result())
+                yield self._engine.output(waiting, answer.result())
             else:
                 decision: Any = answer.value
-                self._answers_taken += 1
                 yield self._decided(waiting, *decision)
 
     def _decided(self, confirmation: Confirmation, approved: bool, more: str | None = None) -> Iterator[Event]:

@@ -185,8 +185,8 @@ class StreamManager(Manager):
                 return self._calls.call(open_sync, value)
             case CallForSource(function=function):
                 return self._calls.call(call_source, function)
-            case WaitForAnswers(answers=answers):
-                return self._wait(answers)
+            case WaitForAnswers(deferred=deferred):
+                return self._wait(deferred)
             case _:  # CLOSE
                 return self._close_source()
 
@@ -212,10 +212,10 @@ class StreamManager(Manager):
         if (wakeup := self._wakeup) is not None:
             wakeup.set()
 
-    def _wait(self, answers: Any) -> Any:
-        self._wakeup = wakeup = threading.Event()  # before the answers are looked at: none is missed
-        left = self._deadlines.left(answers)
-        if not self._closing and not any(answer.given for answer in answers):
+    def _wait(self, deferred: Any) -> Any:
+        self._wakeup = wakeup = threading.Event()  # before the changes are looked at: none is missed
+        left = self._deadlines.left(deferred)
+        if not self._closing and not self._engine.changes:
             wakeup.wait(left)
         self._wakeup = None
-        return self._deadlines.over(answers)
+        return self._deadlines.over()

@@ -1147,6 +1147,7 @@ def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any]
     well_formed(tell(*items, done=done))
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_no_mutation_of_a_recording_makes_the_decoder_fail(data: st.DataObject) -> None:
@@ -1194,6 +1195,7 @@ bare = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(bare, max_size=12), st.booleans())
 @settings(max_examples=600, deadline=None)
 def test_both_paths_tell_the_same_of_items_that_are_nearly_bare(items: list[Any], done: bool) -> None:

@@ -333,6 +333,40 @@ def test_an_object_without_a_name_is_named_by_itself(item: dict[str, Any], name:
     assert decode(item).types == decode({"event": name, "data": item}).types
 
 
+def test_a_call_is_done_where_the_next_one_begins() -> None:
+    """The server streams the calls of a step one after the other."""
+    story = decode(
+        *BEGUN,
+        step_delta(call(0, "", "c0", "f")),
+        step_delta(call(0, '{"n": 0}')),
+        step_delta(call(1, "", "c1", "g")),
+        step_delta(call(1, '{"n": 1}')),
+        run("requires_action"),
+        DONE,
+    )
+    assert [(kind, what) for kind, what in message_events(story) if kind != "tool_call_delta"] == [
+        ("tool_call_created", "c0"),
+        ("tool_call_done", "c0"),
+        ("tool_call_created", "c1"),
+        ("tool_call_done", "c1"),
+    ]
+    assert contents(story) == [("c0", '{"n": 0}'), ("c1", '{"n": 1}')]
+    assert story.codes == []
+
+
+def test_calls_that_interleave_stay_open() -> None:
+    """Only a call with all its arguments is over where another begins."""
+    story = decode(
+        *BEGUN,
+        step_delta(call(0, '{"n"', "c0", "f"), call(1, '{"n"', "c1", "g")),
+        step_delta(call(0, ": 0}"), call(1, ": 1}")),
+        run("requires_action"),
+        DONE,
+    )
+    assert contents(story) == [("c0", '{"n": 0}'), ("c1", '{"n": 1}')]
+    assert story.codes == []
+
+
 @pytest.mark.parametrize(
     "item",
     [
@@ -916,6 +950,7 @@ def assistants_calls(parts: Sequence[tuple[int, str]]) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [assistants_messages, assistants_calls])
 @settings(max_examples=200, deadline=None)
 @given(merged(), st.data())
@@ -1157,6 +1192,7 @@ def many_parts(n: int) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [many_logs, many_calls, calls_without_index, many_parts])
 def test_the_cost_is_linear(make: Callable[[int], list[Any]]) -> None:
     """Twice as much is read twice as often; and two thousand take no seconds."""

@@ -299,6 +299,44 @@ def test_interleaved_calls_stay_open_until_the_finish_reason() -> None:
     assert story.types.index("tool_call_done") > max(i for i, t in enumerate(story.types) if t == "tool_call_delta")
 
 
+def lifecycles(story: Story) -> list[str]:
+    """`name created`, `name done` of each call."""
+    found = [event for event in story.events if isinstance(event, (e.ToolCallCreated, e.ToolCallDone))]
+    return [f"{event.message.name} {event.type.rpartition('_')[2]}" for event in found]
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["fast path", "tolerant path"])
+@pytest.mark.parametrize("numbered", ["by index", "by id", "all 0"])
+def test_a_call_is_done_where_the_next_one_begins(fast: bool, numbered: str) -> None:
+    """As OpenAI streams parallel calls: one after the other. So each is shown, and can be run, while the next one streams."""
+    items = []
+    for place, name in enumerate("fgh"):
+        index = {"by index": place, "by id": None, "all 0": 0}[numbered]
+        items.append(tools(tool(index, f"call_{name}", name)))
+        later = {"id": f"call_{name}"} if numbered == "by id" else {}
+        items += [tools(tool(index, arguments=piece, **later)) for piece in ('{"n"', f": {place}}}")]
+    story = tell_bytes(Decoder if fast else Careful, [sse([*items, DONE])])
+    assert lifecycles(story) == ["f created", "f done", "g created", "g done", "h created", "h done"]
+    assert calls(story) == [(f"call_{name}", name, f'{{"n": {place}}}') for place, name in enumerate("fgh")]
+    assert {call.status for call in story.engine.messages} == {"completed"}
+    assert story.codes == []
+
+
+def test_only_the_last_call_is_incomplete_where_the_answer_was_cut_short() -> None:
+    """The first one has all its arguments."""
+    story = decode(tools(tool(0, "a", "f", "{}")), tools(tool(1, "b", "g", '{"x')), chunk(finish="length"))
+    assert [call.status for call in story.engine.messages] == ["completed", "incomplete"]
+
+
+def test_a_custom_tools_call_is_open_until_the_finish_reason() -> None:
+    """Its input is any text, which may look complete before it is."""
+    custom = {"index": 0, "id": "a", "type": "custom", "custom": {"name": "f", "input": "{}"}}
+    more = {"index": 0, "custom": {"input": " and more"}}
+    story = decode(tools(custom), tools(tool(1, "b", "g", "{}")), tools(more), DONE)
+    assert calls(story) == [("a", "f", "{} and more"), ("b", "g", "{}")]
+    assert story.codes == []
+
+
 TEXTS: dict[str, tuple[list[Any], list[str], list[str]]] = {
     "rotating chunk ids": ([chunk({"content": "a"}), chunk({"content": "b"}) | {"id": "c2"}], ["ab"], []),
     "role on every chunk": ([chunk({"role": "assistant", "content": x}) for x in ("", "a", "b")], ["ab"], []),

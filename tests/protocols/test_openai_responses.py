@@ -1079,6 +1079,7 @@ def streamed(message: Message) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MESSAGES, max_size=5))
 def test_what_the_protocol_can_express_survives_encoding(messages: list[Message]) -> None:

@@ -20,6 +20,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import msgspec
+import openai
 from openai.types.beta import AssistantStreamEvent
 
 from ...errors import IncompleteStreamError, RunFailedError, SourceError
@@ -31,7 +32,9 @@ from ...events import (
     StreamEnd,
     StreamException,
     StreamTimeout,
+    ToolCallCreated,
     ToolCallDone,
+    ToolOutputCreated,
 )
 from ...protocols import Encoder, find, is_object
 from ...protocols.base import Decoder
@@ -51,6 +54,8 @@ _active: weakref.WeakValueDictionary[int, Dispatcher] = weakref.WeakValueDiction
 _numbers = count(1)
 
 _submit_outputs_path = re.compile(r"/runs/([^/?]+)/submit_tool_outputs").search
+# What the client says of an adapted run's missing id.
+_names_no_run = re.compile(r"Expected a non-empty value for `(thread_id|run_id)`").match
 _SOURCE_ENDINGS = (RunFailedError, IncompleteStreamError, SourceError)
 
 
@@ -123,6 +128,7 @@ class Dispatcher:
         self._pending_ids: set[int] = set()  # of the items
         self._parsed: tuple[str, Any] | None = None  # the first pending item by name and data, once it was parsed
         self._last_item: Any = None
+        self._latest_call: str | None = None  # the call that is complete, until its end is dispatched
         self._number = next(_numbers)
         _active[self._number] = self
 
@@ -188,11 +194,24 @@ class Dispatcher:
         self._calls_in_progress.append(calls)
         try:
             yield calls
-        except BaseException:
+        except BaseException as error:
             self._drop_pending()
+            self._explain(error)
             raise
         finally:
             self._calls_in_progress.pop()
+
+    def _explain(self, error: BaseException) -> None:
+        """Say in a hook's error how tool calls are answered, if it submitted outputs to the API that this stream is not of."""
+        decoder = self._decoder
+        if decoder is None or decoder.name == PROTOCOL:
+            return
+        url = str(error.request.url) if isinstance(error, openai.APIError) else ""
+        if _submit_outputs_path(url) or (isinstance(error, ValueError) and _names_no_run(str(error))):
+            error.add_note(
+                f"This is a stream of {decoder.name}, and not of a thread's run: pass `then=` to `stream` or `astream`, "
+                "and submit the outputs here with `self.submit_tool_outputs(outputs)`."
+            )
 
     def _hook_calls(self, event: Event) -> Iterator[HookCall]:
         decoder = self._decoder
@@ -224,10 +243,28 @@ class Dispatcher:
         """Dispatch the Assistants items that express an event of another protocol."""
         encoder: Encoder = self._encoder or find(PROTOCOL).Encoder()
         self._encoder = encoder
+        if is_of_call := isinstance(event, (ToolCallCreated, ToolCallDone, ToolOutputCreated)):
+            yield from self._finish_latest_call()
         for item in encoder.items(event):
             yield from self._dispatch_item(item["event"], item["data"])
-        if isinstance(event, ToolCallDone):
-            yield from self.snapshots.finish_call(event.message.call_id or event.message.id)
+        if is_of_call and isinstance(event, ToolCallDone):
+            self._latest_call = event.message.call_id or event.message.id
+            if not self._wants_output(event.message):
+                yield from self._finish_latest_call()
+
+    def _wants_output(self, call: Any) -> bool:
+        """Whether the run will require the output of a complete call. One whose answer another stream takes is
+        answered while its source goes on."""
+        engine, slot = self.stream.engine, call.answer_slot
+        is_ours = call.status == "completed" and not call.provider_executed and not engine.executes(call)
+        return is_ours and (slot is None or slot.wake is engine.wake)
+
+    def _finish_latest_call(self) -> Iterator[HookCall]:
+        """Dispatch the end of the call that is complete. That of a run's last one is left until the run requires action
+        or goes on without: on an Assistants server it comes with that status, which its hooks look for."""
+        id, self._latest_call = self._latest_call, None
+        if id is not None:
+            yield from self.snapshots.finish_call(id)
 
     def _dispatch_pending(self, event: Event) -> Iterator[HookCall]:
         """Dispatch the pending items up to the one that the event was decoded from."""

@@ -54,14 +54,15 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
     | `on_image_file_done(image_file)` | an image of a message is complete |
     | `on_tool_call_created(tool_call)` | a tool call begins, without arguments |
     | `on_tool_call_delta(delta, snapshot)` | a piece of its arguments, code or outputs arrived |
-    | `on_tool_call_done(tool_call)` | a tool call is complete, or the run waits for its output |
+    | `on_tool_call_done(tool_call)` | a tool call is complete; of a run that waits for outputs, the last call's hook comes with the status `requires_action` |
     | `on_timeout()` | the source timed out; `on_exception` follows |
     | `on_exception(exception)` | the stream failed, with a `StreamkitError` or the exception of a hook |
     | `on_end()` | the stream ended, however it did: exactly once, last |
     | `on_confirmation(confirmation)` | code or a tool asks whether it may run; a hook of streamkit's own |
 
     Differences from openai's class: a text or tool call is empty when it is created and done once; parallel calls and
-    interleaved messages are kept apart; `on_end` comes at the latest when `with` is left; the error that ended the
+    interleaved messages are kept apart; of a step that began in an earlier stream of the run, only its end is reported;
+    `on_end` comes at the latest when `with` is left; the error that ended the
     stream is passed to `on_exception` and raised as a `StreamkitError`, a failed run as a `RunFailedError` (the reason
     is in `current_run.last_error`). One thing cannot reach a hook: a request that the client fails to send raises in
     the client before it has the handler. Pass the request to `streamkit.stream` instead, and `on_exception` gets that

@@ -10,6 +10,7 @@ from openai.types.beta.threads.runs.code_interpreter_tool_call import CodeInterp
 from openai.types.beta.threads.runs.function_tool_call import Function
 
 from ...protocols import is_object
+from ...protocols.values import parse_json
 from .objects import append, as_json, build, entries, integer, mapping, place_of, text, tool_call, update
 
 __all__ = ["TOOL_KINDS", "ToolCallSnapshot"]
@@ -44,6 +45,11 @@ class ToolCallSnapshot:
         if kind == "function":
             empty["name"] = text(mapping(entry.get("function")).get("name"))
         self.live: ToolCall = tool_call({"index": index, "id": text(entry.get("id")), "type": kind, kind: empty})
+
+    @property
+    def has_all_arguments(self) -> bool:
+        """Whether it is a function's call with a JSON object, to which nothing can be added."""
+        return isinstance(self.live, FunctionToolCall) and is_object(parse_json(text(self.live.function.arguments)))
 
     def grow(self, entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Add a piece. Returns the new part of the call's body, None if the piece has nothing new."""

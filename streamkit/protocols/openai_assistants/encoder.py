@@ -60,6 +60,7 @@ class Encoder(base.Encoder):
     | an image that code made, except by a file id | an image of the assistant's, in a message of its own |
     | an image that is a path | nothing |
     | a citation that is of no file; its title; an unknown start or end | nothing; nothing; 0 |
+    | a citation for which no marker stands in the text | one with a marker that is not in the text |
     | a call's own id beside its `call_id`; a call that is one of two with the same id | the call's id; its own id |
     | code in a language other than Python; which stream it printed to | `code_interpreter`; nothing |
     | console output without code that it came from, or after that code's step | a call with no code |

@@ -295,7 +295,10 @@ class Choice:
         name, call_id = as_text(function.get("name")), as_text(fragment.get("id"))
         arguments = text_or_json(function.get("arguments", function.get("input")))
         index = as_index(fragment.get("index"), self._warn)
+        before, count = self.tool_calls.latest, len(self.tool_calls.in_order)
         call = self.tool_calls.find(index, call_id, name, arguments, position)
+        if before is not None and len(self.tool_calls.in_order) > count:
+            yield from self._messages.pass_call(before)
         call.is_custom = call.is_custom or is_custom
         yield from self._messages.append_to_call(call, call_id, name, arguments)
 

@@ -5,7 +5,7 @@ error. A stream that ends without any of them was cut off.
 
 A choice has one text, one refusal, its tool calls, its audio (the transcript of which is a text of its own), and a
 reasoning message for each stretch of reasoning. They are open side by side until the choice's finish_reason; reasoning
-ends where other content begins. Completions that were not streamed (`object: chat.completion`) are read as streams of
+ends where other content begins, and a call with all its arguments where another call begins. Completions that were not streamed (`object: chat.completion`) are read as streams of
 one item.
 
 `RunDone` comes with `[DONE]`, with an error, or at the source's end, because usage comes after the finish_reason.

@@ -1,7 +1,8 @@
 """The open messages of one choice, and the events that create, extend and end them.
 
 A choice has at most one open message of each kind, and any number of tool calls. They stay open side by side until
-the choice ends, but reasoning ends as soon as any other content begins.
+the choice ends, but reasoning ends as soon as any other content begins, and a call with all its arguments as soon as
+another call begins.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ...events import Event, MessageCreated, MessageDone, ToolCallCreated, ToolCallDelta
+from ...events import CallPassed, Event, MessageCreated, MessageDone, ToolCallCreated, ToolCallDelta
 from ...messages import (
     AudioMessage,
     ImageMessage,
@@ -152,6 +153,11 @@ class OpenMessages:
         if call.name:
             yield from self.finish_reasoning()
             yield from self._create_call(call)
+
+    def pass_call(self, call: ToolCall) -> Iterator[Event]:
+        """Another call begins after this one."""
+        if call.message_id is not None and not call.is_custom:
+            yield CallPassed(ToolCallMessage(call.message_id, status="completed", **_call_fields(call)))
 
     def _create_call(self, call: ToolCall) -> Iterator[Event]:
         call.message_id = self._new_id()
