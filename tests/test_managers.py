@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -457,3 +458,19 @@ def test_a_stream_that_is_over_is_freed_when_nobody_has_it(protocol: str, how: s
             freed.clear()
     finally:
         gc.enable()
+
+
+@every_face
+@body
+async def test_the_rate_of_deltas_leaves_out_the_time_in_which_somebody_thought(face: Face) -> None:
+    """A confirmation that waited does not slow the model down."""
+
+    def think(_: Any, confirmation: sk.Confirmation) -> None:
+        time.sleep(0.2)
+
+    told = face.told(on_confirmation=think)
+    stream = face.stream(iter(interpreter()), told)
+    await stream.until_done()
+    timing = stream.timing
+    assert timing.duration > 0.2
+    assert timing.deltas / timing.deltas_per_second < timing.duration - 0.2
