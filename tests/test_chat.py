@@ -140,7 +140,7 @@ def test_without_an_editor_the_code_is_typed_anew(chat: Open, tmp_path: Path) ->
 def test_where_no_editor_is_named_vi_or_nano_edits(chat: Open, tmp_path: Path, name: str) -> None:
     """Whichever there is."""
     editor = tmp_path / name
-    editor.write_text(f"#!/bin/sh\n{shutil.which('sed')} -i s/secret/{name}/ \"$1\"\n")
+    editor.write_text(f'#!/bin/sh\n{shutil.which("sed")} -i s/secret/{name}/ "$1"\n')
     editor.chmod(0o755)
     talk = chat(runs("print('in ' + 'secret')"), Reply("Good."), PATH=str(tmp_path))
     talk.say("Tell me.")
@@ -279,6 +279,24 @@ def test_undo_forgets_the_last_question(chat: Open) -> None:
     talk.wait("there is nothing to undo")
 
 
+@on_terminal
+def test_ctrl_c_while_the_model_thinks_or_writes_is_one_notice(chat: Open) -> None:
+    """And a clean prompt."""
+    talk = chat(Reply("never", first_delay=60), Reply("Rivers remember", never_ends=True), Reply("Here."))
+    talk.say("Think.")
+    while not talk.server.requests:
+        time.sleep(0.01)  # nothing on the screen says that it was sent
+    talk.terminal.type("C-c")
+    talk.wait("\n(stopped)\n>")
+    talk.say("Write.")
+    talk.wait("Rivers remember")
+    talk.terminal.type("C-c")
+    talk.wait("Rivers remember\n(stopped)\n>")
+    talk.say("Well?")
+    talk.wait("Here.")
+    assert "(cancelled)" not in talk.terminal.screen
+
+
 @pytest.mark.slow
 @on_terminal
 def test_ctrl_c_stops_the_run_and_not_the_program(chat: Open) -> None:
@@ -402,6 +420,34 @@ def test_a_failure_in_a_pipe_is_the_exit_code() -> None:
     assert result.returncode == 1
     assert result.stderr.startswith("streamkit: the server answered with HTTP status 401")
     assert result.stderr.count("\n") == 1
+
+
+WITHOUT_FORK = """
+import os, sys
+import streamkit.agent, streamkit.cli.chat, streamkit.cli.demo
+del os.fork
+sys.modules["streamkit.computer"] = None
+sys.exit(streamkit.cli.main(sys.argv[1:]))
+"""
+
+
+def test_where_code_cannot_run_the_chat_goes_without() -> None:
+    """As on Windows. The model is not offered what runs code; the demo says what it needs."""
+    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+
+    def main(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", WITHOUT_FORK, *arguments]
+        return subprocess.run(command, env=clean, input="Hi\n", capture_output=True, text=True, timeout=60)
+
+    with ModelServer(Reply("Hello.")) as server:
+        result = main("chat", "--base-url", server.url)
+        assert "tools" not in server.requests[0].body
+        assert "execute" not in json.dumps(server.requests[0].body)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "[message] Hello." in result.stdout
+    result = main("demo", "--offline")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "the demo runs code, which needs a POSIX system" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ A model writes code, a person approves it, a computer runs it. Ctrl-C stops an a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..errors import StreamkitError, UsageError
 from ..messages import Message
 from ..renderers.characters import one_line, printable
-from .clients import client_for
+from .clients import client_for, computer_here
 from .ctrl_c import stopped_by_ctrl_c
 from .keyboard import echo, lines
 from .prompt import Asker, terminal_asker, wrapped
@@ -20,17 +21,17 @@ from .report import explain, picture_folder, renderer
 
 if TYPE_CHECKING:
     from ..agent import Agent
-
 __all__ = ["Chat", "run"]
 
-_INSTRUCTIONS = (
-    "You are an assistant in the user's terminal. When running code helps, write it and call `execute`: it runs on the "
-    "user's own machine once they approve it, and state persists between runs. Read the output before you continue. "
-    "Keep answers short, and write them in Markdown."
+_ROLE = "You are an assistant in the user's terminal. "
+_TOOL = (
+    "When running code helps, write it and call `execute`: it runs on the user's own machine once they approve it, and "
+    "state persists between runs. Read the output before you continue. "
 )
+_STYLE = "Keep answers short, and write them in Markdown."
 _COMMANDS = {
     "/help": "list these commands",
-    "/new": "start a new conversation, which asks before code runs; the computer keeps its state",
+    "/new": "new conversation, code asks again; the computer keeps its state",
     "/undo": "forget the last question and its answer; what ran has run",
     "/ask": "ask before code runs again, after [a]lways",
     "/save FILE": "write the conversation to a file",
@@ -144,24 +145,26 @@ def run(
         instructions: the system prompt, None for the built-in one.
 
     Raises:
-        UsageError: there is no model to talk to, or the extra that runs code is not installed.
+        UsageError: there is no model to talk to, or the extra that runs code is not installed. Where code cannot run at
+            all, because the system is not a POSIX one, the chat goes without.
     """
     from ..agent import Agent
-    from ..computer import Computer
 
     client, name = client_for(model, base_url)
-    with client, Computer() as computer:
+    with client, computer_here() or contextlib.nullcontext() as computer:
         agent = Agent(
             client,
             model=name,
             computer=computer,
-            instructions=_INSTRUCTIONS if instructions is None else instructions,
+            instructions=instructions if instructions is not None else _ROLE + (_TOOL if computer else "") + _STYLE,
             auto_run=auto_run,
             protocol=protocol,
         )
         if sys.stdin.isatty():
             print(printable(f"{name} at {client.base_url}"))
             print(wrapped("/help lists the commands; Ctrl-C stops an answer, Ctrl-D exits."))
-            if auto_run:
+            if computer is None:
+                print(wrapped("Code cannot run here: that needs a POSIX system, such as Linux, macOS or WSL."))
+            elif auto_run:
                 print("Code runs without asking.")
         return Chat(agent, terminal_asker()).run()

@@ -28,7 +28,7 @@ __all__ = ["Asker", "edit", "terminal_asker", "wrapped"]
 _SUFFIXES = {"python": ".py", "shell": ".sh", "javascript": ".js", "html": ".html"}
 _HELP = (
     "y: run it. n: do not run it. n and a reason: do not run it, and tell the model why. e: edit it first. a: run it, and "
-    "everything after it, until /ask or /new."
+    "everything after it, in a chat until /ask or /new."
 )
 _HINT = "n and a reason: tell the model why not. ?: help."
 _EDITORS = ("vi", "nano")  # where neither `VISUAL` nor `EDITOR` names one
