@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -526,3 +527,19 @@ async def test_a_hook_that_reads_its_own_stream_is_told_so(face: Face, outer: An
     assert len(errors) == 2
     assert await stream.get_final_text() == "Hello"
     assert handler.hooks.count("on_end") == 1
+
+
+@every_face
+@body
+async def test_the_rate_of_deltas_leaves_out_the_time_in_which_somebody_thought(face: Face) -> None:
+    """A confirmation that waited does not slow the model down."""
+
+    def think(_: Any, confirmation: sk.Confirmation) -> None:
+        time.sleep(0.2)
+
+    told = face.told(on_confirmation=think)
+    stream = face.stream(iter(interpreter()), told)
+    await stream.until_done()
+    timing = stream.timing
+    assert timing.duration > 0.2
+    assert timing.deltas / timing.deltas_per_second < timing.duration - 0.2

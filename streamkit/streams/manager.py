@@ -9,7 +9,7 @@ from typing import Any
 
 from ..answers import Answer
 from ..errors import UsageError
-from ..events import Created, Event, Run, RunStep, TextDelta
+from ..events import ConfirmationCreated, ConfirmationDone, Created, Event, Run, RunStep, TextDelta
 from ..handlers import Handler
 from ..messages import Message, TextMessage
 from ..protocols import registry
@@ -66,6 +66,7 @@ class Manager(Lifecycle, Readable):
         self._source_given = source
         self.driver: int | None = None  # the id of the thread or task that drives it, once it has started
         self._deadlines = Deadlines()
+        self._asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
         super().__init__(handlers, wake=self._answered, **options)
 
     def _answered(self) -> None:
@@ -88,6 +89,11 @@ class Manager(Lifecycle, Readable):
         super()._note(event)
         if isinstance(event, Created):
             self._mark("first")
+        elif isinstance(event, ConfirmationCreated):
+            self._asked_at = self._asked_at or time.monotonic()
+        elif isinstance(event, ConfirmationDone) and self._asked_at and not self._engine.pending_confirmations:
+            self._times["asking"] = self._times.get("asking", 0.0) + time.monotonic() - self._asked_at
+            self._asked_at = 0.0
 
     def for_stream(self) -> Readable:
         """The stream itself: another stream over it closes it."""

@@ -50,7 +50,8 @@ class Timing(msgspec.Struct, frozen=True):
         first_delta: until the first delta; None as long as there was none.
         duration: until the end; None before it.
         deltas: how many deltas arrived.
-        deltas_per_second: their rate from the first one to the end; None before the end.
+        deltas_per_second: their rate from the first one to the end, without the time in which a confirmation waited for
+            its answer; None before the end.
     """
 
     first_delta: float | None
@@ -183,6 +184,7 @@ class StreamState(Delivery):
         start, first, end = (self._times.get(key) for key in ("start", "first", "end"))
         deltas = self._engine.forgotten_deltas + sum(message.delta_count for message in self._engine.messages)
         flow = _seconds(first, end)  # from the first delta on
+        flow = None if flow is None else flow - self._times.get("asking", 0.0)
         return Timing(
             first_delta=_seconds(start, first),
             duration=_seconds(start, end),
