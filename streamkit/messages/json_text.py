@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -84,10 +84,11 @@ def is_nested_too_deep(value: Any) -> bool:
 
 def _inside(value: Any) -> Iterable[Any]:
     """The values in an object or list."""
-    # The casts: a test of the type leaves the type of what is inside unknown.
     if isinstance(value, dict):
-        return cast("dict[str, Any]", value).values()
-    return cast("list[Any]", value) if isinstance(value, list) else ()
+        entries: dict[str, Any] = value
+        return entries.values()
+    elements: list[Any] = value if isinstance(value, list) else []
+    return elements
 
 
 def decode_json(text: bytes | bytearray | str) -> Any:
