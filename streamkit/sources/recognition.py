@@ -75,7 +75,7 @@ def _sdk_response(value: Any) -> Any:
 
 def is_framed(response: Any) -> bool:
     """Whether streamkit can read the body of a response, as far as its content type says. Amazon's are binary."""
-    headers = getattr(response, "headers", None) or {}
+    headers: Any = getattr(response, "headers", None) or {}
     return _FRAMED.match(str(headers.get("content-type") or "")) is not None
 
 

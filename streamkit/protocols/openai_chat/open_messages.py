@@ -132,7 +132,11 @@ class OpenMessages:
             yield from self.finish_reasoning()
             self.seen.add("executed")
             id = self._executed[key] = self._new_id()
-            fields = {"content": text_or_json(tool.get("arguments")), "name": name, **self._shared_fields()}
+            fields: dict[str, Any] = {
+                "content": text_or_json(tool.get("arguments")),
+                "name": name,
+                **self._shared_fields(),
+            }
             yield MessageDone(ToolCallMessage(id, call_id=id, provider_executed=True, **fields))
         if id and tool.get("output") is not None:
             self._executed[key] = ""
