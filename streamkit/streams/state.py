@@ -168,8 +168,7 @@ class StreamState(Delivery):
     @property
     def cursor(self) -> str | None:
         """The cursor of the newest event: `stream(source, after=cursor)` resumes after it. None if the source has none."""
-        position = self._current.position if self._current is not None else None
-        position = self._position if position is None else position
+        position = self._last_position()
         return None if position is None else str(position)
 
     @property
