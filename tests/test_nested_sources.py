@@ -12,7 +12,7 @@ import streamkit as sk
 from streamkit.events import Run, RunCreated, RunDone, RunRequiresAction, TextDelta, ToolCallDone, Usage
 from streamkit.messages import TextMessage, ToolCallMessage
 
-from .faces import Face, body, every_face
+from .faces import Face, Source, body, chat, every_face
 
 
 def first_source(usage: Usage | None) -> list[sk.Event]:
@@ -113,3 +113,41 @@ async def test_a_nested_source_changes_nothing_of_a_run_that_had_ended(face: Fac
                 await read_nested(face, stream, second_source(None, status="incomplete", finish_reason="length"))
     run = await stream.get_final_run()
     assert (run.status, run.finish_reason) == ("completed", "stop")
+
+
+# -- a stream over a stream
+
+
+@every_face
+@pytest.mark.parametrize("pieces", [[], ["Hel"]], ids=["before its first step", "in its first step"])
+@body
+async def test_what_begins_in_a_stream_over_a_failed_one_has_no_error_yet(face: Face, pieces: list[str]) -> None:
+    """The inner stream hands its last events out when all of them have happened: its run and step are over by then."""
+    began: list[tuple[str, Any, Any]] = []
+
+    def look(handler: Any, begun: Any) -> None:
+        began.append((begun.status, begun.error, begun.usage))
+
+    inner = face.stream(face.generator(Source(chat(*pieces, finish=None), error=OSError("broke"))))
+    handler = face.told(on_run_created=look, on_run_step_created=look)
+    outer = face.stream(inner if face.is_async else inner.manager, handler)
+    with pytest.raises(sk.SourceError):
+        await outer.until_done()
+    assert began == [("in_progress", None, None)] * len(began)
+    assert len(began) == 2
+    handler.check_brackets()
+
+
+@every_face
+@body
+async def test_what_begins_with_a_failure_has_no_error_yet(face: Face) -> None:
+    """A run that fails before its first step still has one."""
+    began: list[tuple[str, Any]] = []
+    failed = {"id": "resp_1", "status": "failed", "error": {"code": "server_error", "message": "broke"}, "output": []}
+    inner = face.stream([{"type": "response.failed", "sequence_number": 0, "response": failed}])
+    handler = face.told(on_run_step_created=lambda handler, step: began.append((step.status, step.error)))
+    outer = face.stream(inner if face.is_async else inner.manager, handler)
+    with pytest.raises(sk.RunFailedError):
+        await outer.until_done()
+    assert began == [("in_progress", None)]
+    assert [(step.status, bool(step.error)) for step in handler.of("on_run_step_done")] == [("failed", True)]
