@@ -40,7 +40,10 @@ from ..protocols import Decoder
 from ..sources.decoding import SourceDecoder
 from ..sources.source import AsyncSource, Source
 
-__all__ = ["StreamState", "Timing", "error_of"]
+__all__ = ["MAX_STEPS", "StreamState", "Timing", "error_of"]
+
+MAX_STEPS = 100
+"""How many sources a run may have with `then=`, unless `max_steps=` says otherwise."""
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -77,14 +80,16 @@ class StreamState(Delivery):
         awaitables: bool,
         fields: Mapping[str, str] | None = None,
         after: str | None = None,
+        max_steps: int = MAX_STEPS,
     ) -> None:
         kind: type[Decoder] | None = protocols.find(protocol).Decoder if isinstance(protocol, str) else protocol
-        _check_arguments(handlers, kind, then, after)
+        _check_arguments(handlers, kind, then, after, max_steps)
         handlers = [handler.streamkit_attachable() for handler in handlers]
         super().__init__(ResumableEngine(strict=strict, wake=wake), handlers, awaits=awaitables)
         self._fields = None if fields is None else ArgumentFields(fields)
         self._protocol = kind
         self._then = then
+        self._max_steps = max_steps
         self._after = after
         self._engine.takes_outputs = self._engine.takes_approvals = then is not None
         self._engine.takes_awaitables = awaitables
@@ -359,7 +364,9 @@ class StreamState(Delivery):
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
 
 
-def _check_arguments(handlers: Sequence[object], protocol: object, then: object, after: object) -> None:
+def _check_arguments(
+    handlers: Sequence[object], protocol: object, then: object, after: object, max_steps: object
+) -> None:
     """Check what users passed to `stream`, who may use no type checker.
 
     Raises:
@@ -374,6 +381,8 @@ def _check_arguments(handlers: Sequence[object], protocol: object, then: object,
             raise UsageError(f"{handler!r} is no handler; subclass EventHandler, AsyncEventHandler or Handler")
     if after is not None and not isinstance(after, str):
         raise UsageError(f"a cursor is a str, as `stream.cursor` returns it, not {after!r}")
+    if not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 1:
+        raise UsageError(f"max_steps is a number from 1 on, not {max_steps!r}")
 
 
 def _seconds(start: float | None, end: float | None) -> float | None:
