@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -75,7 +75,7 @@ def is_nested_too_deep(value: Any) -> bool:
     level: list[Any] = [value]
     for _ in range(MAX_NESTING + 1):
         inside = (one for outer in level for one in _inside(outer))
-        inner: dict[int, Any] = {id(one): one for one in inside if isinstance(one, (dict, list))}
+        inner: dict[int, Any] = {id(one): one for one in inside if type(one) in (dict, list)}
         if not inner:
             return False
         level = [*inner.values()]
@@ -84,10 +84,13 @@ def is_nested_too_deep(value: Any) -> bool:
 
 def _inside(value: Any) -> Iterable[Any]:
     """The values in an object or list."""
-    # The casts: a test of the type leaves the type of what is inside unknown.
-    if isinstance(value, dict):
-        return cast("dict[str, Any]", value).values()
-    return cast("list[Any]", value) if isinstance(value, list) else ()
+    match value:
+        case dict():
+            return value.values()  # pyright: ignore[reportUnknownVariableType]  # JSON's values are of any type
+        case list():
+            return value  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return ()
 
 
 def decode_json(text: bytes | bytearray | str) -> Any:
