@@ -21,6 +21,7 @@ PACKAGE = Path(streamkit.__file__).parent
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("_version", "html_text"),
     ("errors",),
+    ("limits",),
     ("messages", "answers", "events"),
     ("handlers",),
     ("throttled",),
@@ -36,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("asking", "__main__"),
 )
-CORE = ("errors", "messages", "answers", "events", "core", "protocols")
+CORE = ("errors", "limits", "messages", "answers", "events", "core", "protocols")
 
 # Imports for the type checkers alone that point back up: both ends know each other, and only one can import the other.
 BACKWARDS = {

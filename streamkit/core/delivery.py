@@ -117,7 +117,7 @@ class Delivery:
                             yield from self._deliver(self._engine.complete_event(event))
                             continue
                         if len(pieces) >= COMPACT_AT:
-                            message.compact()
+                            self._engine.compact(message)
                         message, message_id, kind = found, event.message_id, type(event)
                         pieces, hooks = found.pieces, hooks_of(kind, ())
                     pieces.append(event.value)
@@ -133,7 +133,7 @@ class Delivery:
                         yield event
                         self._check()
                 if len(pieces) >= COMPACT_AT:
-                    message.compact()
+                    self._engine.compact(message)
                 if (look_again or pending) and self._must_look():
                     return True
         except StopIteration as error:

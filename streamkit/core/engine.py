@@ -19,8 +19,10 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from .. import events as e
-from ..errors import ProtocolError
+from ..errors import LimitError, ProtocolError
+from ..limits import Limits
 from ..messages import (
+    COMPACT_AT,
     ConsoleMessage,
     Message,
     Status,
@@ -42,6 +44,8 @@ _T = TypeVar("_T")
 _Completion = Callable[[Any, Any], Iterator[e.Event]]  # takes the engine and an event
 
 _MOST_WARNINGS = 1000
+_MEASURE_AFTER = 1 << 24  # bytes
+_LONG_ITEM = 1 << 14  # bytes; `warnings` holds no longer items
 _FAILED = ("failed", "expired", "incomplete", "cancelled")
 _NO_CAUSE = e.StreamEnd()  # of events that no item of the source caused
 
@@ -61,6 +65,7 @@ class Engine(PendingAnswers):
         find_open: the open message that a decoder's id refers to, None if there is none.
         new_id: gives message ids that no other message has.
         number_of: the number of the source's item that a delta came from; None where that is unknown.
+        limits: the sizes that end the stream.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
         is_canonical: whether the source is another stream's events, whose end is this stream's end.
         source_ends: the cursors of the events with which a canonical source ended, by their class.
@@ -70,6 +75,10 @@ class Engine(PendingAnswers):
     def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
         super().__init__(wake)
         self.strict = strict
+        self.limits = Limits()
+        self._unmeasured = 0  # bytes of long items since all open messages were measured
+        self._total = 0  # characters of all messages, as far as they were measured
+        self._sizes: dict[str, int] = {}  # of the open messages, when they were measured
         self.messages: list[Message] = []
         self.runs = RunTracker()
         self.warnings: list[e.StreamWarning] = []
@@ -96,6 +105,38 @@ class Engine(PendingAnswers):
         self._cause: e.Event | None = None
         self._item_index: int | None = None
         self.number_of: Callable[[Any], int | None] = _unknown
+
+    # -- sizes
+
+    def compact(self, message: Message) -> None:
+        """Join the deltas of an open message, and compare its size with the limits.
+
+        Raises:
+            LimitError: it is too long, or all messages together are.
+        """
+        message.compact()
+        self._measure(message)
+
+    def measure_open(self) -> None:
+        """Compare the sizes of all open messages with the limits. Raises as `compact`."""
+        for message in (*self._open.values(), *self._renamed.values()):
+            self._measure(message)
+
+    def long_item_came(self, size: int) -> None:
+        """Items of this size may fill the memory long before the deltas of a message are joined."""
+        self._unmeasured += size
+        if self._unmeasured > _MEASURE_AFTER:
+            self._unmeasured = 0
+            self.measure_open()
+
+    def _measure(self, message: Message) -> None:
+        size = message.size
+        self._total += size - self._sizes.get(message.id, 0)
+        self._sizes[message.id] = size
+        if size > self.limits.message:
+            raise LimitError("message", self.limits.message)
+        if self._total > self.limits.total:
+            raise LimitError("total", self.limits.total)
 
     def release(self) -> None:
         """Refer no more to what drives the engine, so that both are freed as soon as nothing else refers to them."""
@@ -125,7 +166,8 @@ class Engine(PendingAnswers):
             else:
                 yield from self.complete_event(event)
         for message in self._open.values():
-            message.compact()
+            if len(message.pieces) >= COMPACT_AT:
+                self.compact(message)
 
     def append_delta(self, event: Any) -> bool:
         """Append a delta of an open message: the common case, in which the event is complete as it is. False for any
@@ -179,6 +221,8 @@ class Engine(PendingAnswers):
 
     def _create(self, template: Message, cause: e.Event) -> Iterator[e.Event]:
         """Create a message like this one, empty."""
+        if len(self._open) + len(self._renamed) >= self.limits.open_messages:
+            raise LimitError("open_messages", self.limits.open_messages)
         yield from self.runs.open_step(cause)
         if isinstance(template, ConsoleMessage):
             yield from self._code_runs()
@@ -299,6 +343,7 @@ class Engine(PendingAnswers):
         if isinstance(message, TextMessage) and isinstance(final, TextMessage):
             for annotation in final.annotations:
                 yield from self._annotate(message, annotation, event)
+        self._measure(message)
         yield from self._close(final.id or message.id, message, final.status, event)
 
     def _compare(self, message: Message, final: str, event: e.Event) -> Iterator[e.Event]:
@@ -326,6 +371,7 @@ class Engine(PendingAnswers):
         self._renamed.pop(key, None)
         message.status = status
         message.mark_complete()
+        self._sizes.pop(message.id, None)
         if call is not None and status == "completed":
             self._expect_output(call, pending_key)
         yield message.done_event(message, position=cause.position, raw_item=cause.raw_item)
@@ -508,7 +554,9 @@ class Engine(PendingAnswers):
 
     def _listed(self, warning: e.StreamWarning) -> e.Event:
         if len(self.warnings) < _MOST_WARNINGS:
-            self.warnings.append(warning)
+            raw = warning.raw_item
+            is_long = isinstance(raw, bytes) and len(raw) > _LONG_ITEM
+            self.warnings.append(msgspec.structs.replace(warning, raw_item=None) if is_long else warning)
             self._faults.add(warning.fault)
         return warning
 
