@@ -30,8 +30,10 @@ from ..messages import (
     message_class,
     output_text,
 )
+from ..messages.json_text import decode_json, has_surrogates, join_surrogates, json_key
 from .pending import PendingAnswers
 from .run_tracker import RunTracker
+from .split_text import SplitDelta
 from .unique_ids import UniqueIds
 
 __all__ = ["Engine"]
@@ -81,6 +83,9 @@ class Engine(PendingAnswers):
         # whose id was taken by another message.
         self._open: dict[str, Message] = {}
         self._renamed: dict[str, Message] = {}
+        # The first half of a surrogate pair, by the id of a message that ends with it. Meanwhile the message is in
+        # `_renamed`, so that its next delta is completed here.
+        self._halves: dict[str, str] = {}
         self.find_open: Callable[[Any], Message | None] = self._open.get
         self._by_id: dict[str, Message] = {}
         self._ids = UniqueIds(self._by_id)
@@ -204,18 +209,56 @@ class Engine(PendingAnswers):
             return
         message = self._find(event.message_id)
         if message is None:
-            if event.message_id in self._ids:
-                fault = f"a delta came for message {event.message_id!r}, which was done; it begins another message"
-                yield self._warn("delta-after-done", fault, event)
-            # A delta of a family without hooks of its own is text.
-            family = TextMessage if event.family in (None, Message) else event.family
-            yield from self._create(family(event.message_id), event)
+            yield from self._create_for(event, event)
             message = self.messages[-1]
+        if self._halves:
+            yield from self._end_half(event.message_id, message, event)
         if event.replace:
             message.replace_content(event.value)
         else:
             message.pieces.append(event.value)
         yield self._delta(message, event.value, event, replace=event.replace, metadata=event.metadata)
+
+    def _create_for(self, delta: e.Delta, cause: e.Event) -> Iterator[e.Event]:
+        """Create the message of a delta."""
+        if delta.message_id in self._ids:
+            fault = f"a delta came for message {delta.message_id!r}, which was done; it begins another message"
+            yield self._warn("delta-after-done", fault, cause)
+        # A delta of a family without hooks of its own is text.
+        family = TextMessage if delta.family in (None, Message) else delta.family
+        yield from self._create(family(delta.message_id), cause)
+
+    def _complete_split_delta(self, event: SplitDelta) -> Iterator[e.Event]:
+        """Emit the text up to the half of a surrogate pair that it ends with, and hold that half."""
+        delta, id = event.delta, event.delta.message_id
+        if self._find(id) is None:
+            yield from self._create_for(delta, event)
+        text = join_surrogates(self._take_half(id) + event.text)
+        half = text[-1:] if has_surrogates(text) else ""
+        delta.value = text.removesuffix(half)
+        delta.position, delta.raw_item = event.position, event.raw_item
+        yield from self._complete_delta(delta)
+        if half:
+            message = self._open.pop(id, None) or self._renamed[id]
+            self._renamed[id] = message
+            self._halves[id] = half
+
+    def _take_half(self, id: str) -> str:
+        """The half that is held for a message; "" if there is none. Its next deltas may be appended at once again."""
+        half = self._halves.pop(id, "")
+        if half and self._renamed[id].id == id:
+            self._open[id] = self._renamed.pop(id)
+        return half
+
+    def _end_half(self, id: str, message: Message, cause: e.Event) -> Iterator[e.Event]:
+        """The second half of a surrogate pair did not come: the first is U+FFFD."""
+        if self._take_half(id):
+            fault = (
+                f"a text of message {message.id!r} ends in the middle of a surrogate pair; it was replaced by U+FFFD"
+            )
+            yield self._warn("lone-surrogate", fault, cause)
+            message.pieces.append("\ufffd")
+            yield self._delta(message, "\ufffd", cause)
 
     def _delta(
         self,
@@ -234,6 +277,8 @@ class Engine(PendingAnswers):
     def _complete_done(self, event: e.Done) -> Iterator[e.Event]:
         final = event.message
         message = self._find(final.id)
+        if message is not None and self._halves:
+            yield from self._end_half(final.id, message, event)
         if message is None:
             if final.id in self._ids:
                 return  # it was done before: an item and the entire response repeat each other
@@ -288,6 +333,8 @@ class Engine(PendingAnswers):
     def _close_open(self, status: e.RunStatus, cause: e.Event) -> Iterator[e.Event]:
         """All open messages are done, because their run or its source ends with this status."""
         for key, message in [*self._open.items(), *self._renamed.items()]:
+            if self._halves:
+                yield from self._end_half(key, message, cause)
             yield from self._close(key, message, e.OPEN_MESSAGE_STATUS[status], cause)
 
     def _complete_call_passed(self, event: e.CallPassed) -> Iterator[e.Event]:
@@ -339,7 +386,7 @@ class Engine(PendingAnswers):
 
     def _annotate(self, message: TextMessage, annotation: Any, cause: e.Event) -> Iterator[e.Event]:
         seen = self._annotated.setdefault(message.id, set())
-        key = msgspec.json.encode(annotation, enc_hook=repr)
+        key = json_key(annotation)
         if key in seen:
             return  # it comes with its delta, and again with the complete item
         seen.add(key)
@@ -453,6 +500,13 @@ class Engine(PendingAnswers):
     def _checked(self, warning: e.StreamWarning) -> e.Event:
         if self.strict:
             raise ProtocolError(warning.code, warning.fault, warning.index, warning.kind)
+        return self._listed(warning)
+
+    def advise(self, code: str, fault: str) -> e.Event:
+        """A warning about the application, not its source: a strict stream does not raise it."""
+        return self._listed(e.StreamWarning(code, fault))
+
+    def _listed(self, warning: e.StreamWarning) -> e.Event:
         if len(self.warnings) < _MOST_WARNINGS:
             self.warnings.append(warning)
             self._faults.add(warning.fault)
@@ -464,6 +518,7 @@ class Engine(PendingAnswers):
         e.RawEvent: _emit,
         e.Created: _complete_created,
         e.Delta: _complete_delta,
+        SplitDelta: _complete_split_delta,
         e.Done: _complete_done,
         e.CallPassed: _complete_call_passed,
         e.ActiveLine: _complete_active_line,
@@ -516,6 +571,6 @@ def _ids_from(ids: UniqueIds) -> Callable[[], str]:
 
 def _json(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
+        return decode_json(text)
     except (ValueError, RecursionError):  # not JSON, or nested too deep to be read
         return None

@@ -73,6 +73,15 @@ class Manager(Lifecycle, Readable):
         """Something was answered or deferred, perhaps in another thread."""
         raise NotImplementedError("the manager's")
 
+    def _refuse_second_reader(self, kind: str) -> None:
+        """Check that a stream which runs, in a thread or a task as `kind` says, has ended, so that nothing is to be read.
+
+        Raises:
+            UsageError: it has not.
+        """
+        if not self._ended:
+            raise UsageError(f"the stream runs already: a hook or another {kind} cannot run it to its end, or read it")
+
     def _mark(self, moment: str) -> None:
         self._times.setdefault(moment, time.monotonic())
 

@@ -80,6 +80,7 @@ class StreamState(Delivery):
     ) -> None:
         kind: type[Decoder] | None = protocols.find(protocol).Decoder if isinstance(protocol, str) else protocol
         _check_arguments(handlers, kind, then, after)
+        handlers = [handler.streamkit_attachable() for handler in handlers]
         super().__init__(ResumableEngine(strict=strict, wake=wake), handlers, awaits=awaitables)
         self._fields = None if fields is None else ArgumentFields(fields)
         self._protocol = kind
@@ -353,6 +354,7 @@ class StreamState(Delivery):
         if not stopped and not self._ended:
             if isinstance(error, SourceTimeoutError):
                 yield from self._engine.end_event(StreamTimeout())
+            error = self._error or error  # perhaps another one by now, of a hook that has seen the run fail
             event = StreamException(type(error).__name__, str(error), _details(error), error)
             yield from self._engine.end_event(event)
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
