@@ -135,6 +135,7 @@ def test_without_an_editor_the_code_is_typed_anew(chat: Open, tmp_path: Path) ->
     assert "│ mine" in talk.wait("Good.")
 
 
+@pytest.mark.slow
 @on_terminal
 @pytest.mark.parametrize("name", ["vi", "nano"])
 def test_where_no_editor_is_named_vi_or_nano_edits(chat: Open, tmp_path: Path, name: str) -> None:
@@ -201,6 +202,7 @@ def test_always_is_not_asked_again(chat: Open) -> None:
     assert talk.terminal.screen.count("[a]lways:") == 1
 
 
+@pytest.mark.slow
 @on_terminal
 def test_always_can_be_taken_back(chat: Open) -> None:
     """With /ask, and with a new conversation. The prompt says that nobody is asked."""
@@ -227,6 +229,7 @@ def test_always_can_be_taken_back(chat: Open) -> None:
     talk.wait("Answer 2.")
 
 
+@pytest.mark.slow
 @on_terminal
 def test_a_pasted_text_is_one_message(chat: Open) -> None:
     """Of ten lines here, the last without an end. It is sent with Enter, and is one entry of the history."""
@@ -246,6 +249,7 @@ def test_a_pasted_text_is_one_message(chat: Open) -> None:
     assert talk.sent().count(json.dumps(pasted)[1:-1]) == 2
 
 
+@pytest.mark.slow
 @on_terminal
 def test_keys_that_are_pressed_during_an_answer_do_not_stand_in_it(chat: Open) -> None:
     """The next line begins with them."""
@@ -261,6 +265,7 @@ def test_keys_that_are_pressed_during_an_answer_do_not_stand_in_it(chat: Open) -
     assert "next question" in talk.sent()
 
 
+@pytest.mark.slow
 @on_terminal
 def test_undo_forgets_the_last_question(chat: Open) -> None:
     """And its answer; the model does not get them again."""
@@ -279,6 +284,7 @@ def test_undo_forgets_the_last_question(chat: Open) -> None:
     talk.wait("there is nothing to undo")
 
 
+@pytest.mark.slow
 @on_terminal
 def test_ctrl_c_while_the_model_thinks_or_writes_is_one_notice(chat: Open) -> None:
     """And a clean prompt."""
@@ -431,6 +437,7 @@ sys.exit(streamkit.cli.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_where_code_cannot_run_the_chat_goes_without() -> None:
     """As on Windows. The model is not offered what runs code; the demo says what it needs."""
     clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
