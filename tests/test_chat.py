@@ -351,10 +351,15 @@ def test_what_was_typed_is_there_again(chat: Open, tmp_path: Path) -> None:
     talk.wait("exit code 0")
     (path,) = tmp_path.rglob("chat_history")
     assert path.stat().st_mode & 0o077 == 0
+    with path.open("r+b") as history:  # one that has grown long is cut in half
+        newest = history.read()
+        history.seek(0)
+        history.write(b"\n# 2026-01-01 00:00:00\n+an old question" * 30_000 + newest)
     again = chat(Reply("Two."))
     again.terminal.type("Up", "Enter")
     again.wait("Two.")
     assert "A first question." in again.sent()
+    assert 500_000 < path.stat().st_size < 700_000
 
 
 @on_terminal
@@ -387,8 +392,11 @@ def test_what_fails_is_a_line_and_the_chat_goes_on(chat: Open) -> None:
     talk.wait("streamkit: ")
     talk.say("Two.")
     talk.wait("HTTP status 401")
-    talk.say("Three.")
+    talk.wait("(/undo takes the question back)", 2)
+    talk.say("/undo", "Three.")
     talk.wait("Here.")
+    assert "One." in talk.sent()
+    assert "Two." not in talk.sent()
 
 
 def pipe(text: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -74,6 +74,8 @@ class Chat:
                 stream.until_done()
         except StreamkitError as error:
             print(f"streamkit: {explain(error)}", file=sys.stderr, flush=True)
+            if sys.stdin.isatty():
+                print("(/undo takes the question back)", flush=True)
             return False
         if stream.status == "cancelled":
             print("(stopped)", flush=True)
