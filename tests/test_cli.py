@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import streamkit as sk
 from streamkit import cli, protocols
 from streamkit.cli.demo import CODE, Demo
-from streamkit.cli.report import printable
+from streamkit.cli.report import explain, printable
 from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
 
 from .terminals import ROOT, TMUX, Terminal
@@ -607,6 +607,16 @@ def test_what_cannot_be_written_is_reported_once(command: str, recording: Path) 
     if command.startswith("streamkit convert"):
         result = shell(command.format(path=recording) + " -o /dev/full")
         assert (result.returncode, result.stderr) == (1, "streamkit: /dev/full: No space left on device\n")
+
+
+def test_an_error_of_the_disk_is_not_repeated_by_its_notes() -> None:
+    """Also where a later write names another file. Notes that say something else stay."""
+    error = OSError(28, "No space left on device", "one")
+    error.add_note(
+        "While the stream ended, closing the source raised OSError: [Errno 28] No space left on device: 'two'"
+    )
+    error.add_note("at http://host")
+    assert explain(error) == "one: No space left on device (at http://host)"
 
 
 @pytest.mark.parametrize("command", ["replay", "convert"])

@@ -153,6 +153,8 @@ def explain(error: BaseException) -> str:
     elif cause is not None and not isinstance(cause, OSError):
         text = f"{cause}{_root_cause(cause)}"
     notes: Sequence[str] = getattr(error, "__notes__", ())
+    if isinstance(error, OSError) and error.strerror:  # as of a full disk, which every later write reports again
+        notes = [note for note in notes if error.strerror not in note]
     return _cut(" ".join([*text.split(), *(f"({note})" for note in notes)]), 500)
 
 
