@@ -6,7 +6,7 @@ import inspect
 import io
 import os
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from ..errors import SourceError, UsageError
@@ -77,7 +77,7 @@ def _sdk_response(value: Any) -> Any:
 
 def is_framed(response: Any) -> bool:
     """Whether streamkit can read the body of a response, as far as its content type says. Amazon's are binary."""
-    headers = getattr(response, "headers", None) or {}
+    headers: Mapping[str, str] = getattr(response, "headers", None) or {}
     return _FRAMED.match(str(headers.get("content-type") or "")) is not None
 
 
