@@ -16,7 +16,7 @@ from ..events import Delta, Event
 from ..handlers import Call, Handler, plan
 from ..messages import COMPACT_AT
 from .engine import Engine
-from .steps import PULL, START_WORK, Step, Stopped
+from .steps import PULL, Step, Stopped
 
 __all__ = ["Delivery", "HookStopped", "Steps", "add_note"]
 
@@ -163,8 +163,6 @@ class Delivery:
             except BaseException as error:
                 yield from self._emit_to_rest(calls[number:], event, error)
                 raise
-        if self._awaits and self._engine.pending:
-            yield START_WORK
 
     def _calls_of(self, kind: type[Event]) -> tuple[Call, ...]:
         if kind not in self._plan:  # declared by the application after the stream was made

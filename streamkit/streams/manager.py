@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..answers import Answer
 from ..errors import UsageError
@@ -99,7 +99,7 @@ class Manager(Lifecycle, Readable):
         return encoder
 
 
-def is_answer_text(event: Event) -> bool:
+def is_answer_text(event: Event) -> TypeGuard[TextDelta]:
     """Whether an event adds to the assistant's text (choice 0). A repair that replaces text does not."""
     if type(event) is not TextDelta or event.replace:
         return False
