@@ -6,18 +6,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import openai
 import pytest
 
 import streamkit as sk
 from streamkit.testing import ModelServer, Reply
 
-from .faces import Face, Source, SyncTold, ask, async_faces, body, chat
+from .faces import AsyncTold, Face, Source, SyncTold, ask, async_faces, body, chat
 
 
 @async_faces
@@ -100,3 +102,140 @@ def test_a_stream_that_is_left_at_the_end_of_the_loop_prints_nothing(capfd: pyte
     gc.collect()
     assert capfd.readouterr().err == ""
     told.check_brackets()
+
+
+# -- every way of reading, left in every way
+
+
+class Left(Exception):
+    """Raised where a stream is read."""
+
+
+class Silent:
+    """A source that gives some text and then nothing, for ever. It notes that it was closed."""
+
+    def __init__(self) -> None:
+        self.silent = threading.Event()
+        self.closed = False
+
+    async def items(self) -> AsyncIterator[Any]:
+        try:
+            for item in chat("a", "b", finish=None):
+                yield item
+            self.silent.set()
+            await anyio.sleep_forever()
+        finally:
+            self.closed = True
+
+
+async def events_of(stream: Any, way: str) -> AsyncIterator[Any]:
+    """What a loop over the stream gets."""
+    match way:
+        case "iterate":
+            async for event in stream:
+                yield event
+        case "text_deltas":
+            async for text in stream.text_deltas:
+                yield text
+        case _:
+            async for chunk in stream.chunks("anthropic"):
+                yield chunk
+
+
+class Reading:
+    """A stream that is read in one way: by a loop, by `until_done`, or by a hook that reads a nested source."""
+
+    def __init__(self, way: str) -> None:
+        self.way = way
+        self.sources = [Silent(), Silent()] if way == "nested" else [Silent()]
+        self.told = AsyncTold()
+        if way == "nested":
+            self.told.does["on_text_created"] = self._read_nested
+        self.stream = sk.astream(self.sources[0].items(), self.told)
+        self.silent = self.sources[-1].silent
+
+    async def _read_nested(self, _: Any, message: Any) -> None:
+        del self.told.does["on_text_created"]
+        async with contextlib.aclosing(self.stream.read_nested(self.sources[1].items())) as events:
+            async for _ in events:
+                pass
+
+    async def read(self) -> None:
+        async with self.stream:
+            if self.way in ("until_done", "nested"):
+                await self.stream.until_done()
+            else:
+                async with contextlib.aclosing(events_of(self.stream, self.way)) as events:
+                    async for _ in events:
+                        pass
+
+    async def wait_until_silent(self) -> None:
+        while not self.silent.is_set():  # noqa: ASYNC110 - the other waits use threads
+            await anyio.lowlevel.checkpoint()
+
+    def check(self) -> None:
+        assert self.stream.ended
+        assert all(source.closed for source in self.sources)
+        self.told.check_brackets()
+
+
+WAYS = ["iterate", "text_deltas", "chunks", "until_done", "nested"]
+ENDINGS = ["scope", "fail_after", "cancel", "cancel in a thread", "close", "exception in a hook"]
+
+
+@async_faces
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("ending", ENDINGS)
+@body
+async def test_a_stream_that_waits_may_be_ended_in_every_way(face: Face, way: str, ending: str) -> None:
+    """It ends once, for its handlers; its source is closed; nothing else is cancelled, and no task is left."""
+    tasks_before, reading = len(anyio.get_running_tasks()), Reading(way)
+    raised: list[BaseException] = []
+
+    async def read() -> None:
+        try:
+            await reading.read()
+        except Exception as error:
+            raised.append(error)
+        if ending not in ("scope", "fail_after"):
+            await anyio.lowlevel.checkpoint()  # it is not cancelled
+
+    if ending == "exception in a hook":
+        reading.told.does["on_text_delta"] = _fail
+    async with anyio.create_task_group() as tasks:
+        if ending == "fail_after":
+            with pytest.raises(TimeoutError), anyio.fail_after(60) as scope:
+                tasks.start_soon(_expire, reading, scope)
+                await reading.read()
+        else:
+            with anyio.CancelScope() as scope:
+                tasks.start_soon(read)
+                if ending != "exception in a hook":
+                    await reading.wait_until_silent()
+                    await anyio.lowlevel.checkpoint()
+                match ending:
+                    case "scope":
+                        tasks.cancel_scope.cancel()
+                    case "cancel":
+                        reading.stream.cancel()
+                    case "cancel in a thread":
+                        await anyio.to_thread.run_sync(reading.stream.cancel)
+                    case "close":
+                        await reading.stream.close()
+                        reading.check()
+                    case _:
+                        pass
+            assert ending == "scope" or not scope.cancel_called
+    reading.check()
+    assert [type(error) for error in raised] == ([Left] if ending == "exception in a hook" else [])
+    assert len(anyio.get_running_tasks()) == tasks_before
+    await anyio.lowlevel.checkpoint()  # and this task is not cancelled
+
+
+def _fail(*_: Any) -> None:
+    raise Left
+
+
+async def _expire(reading: Reading, scope: anyio.CancelScope) -> None:
+    await reading.wait_until_silent()
+    scope.deadline = anyio.current_time()

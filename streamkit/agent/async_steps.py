@@ -20,7 +20,7 @@ from ..events import Event
 from ..sources.interrupt import Interruptible
 from ..sources.open import open_async
 from ..sources.source import AsyncSource, Batch
-from ..streams.waiting import scheduler, start_task
+from ..streams.tasks import scheduler, start_task
 from .calls import PendingCall
 from .computer_protocol import Running
 from .mailbox import Mailbox

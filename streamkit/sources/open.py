@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ import anyio
 from ..errors import raise_source_error
 from ..events import Run, RunDone, StreamEnd
 from .chunks import AsyncChunks, SyncChunks
+from .generators import GeneratorSource
 from .interrupt import Interruptible
 from .items import Items, batches_of
 from .recognition import (
@@ -257,8 +258,8 @@ async def _of_async_response(response: Any) -> AsyncSource:
         finally:
             await response.aclose()
         raise http_error(response, body)
-    chunks: AsyncIterator[bytes] = response.aiter_bytes()
-    return AsyncSource(chunks.__anext__, partial(_close_all, chunks, response))
+    chunks: AsyncGenerator[bytes, None] = response.aiter_bytes()
+    return GeneratorSource(chunks, partial(_close_all, chunks, response), nested=True)
 
 
 async def _close_all(chunks: Any, response: Any) -> None:
@@ -286,7 +287,10 @@ def _of_async_iterable(value: Any) -> AsyncSource:
             if callable(close) and inspect.isawaitable(result := close()):
                 await result
 
-    return AsyncSource(items.__anext__, finish, SourceTraits(live=live), prepare=prepare)
+    traits = SourceTraits(live=live)
+    if inspect.isasyncgen(items):
+        return GeneratorSource(items, finish, traits, prepare=prepare)
+    return AsyncSource(items.__anext__, finish, traits, prepare=prepare)
 
 
 async def _of_async_context(value: Any) -> AsyncSource:

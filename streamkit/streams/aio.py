@@ -20,11 +20,12 @@ from ..errors import UsageError
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
+from ..sources.awaiting import interruptible, is_cancellation
 from ..sources.chunks import AsyncChunks
 from ..sources.open import open_async, source_of_async_stream, wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
 from .manager import Manager, is_answer_text
-from .waiting import Work, close_unused, interruptible, is_cancellation, scheduler, task_finder
+from .tasks import Work, close_unused, scheduler, task_finder
 
 __all__ = ["AsyncStreamManager"]
 
@@ -52,14 +53,12 @@ class AsyncStreamManager(Manager):
         self._work = Work()
         self._running: Steps | None = None  # the steps that are performed just now
         self._pause: anyio.Event | None = None  # while another task waits until none are
-        self._entered = False  # `async with` closes it
-        self._guard: AsyncGeneratorType[None, None] | None = None  # else, this does where the stream is dropped
+        self._guard: AsyncGeneratorType[None, None] | None = None  # closes it where it is dropped
         super().__init__(source, handlers, awaitables=True, **options)
         self._course = self._run()
 
     async def __aenter__(self) -> Self:
         self._check_not_running()
-        self._entered = True
         await self._perform_all(self._enter())
         return self
 
@@ -192,8 +191,7 @@ class AsyncStreamManager(Manager):
         match step:
             case OpenSource(value=value):
                 self._schedule = self._schedule or scheduler()
-                if self._iterated and not self._entered:
-                    await self._start_guard()
+                await self._start_guard()
                 return await interruptible(open_async(value), self._new_sleep)
             case CallForSource(function=function):
                 value = call_source(function)

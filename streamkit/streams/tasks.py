@@ -1,8 +1,7 @@
-"""Waits that can be ended early, and work beside a stream, without a scope or a task group that stays open.
+"""Tasks of an async stream, on asyncio and trio: its own one, and those beside it, which belong to no task group.
 
-A stream hands out its events between its waits, to loops and generators that may be left at any time and in any task.
-There no cancel scope and no task group may be open, or unrelated code is cancelled. So a scope is open only while the
-task sleeps, and work runs in tasks that belong to no group.
+A stream hands out its events to loops and generators that may be left at any time, and in any task. No task group can be
+open there. So what runs beside the stream is a task that the stream itself cancels and waits for.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -21,60 +19,7 @@ import anyio.lowlevel
 from ..answers import Answer
 from ..errors import UsageError
 
-__all__ = ["Work", "close_unused", "interruptible", "is_cancellation", "scheduler", "start_task", "task_finder"]
-
-_T = TypeVar("_T")
-
-
-@types.coroutine
-def interruptible(
-    awaitable: Awaitable[_T], new_scope: Callable[[], anyio.CancelScope | None]
-) -> Generator[Any, Any, _T]:
-    """Await something so that it can be interrupted while the task sleeps.
-
-    Then, and only then, a scope is open: the one that `new_scope` makes for this sleep, if it makes one. None of the
-    awaitable's own code runs in it, so whatever that enters and leaves is nested as it would be without. An awaitable that
-    need not sleep costs no scope.
-
-    Raises:
-        BaseException: what the awaitable raises; the event loop's cancellation where such a scope was cancelled.
-    """
-    steps: Any = awaitable.__await__()
-    value: Any = None
-    error: BaseException | None = None
-    while True:
-        try:
-            signal = steps.throw(error) if error is not None else next(steps) if value is None else steps.send(value)
-        except StopIteration as end:
-            result: _T = end.value
-            return result
-        finally:
-            value = error = None  # an error's traceback refers to this frame
-        scope = new_scope()
-        if scope is not None:
-            scope.__enter__()
-        try:
-            value = yield signal
-        except GeneratorExit:  # nobody awaits this any more; there is no task that could leave the scope
-            steps.close()
-            raise
-        except BaseException as raised:
-            error = raised
-        if scope is not None:
-            cause: BaseException | None = error or getattr(value, "error", None)  # trio sends exceptions as values
-            if cause is None:
-                scope.__exit__(None, None, None)
-            else:
-                scope.__exit__(type(cause), cause, cause.__traceback__)
-            cause = None
-
-
-def is_cancellation(error: BaseException) -> bool:
-    """Whether an error is nothing but the event loop's cancellation of a task."""
-    group: Any = error
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(is_cancellation, group.exceptions))
-    return isinstance(error, anyio.get_cancelled_exc_class())
+__all__ = ["Work", "close_unused", "scheduler", "start_task", "task_finder"]
 
 
 def scheduler() -> Callable[[Callable[[], object]], object]:
