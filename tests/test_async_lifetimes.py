@@ -170,7 +170,7 @@ class Reading:
                         pass
 
     async def wait_until_silent(self) -> None:
-        while not self.silent.is_set():  # noqa: ASYNC110 - the other waits use threads
+        while not self.silent.is_set():
             await anyio.lowlevel.checkpoint()
 
     def check(self) -> None:

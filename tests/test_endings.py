@@ -13,9 +13,22 @@ import openai
 import pytest
 
 import streamkit as sk
-from streamkit.testing import ModelServer, Reply, ServiceError
+from streamkit.testing import ModelServer, Reply, ServiceError, ToolCall
 
-from .faces import AsyncTold, Face, Source, SyncTold, ask, ask_responses, async_faces, body, chat, every_face, sync_face
+from .faces import (
+    AsyncTold,
+    Face,
+    Source,
+    SyncTold,
+    ask,
+    ask_responses,
+    async_faces,
+    body,
+    calls,
+    chat,
+    every_face,
+    sync_face,
+)
 
 ENDINGS = ("on_timeout", "on_exception", "on_end")
 
@@ -551,6 +564,43 @@ async def test_a_strict_stream_raises_the_protocol_error(face: Face) -> None:
     await check_failed(stream, error, ["Hel"])
 
 
+STRICT_SERVICES: dict[str, Any] = {
+    "chat": ask,
+    "responses": ask_responses,
+    "assistants": lambda client: (
+        lambda: client.beta.threads.runs.create(thread_id="thread_1", assistant_id="asst_1", stream=True)
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The Assistants API is deprecated:DeprecationWarning")
+@every_face
+@pytest.mark.parametrize("service", STRICT_SERVICES)
+@body
+async def test_what_a_strict_stream_refuses_is_done_all_the_same(face: Face, service: str) -> None:
+    """Broken arguments are found where the call ends: the call that was created is done, as failed."""
+    told = face.told()
+    with ModelServer(Reply(ToolCall("weather", '{"city": '))) as server:
+        async with face.client(server) as client:
+            stream = face.stream(STRICT_SERVICES[service](client), told, strict=True)
+            error = await raised_by(stream.until_done())
+    assert isinstance(error, sk.ProtocolError)
+    assert error.code == "bad-arguments"
+    told.check_brackets()
+    assert [message.status for message in told.of("on_tool_call_done")] == ["failed"]
+
+
+@every_face
+@body
+async def test_a_message_is_done_also_where_the_hook_of_its_warning_fails(face: Face) -> None:
+    """The warning comes while the call is still open, so that the end closes it."""
+    told = face.told(on_warning=oops)
+    items = calls("weather")
+    items[1]["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] = '{"city": '
+    assert isinstance(await raised_by(face.stream(items, told).until_done()), Oops)
+    told.check_brackets()
+
+
 @every_face
 @body
 async def test_items_of_no_known_protocol_are_an_error_that_lists_the_known(face: Face) -> None:
@@ -729,6 +779,7 @@ async def test_a_callers_own_deadline_is_not_a_timeout_of_the_source(face: Face)
             assert await face.in_thread(server.wait_for_disconnect)
 
 
+@pytest.mark.slow
 @every_face
 @body
 async def test_a_read_timeout_is_a_source_timeout(face: Face) -> None:

@@ -51,13 +51,14 @@ class CallForSource(Step):
 
 
 class WaitForAnswers(Step):
-    """Wait until one of these is answered or its time is over. Its result is those whose time is over, each with the
-    number of its deferral."""
+    """Wait until something is answered, or the time of something that was deferred is over: of these, which were deferred
+    since the last wait, or of those of earlier waits. Its result is those whose time is over, each with the number of its
+    deferral. The wait may end early."""
 
-    __slots__ = ("answers",)
+    __slots__ = ("deferred",)
 
-    def __init__(self, answers: Sequence[Answer]) -> None:
-        self.answers = answers
+    def __init__(self, deferred: Sequence[Answer]) -> None:
+        self.deferred = deferred
 
 
 PULL: Final = Step()

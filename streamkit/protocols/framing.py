@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import TypeAlias, TypeGuard
 
+from ..messages.json_text import shallow
+
 __all__ = [
     "Frame",
     "Framer",
@@ -47,8 +49,13 @@ def as_data(frames: Frames, names: Container[bytes]) -> Frames:
     return [frame[2] if not frame[0] and frame[1] not in names else frame for frame in map(as_frame, frames)]
 
 
+def shallow_frame(frame: Frame | bytes) -> Frame | bytes:
+    """A frame whose data may be decoded: see `json_text.shallow`."""
+    return shallow(frame) if isinstance(frame, bytes) else (frame[0], frame[1], shallow(frame[2]))
+
+
 class Framer:
-    """Cuts the bytes of one body into frames."""
+    """Cuts the bytes of one body into frames. Data that is nested too deep is marked, so that no decoder reads it."""
 
     def expect_names(self, names: Container[bytes] | None) -> None:
         """Set the SSE event names that the decoder heeds, None (as at the beginning) for all. Frames without an id and
@@ -65,6 +72,7 @@ class Framer:
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CR, _LF = 13, 10
+_LONG = 1000  # bytes; shorter data is not nested too deep for a decoder of a struct, which skips what it does not know
 _LINES_PER_BLOCK = {b"data": 2, b"even": 3, b"id: ": 4}  # with the empty line, by how its first line begins
 
 
@@ -112,9 +120,9 @@ class SseFramer(Framer):
     def feed(self, chunk: bytes) -> Frames:
         """The frames that this chunk completes. The paths before `_feed_any` are for one block, and for a run of them."""
         pending, head, size = self._pending, self._head, self._head_size
-        if not pending and self._is_lf_only and chunk[:size] == head and chunk[-1] == _LF and chunk[-2] == _LF:
+        if not pending and self._is_lf_only and chunk[:size] == head and chunk[-2:] == b"\n\n":
             data = chunk[size:-2]  # one block alone, from a server that flushes each event
-            if _LF not in data and _CR not in data:
+            if _LF not in data and _CR not in data and len(data) < _LONG:
                 return [data if self._as_data else (b"", self._head_name, data)]
         pieces = []
         if self._in_data and _CR not in chunk:
@@ -130,6 +138,8 @@ class SseFramer(Framer):
         if pieces:
             rest = pieces.pop()
             if _LF not in b"".join(pieces):
+                if pieces and max(map(len, pieces)) >= _LONG:
+                    pieces = [*map(shallow, pieces)]
                 if _LF not in rest:
                     self._in_data = True
                     self._pending = [rest]
@@ -150,7 +160,8 @@ class SseFramer(Framer):
         if len(after) == 1:
             self._pending = [self._head, rest]
         else:
-            pieces.append(rest[:end])
+            data = rest[:end]
+            pieces.append(data if len(data) < _LONG else shallow(data))
             self._pending = [after[2:]] if len(after) > 2 else []
         return True
 
@@ -175,6 +186,8 @@ class SseFramer(Framer):
             lines = text.split(b"\n")
             lines.append(b"")
             frames = self._by_columns(lines) or self._by_lines(lines)
+            if max(map(len, lines)) >= _LONG:
+                frames = [shallow_frame(frame) for frame in frames]
         if self._is_lf_only and len(pending) == 1 and pending[0].startswith(self._head):
             data = pending[0][self._head_size :]
             if _LF not in data:
@@ -217,7 +230,7 @@ class SseFramer(Framer):
         """The frame of the unfinished block, if it has data."""
         lines = b"".join(self._restore_head()).split(b"\n")
         self._pending.clear()
-        return self._by_lines([*lines, b""])
+        return [(id, name, shallow(data)) for id, name, data in self._by_lines([*lines, b""])]
 
     def _normalise(self, chunk: bytes) -> bytes:
         """Drop a byte order mark, which may come in pieces, and turn CRLF and CR into LF. The two halves of a CRLF may
@@ -286,12 +299,12 @@ class NdjsonFramer(Framer):
         lines = self._take_pending(lines)
         if rest:
             self._pending.append(rest)
-        return [(b"", b"", line) for line in lines.split(b"\n") if line.strip()]
+        return [(b"", b"", shallow(line)) for line in lines.split(b"\n") if line.strip()]
 
     def finish(self) -> list[Frame]:
         """The frame of the last line, where no newline ends it."""
         line = self._take_pending(b"").strip()
-        return [(b"", b"", line)] if line else []
+        return [(b"", b"", shallow(line))] if line else []
 
     def _take_pending(self, more: bytes) -> bytes:
         """What is pending, followed by `more`, without a byte order mark at the start of the body."""

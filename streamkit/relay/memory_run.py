@@ -13,7 +13,7 @@ import anyio.lowlevel
 from ..errors import SourceTimeoutError, UsageError
 from ..events import Event, StreamEnd, StreamException, StreamTimeout
 from .interface import RunLog
-from .log import Log, number_of
+from .log import Log, name_in_cursors, number_of
 from .memory_reading import MemoryReading
 from .stored import stored
 from .wakers import TaskWaker, ThreadWaker, async_wait_until, in_event_loop, wait_until
@@ -39,7 +39,7 @@ class MemoryRun(RunLog):
     def __init__(self, run_id: str, limit: int, overflow: Overflow, timeout: float | None) -> None:
         self.id = run_id
         self.lock = threading.Lock()
-        self.log = Log(limit)
+        self.log = Log(limit, name_in_cursors(run_id))
         self.limit = limit
         self.delivered = 0
         self.lost = ""
@@ -207,7 +207,7 @@ class MemoryRun(RunLog):
 
     def all_passed(self, cursor: str) -> bool:
         """Whether some reader received this event, and all have gone on after it. True where the run is gone."""
-        number = number_of(cursor)
+        number = number_of(cursor, self.log.name)
         if number is None or (self.lost and not self.closed):
             return True
         return self.delivered >= number and all(reading.passed >= number for reading in self.readings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ import msgspec
 from ..core.argument_fields import ArgumentFields
 from ..core.engine import Engine
 from ..core.resume import Resumption
+from ..core.split_text import without_split_deltas
 from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
+from ..messages.json_text import read_json
 from ..protocols import registry
 from ..protocols.base import Decoder
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
@@ -22,6 +25,7 @@ from .source import AsyncSource, Source
 
 __all__ = ["SourceDecoder"]
 
+_SSE_FIELDS = (b"data", b"event", b"id", b"retry")
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
 
 
@@ -112,7 +116,7 @@ class SourceDecoder:
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
         """These events with the messages that `fields=` makes of arguments, without those before the cursor."""
         if self._fields is not None:
-            events = self._fields.feed(events)
+            events = self._fields.feed(without_split_deltas(events))
         return events if self.resumption is None else self.resumption.feed(events)
 
     def _decode(self, batch: Any) -> Sequence[Event]:
@@ -178,6 +182,7 @@ class SourceDecoder:
     def _decode_with(self, kind: type[Decoder]) -> Decoder:
         """Make the decoder of the source's items."""
         self.decoder = decoder = kind(self._engine.new_id)
+        self._engine.is_canonical = decoder.name == "streamkit"
         if self.source.traits.live:
             self._engine.pull_approves = kind.pull_approves
             if not kind.pull_approves:
@@ -232,13 +237,23 @@ class SourceDecoder:
         foreign = self._foreign.decoder if self._foreign is not None else None
         return self.decoder.complete or (foreign is not None and foreign.complete)
 
-    def incomplete(self) -> IncompleteStreamError:
-        """The error that says where the source was cut off."""
+    def incomplete(self) -> StreamkitError:
+        """The error that says where the source was cut off, or that it never was a stream."""
         decoder = self.decoder
+        if decoder is None and _is_plain(self._seen):
+            return ProtocolError(
+                "unknown-protocol",
+                f"the source is text in no known framing: it begins with {self._seen[:60]!r}. Known are Server-Sent "
+                "Events and lines of JSON. Text that has no protocol can be passed on with an Emitter: "
+                "`emitter.text(piece)` for each piece",
+                index=0,
+            )
         name = f"the {decoder.name} stream" if decoder else "the source"
         how = f"after {decoder.index} items" if decoder else "without any item"
         if self._cut:
             how = "in the middle of an item"
+        if not decoder and not self._seen:
+            how += " (one that was read before has none left)"
         seen = f"; it begins with {self._seen[:60]!r}" if self._seen and not decoder else ""
         if decoder is not None and self._engine.runs.run is None and decoder.index:
             return IncompleteStreamError(f"none of the source's {decoder.index} items is one of {decoder.name}")
@@ -272,10 +287,7 @@ def _protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
         return kind
     if parsed:
         return registry.recognise(item)
-    try:
-        return registry.recognise(msgspec.json.decode(item[2]), item[1].decode("utf-8", "replace"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    return registry.recognise(read_json(item[2]), item[1].decode("utf-8", "replace"))
 
 
 def _parsed(held: Any) -> Any:
@@ -283,10 +295,8 @@ def _parsed(held: Any) -> Any:
     if not is_frame(held):
         return held
     _, _, data = held
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return data.decode("utf-8", "replace")
+    value = read_json(data)
+    return data.decode("utf-8", "replace") if value is None else value
 
 
 def _error_in(held: Any) -> dict[str, Any] | None:
@@ -304,12 +314,13 @@ def _error_in(held: Any) -> dict[str, Any] | None:
     return dict(error) if is_object(error) else {"message": str(error)}
 
 
+def _is_plain(start: bytes) -> bool:
+    """Whether a body that begins like this is no Server-Sent Events, nor JSON, even if only its beginning is here."""
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    field = re.split(rb"[:\r\n]", text, maxsplit=1)[0]
+    return text[:1] not in (b"{", b"[") and not any(name.startswith(field) for name in _SSE_FIELDS)
+
+
 def _is_complete(data: bytes) -> bool:
     """Whether the data of a frame that only the end of the stream closed is complete."""
-    if data.startswith(b"[DONE"):
-        return True
-    try:
-        msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
+    return data.startswith(b"[DONE") or read_json(data) is not None

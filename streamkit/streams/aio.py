@@ -13,10 +13,8 @@ from typing import Any, Self
 
 import anyio
 
-from ..answers import Answer
 from ..core.delivery import Steps
 from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
-from ..errors import UsageError
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
@@ -58,7 +56,8 @@ class AsyncStreamManager(Manager):
         self._course = self._run()
 
     async def __aenter__(self) -> Self:
-        self._check_not_running()
+        if self._running is not None:
+            await self._refuse()
         await self._perform_all(self._enter())
         return self
 
@@ -198,8 +197,8 @@ class AsyncStreamManager(Manager):
                 if not inspect.isawaitable(value):
                     return value
                 return await interruptible(await_source(value), self._new_sleep)
-            case WaitForAnswers(answers=answers):
-                return await self._wait(answers)
+            case WaitForAnswers(deferred=deferred):
+                return await self._wait(deferred)
             case _:  # CLOSE
                 if not self._ending:
                     return await self._close_source()
@@ -214,21 +213,15 @@ class AsyncStreamManager(Manager):
 
     def _next_event(self) -> Awaitable[Event | None]:
         """The next event for iteration, None at the end."""
-        self._check_not_running()
-        return self._advance(self._course)
+        return self._advance(self._course) if self._running is None else self._refuse()
 
-    def _check_not_running(self) -> None:
-        if self._running is not None:
-            raise UsageError(
-                "the stream is being read already, by another task or by the code that called this hook: read it in one "
-                "place; in a hook, take what has arrived from `stream.messages`"
-            )
+    async def _refuse(self) -> None:
+        self._refuse_second_reader("task")
 
     async def _drain(self) -> None:
         """Run to the end, without handing out events."""
-        if self._running is not None and self._ended:
-            return
-        self._check_not_running()
+        if self._running is not None:
+            return await self._refuse()
         self._iterated = False
         self._note_driver()
         await interruptible(self._advance(self._course, drains=True), self._new_sleep_of_pull)
@@ -280,7 +273,10 @@ class AsyncStreamManager(Manager):
         self._in_loop(self._take_answers)
 
     def _take_answers(self) -> None:
-        self._start_work()
+        """Start the awaitables that tool calls were answered with, beside the stream, and end its wait."""
+        if not self._closing and not self._ending:
+            for answer in self._engine.take_awaitables():
+                self._work.start(answer)
         self._wake()
 
     def _in_loop(self, function: Callable[[], object]) -> None:
@@ -301,26 +297,16 @@ class AsyncStreamManager(Manager):
             frame = frame.f_back
         return False
 
-    async def _wait(self, answers: Any) -> Any:
-        self._wakeup = wakeup = anyio.Event()  # before the answers are looked at: none is missed
-        left = self._deadlines.left(answers)
-        if not self._closing and not any(answer.ready or answer.error for answer in answers):
+    async def _wait(self, deferred: Any) -> Any:
+        self._wakeup = wakeup = anyio.Event()  # before the changes are looked at: none is missed
+        left = self._deadlines.left(deferred)
+        if not self._closing and not self._engine.changes:
             with anyio.move_on_after(left):
                 await wakeup.wait()
-        return self._deadlines.over(answers)
-
-    def _start_work(self) -> None:
-        """Start the awaitables that tool calls were answered with, beside the stream."""
-        if not self._closing and not self._ending:
-            for answer in self._answers_to_await():
-                self._work.start(answer)
-
-    def _answers_to_await(self) -> list[Answer]:
-        answers = [call.answer_slot for call in self._engine.unanswered]
-        return [a for a in answers if a is not None and a.given and not a.ready and a.wake == self._answered]
+        return self._deadlines.over()
 
     def _finish(self) -> None:
-        for answer in self._answers_to_await():  # the stream ended before them
+        for answer in self._engine.take_awaitables():  # the stream ended before them
             close_unused(answer)
         super()._finish()
         guard, self._guard = self._guard, None

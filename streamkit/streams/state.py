@@ -12,6 +12,7 @@ from ..answers import Confirmation
 from ..core.argument_fields import ArgumentFields
 from ..core.delivery import Delivery
 from ..core.engine import Engine
+from ..core.pending import Pending
 from ..core.resume import ResumableEngine
 from ..core.run_tracker import merge
 from ..errors import (
@@ -49,7 +50,8 @@ class Timing(msgspec.Struct, frozen=True):
         first_delta: until the first delta; None as long as there was none.
         duration: until the end; None before it.
         deltas: how many deltas arrived.
-        deltas_per_second: their rate from the first one to the end; None before the end.
+        deltas_per_second: their rate from the first one to the end, without the time in which a confirmation waited for
+            its answer; None before the end.
     """
 
     first_delta: float | None
@@ -78,6 +80,7 @@ class StreamState(Delivery):
     ) -> None:
         kind: type[Decoder] | None = protocols.find(protocol).Decoder if isinstance(protocol, str) else protocol
         _check_arguments(handlers, kind, then, after)
+        handlers = [handler.streamkit_attachable() for handler in handlers]
         super().__init__(ResumableEngine(strict=strict, wake=wake), handlers, awaits=awaitables)
         self._fields = None if fields is None else ArgumentFields(fields)
         self._protocol = kind
@@ -154,8 +157,8 @@ class StreamState(Delivery):
 
     @property
     def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
-        """The questions that wait for an answer: confirmations by their id, tool calls by their call id."""
-        return dict(self._engine.pending)
+        """The questions that wait for an answer: confirmations by their id, tool calls by their call id. It is live."""
+        return Pending(self._engine.pending)
 
     @property
     def confirmations(self) -> Sequence[Confirmation]:
@@ -181,6 +184,7 @@ class StreamState(Delivery):
         start, first, end = (self._times.get(key) for key in ("start", "first", "end"))
         deltas = self._engine.forgotten_deltas + sum(message.delta_count for message in self._engine.messages)
         flow = _seconds(first, end)  # from the first delta on
+        flow = None if flow is None else flow - self._times.get("asking", 0.0)
         return Timing(
             first_delta=_seconds(start, first),
             duration=_seconds(start, end),
@@ -312,17 +316,14 @@ class StreamState(Delivery):
 
     def _deliver_answers(self) -> Iterator[Iterator[Event]]:
         """The events of each answer that was given since the last time."""
-        for waiting in [*self._engine.pending.values()]:
+        while (waiting := self._engine.next_answered()) is not None:
             answer = waiting.answer_slot
-            if answer is None or not answer.given or answer.wake is not self._engine.wake:
-                continue
+            assert answer is not None
+            self._answers_taken += 1
             if isinstance(waiting, ToolCallMessage):
-                if answer.ready:
-                    self._answers_taken += 1
-                    yield self._engine.output(waiting, answer.result())
+                yield self._engine.output(waiting, answer.result())
             else:
                 decision: Any = answer.value
-                self._answers_taken += 1
                 yield self._decided(waiting, *decision)
 
     def _decided(self, confirmation: Confirmation, approved: bool, more: str | None = None) -> Iterator[Event]:
@@ -334,7 +335,7 @@ class StreamState(Delivery):
         if not self._ended:
             self._status = status or (self._engine.runs.run.status if self._engine.runs.run else "completed")
             self._ended = True
-            yield StreamEnd(status=self._status)
+            yield StreamEnd(status=self._status, position=self._engine.source_ends.get(StreamEnd))
 
     def _failed(self, error: BaseException) -> Iterator[Event]:
         """The events that still come when the stream fails or is stopped."""
@@ -352,8 +353,10 @@ class StreamState(Delivery):
         yield from self._engine.end(status, None if stopped else summary)
         if not stopped and not self._ended:
             if isinstance(error, SourceTimeoutError):
-                yield StreamTimeout()
-            yield StreamException(type(error).__name__, str(error), _details(error), error)
+                yield from self._engine.end_event(StreamTimeout())
+            error = self._error or error  # perhaps another one by now, of a hook that has seen the run fail
+            event = StreamException(type(error).__name__, str(error), _details(error), error)
+            yield from self._engine.end_event(event)
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
 
 

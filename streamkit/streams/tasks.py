@@ -73,10 +73,9 @@ class Work:
         self._change: anyio.Event | None = None  # while somebody waits until they are over
 
     def start(self, answer: Answer) -> None:
-        """Await an answer's awaitable, unless that is under way. The stream's own task raises its error."""
-        if answer not in self._scopes:
-            scope = self._scopes[answer] = anyio.CancelScope()
-            start_task(partial(self._run, answer, scope), partial(self._done, answer))
+        """Await an answer's awaitable. The stream's own task raises its error."""
+        scope = self._scopes[answer] = anyio.CancelScope()
+        start_task(partial(self._run, answer, scope), partial(self._done, answer))
 
     async def stop(self) -> None:
         """Cancel them all, and return when they are over. One that calls this itself is not waited for."""

@@ -2,5 +2,5 @@
 
 import pytest
 
-for _module in ("psutil", "jupyter_client", "ipykernel"):
+for _module in ("psutil", "IPython"):
     pytest.importorskip(_module, reason=f"needs {_module}: pip install 'streamkit-sdk[computer]'")

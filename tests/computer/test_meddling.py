@@ -212,12 +212,12 @@ def test_a_program_that_is_not_on_the_path_fails_the_run(name: str) -> None:
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the console, for a model reads it."""
     monkeypatch.setattr(sys, "path", [])
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("jupyter_client", "ipykernel")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "IPython"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "path_importer_cache", {})
     with Computer() as computer:
         ran = run(computer, "python", "1")
-    assert (ran.status, ran.text) == ("failed", 'python needs jupyter_client: pip install "streamkit-sdk[computer]"')
+    assert (ran.status, ran.text) == ("failed", 'python needs ipython: pip install "streamkit-sdk[computer]"')
 
 
 def descriptors() -> int:

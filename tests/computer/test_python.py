@@ -181,6 +181,13 @@ def test_a_rich_display_has_its_plain_text_in_the_metadata(computer: Computer) -
     assert (message.content, message.metadata) == ("<td>1<td>2", {"text": "1 2"})
 
 
+def test_a_displayed_document_without_plain_text_has_that_of_its_markup(computer: Computer) -> None:
+    """For those who cannot show it."""
+    code = "from IPython.display import HTML\nHTML('<h1>Title</h1><p>one<br>two<script>3</script>')"
+    (message,) = sk.stream(computer.run("python", code)).get_final_messages()
+    assert (message.format, message.metadata) == ("html", {"text": "Title\none\ntwo"})
+
+
 def test_matplotlib_draws_inline(computer: Computer) -> None:
     """A figure is an image, without any call but `show`."""
     pytest.importorskip("matplotlib", reason="needs matplotlib")
@@ -280,3 +287,90 @@ def test_a_signal_handler_of_an_earlier_run_does_not_stop_an_interrupt() -> None
         execution = traced.computer.run("python", "print('ready')\nwhile True: pass")
         ran = Ran(execution, lambda execution, text: execution.interrupt())
         assert (ran.status, ran.execution.state_lost) == ("interrupted", False)
+
+
+MAIN = "import asyncio\nasync def main():\n    await asyncio.sleep(0)\n    print('main')\n    return 5\n"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "print(asyncio.run(main()))",
+        "print(asyncio.get_event_loop().run_until_complete(main()))",
+        "loop = asyncio.get_event_loop()\nprint(loop.run_until_complete(main()))\nloop.close()",
+        "loop = asyncio.new_event_loop()\nprint(loop.run_until_complete(main()))\nloop.close()",
+        "print(await main())",
+        "await asyncio.sleep(0)\nprint(asyncio.run(main()))",
+        "task = asyncio.create_task(main())\nprint(await task)",
+    ],
+)
+def test_code_may_await_and_may_run_an_event_loop_of_its_own(computer: Computer, call: str) -> None:
+    """As in a notebook and as in a script; the next run may do either, too."""
+    for _ in range(2):
+        assert run(computer, "python", MAIN + call).text == "main\n5\n"
+
+
+def test_a_task_goes_on_between_two_runs(computer: Computer) -> None:
+    """Code without `await` may start it, as in a notebook. What it prints after its run has ended is in no other."""
+    run(computer, "python", "import asyncio, threading\ndone = threading.Event()\nasync def late():\n    done.set()\n    print('late')\n")  # fmt: skip
+    assert run(computer, "python", "task = asyncio.create_task(late());").status == "completed"
+    assert run(computer, "python", "print(await task, done.is_set())").text == "None True\n"
+
+
+def test_a_value_whose_text_cannot_be_made_fails_the_run(computer: Computer) -> None:
+    """With the error of its `__repr__`."""
+    ran = run(computer, "python", "class Broken:\n    def __repr__(self): return 1/0\nBroken()")
+    assert (ran.status, ran.text.count("ZeroDivisionError: division by zero")) == ("failed", 1)
+    assert ran.execution.error is not None
+    assert ran.execution.error[:2] == ("ZeroDivisionError", "division by zero")
+
+
+def test_an_exception_group_is_shown_as_a_traceback_of_the_code(computer: Computer) -> None:
+    """The next run has the state of the one before."""
+    ran = run(computer, "python", "before = 1\nraise ExceptionGroup('several', [ValueError(1), OSError(2)])")
+    assert (ran.status, ran.execution.error and ran.execution.error.name) == ("failed", "ExceptionGroup")
+    assert "ValueError: 1" in ran.text and "OSError: 2" in ran.text and "site-packages" not in ran.text
+    assert run(computer, "python", "print(before)").text == "1\n"
+
+
+def test_endless_recursion_has_a_short_traceback(computer: Computer) -> None:
+    """Which also says that it is shortened."""
+    ran = run(computer, "python", "def f(n): return g(n + 1)\ndef g(n): return f(n + 1)\nf(0)")
+    assert (ran.status, ran.execution.error and ran.execution.error.name) == ("failed", "RecursionError")
+    assert len(ran.text) < 10_000
+    assert "frames in the middle of the traceback are left out" in ran.text
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("raise ValueError('\\ud800')", "ValueError: \N{REPLACEMENT CHARACTER}\n"),
+        ("class S:\n    def __repr__(self): return '\\ud83d\\ude00 \\ud800'\nS()", "\N{GRINNING FACE} \N{REPLACEMENT CHARACTER}\n"),
+        ("from IPython.display import JSON\nJSON([float('nan'), 10**30, {1: b'ab'}])", '[\n  "nan",\n  "1000000000000000000000000000000",\n  {\n    "1": "YWI="\n  }\n]\n'),
+    ],
+)  # fmt: skip
+def test_what_json_has_no_form_for_is_shown_all_the_same(computer: Computer, code: str, text: str) -> None:
+    """Halves of surrogate pairs, numbers that are none, bytes."""
+    assert run(computer, "python", code).text.endswith(text)
+
+
+def test_a_displayed_value_may_give_bytes(computer: Computer) -> None:
+    """As Pillow's images do, and any class whose `_repr_png_` returns what a file would hold."""
+    code = f"import base64\nclass Picture:\n    def _repr_png_(self): return base64.b64decode('{PNG}')\nPicture()"
+    (message,) = sk.stream(computer.run("python", code)).get_final_messages()
+    assert (message.type, message.format, message.content) == ("image", "base64.png", PNG)
+
+
+def test_an_image_of_pillow_is_displayed(computer: Computer) -> None:
+    """Without any call."""
+    pytest.importorskip("PIL", reason="needs pillow")
+    (message,) = sk.stream(
+        computer.run("python", "from PIL import Image\nImage.new('RGB', (9, 9))")
+    ).get_final_messages()
+    assert (message.type, message.format) == ("image", "base64.png")
+
+
+@pytest.mark.parametrize("code", ["input()", "import getpass\ngetpass.getpass()", "import asyncio\nasync def f(): 1/0\nasyncio.run(f())", MAIN + "await main()\n1/0", "class B:\n    def __repr__(self): 1/0\ndisplay(B())"])  # fmt: skip
+def test_no_frame_of_the_kernel_stands_in_a_traceback(computer: Computer, code: str) -> None:
+    """Only those of the code, and of what it calls."""
+    assert "streamkit" not in run(computer, "python", code).text

@@ -6,7 +6,8 @@ Everything else goes through the channel, in order with the pipes: the runner em
 and the sender of a frame that wants an answer waits for it.
 
 Frames are JSON lines with a `type`, the id of the `run`, and an `ack` number if an answer is wanted. Answers are JSON
-lines: `{"ack": number, "value": …}`, or `{"interrupt": run}`.
+lines: `{"ack": number, "value": …}`. So are what the runner sends unasked: `{"interrupt": run}`, and a run to execute,
+`{"run": id, "code": …, "out": path, "err": path}`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import signal
 from _thread import interrupt_main
 from collections.abc import Callable
 from json import dumps, loads
-from os import killpg, write
+from os import getpid, kill, killpg, listdir, write
 from queue import Empty, SimpleQueue
 from shutil import rmtree
 from signal import getsignal, pthread_kill
@@ -30,6 +31,7 @@ from typing import Any
 
 __all__ = ["Channel", "Run", "channel", "run_of_context", "write_all"]
 
+MARK = "STREAMKIT_RUNNER"  # the environment variable by which all processes of this kernel are found
 SAMPLING_INTERVAL = 0.02  # seconds between two looks at the line that runs
 
 
@@ -47,6 +49,9 @@ class Run:
         filename: the file name that its code was compiled with.
         line: the line that was reported last.
         error_reported: whether its error was sent as a traceback.
+        error: the error that was shown last, as fields of an `end` frame.
+        displaying: whether the value of the code is being displayed.
+        failed_display: whether that raised an error.
     """
 
     def __init__(self, id: str, out: str, err: str) -> None:
@@ -57,7 +62,8 @@ class Run:
         self.last_written = 1
         self.filename = ""
         self.line: int | None = None
-        self.error_reported = False
+        self.error_reported = self.displaying = self.failed_display = False
+        self.error: dict[str, str] = {}
 
     def redirect_process(self) -> None:
         """Make the pipes the process's own stdout and stderr."""
@@ -83,7 +89,7 @@ class Channel:
         stop_requested: whether the runner sent an interrupt for the run.
         interrupted: whether the interrupt was raised in the code.
         handler: the kernel's own signal handler for interrupts.
-        cancel: cancels what the code awaits; None while it awaits nothing.
+        wake: called when a run is there to be executed.
         forked: whether this process is a fork of the kernel. It has neither thread; what it prints goes through the
             pipes that it inherited.
     """
@@ -93,9 +99,11 @@ class Channel:
         self.interruptible = False
         self.stop_requested = self.interrupted = False
         self.handler: Callable[..., None] | None = None
-        self.cancel: Callable[[], object] | None = None
+        self.wake: Callable[[], object] = lambda: None
+        self._requests: SimpleQueue[dict[str, str]] = SimpleQueue()
         self.forked = False
         self._directory = ""
+        self._mark = b""
         self._frames = self._answers = -1
         self._queue: SimpleQueue[bytes] = SimpleQueue()
         self._numbers = itertools.count(1)
@@ -111,6 +119,7 @@ class Channel:
             answers: the descriptor to read answers from.
         """
         self._directory, self._frames, self._answers = directory, frames, answers
+        self._mark = f"{MARK}={os.environ[MARK]}".encode()
         for descriptor in (frames, answers):
             os.set_inheritable(descriptor, False)
         os.register_at_fork(after_in_child=self._mark_forked)
@@ -123,6 +132,7 @@ class Channel:
             work()
         finally:
             rmtree(self._directory, ignore_errors=True)
+            kill_marked(self._mark)
             killpg(0, signal.SIGKILL)
 
     def _mark_forked(self) -> None:
@@ -189,18 +199,32 @@ class Channel:
 
     def find_run_frame(self, frame: FrameType | None) -> FrameType | None:
         """The innermost of this frame and its callers that is the run's own code; None if there is none."""
-        while frame is not None and (self.run is None or frame.f_code.co_filename != self.run.filename):
+        while frame is not None and not self.is_run_frame(frame):
             frame = frame.f_back
         return frame
 
-    # -- answers and interrupts
+    def is_run_frame(self, frame: FrameType) -> bool:
+        """Whether a frame is the run's own code."""
+        return self.run is not None and frame.f_code.co_filename == self.run.filename
+
+    # -- runs, answers and interrupts
+
+    def next_request(self) -> dict[str, str] | None:
+        """The next run to execute; None if there is none yet."""
+        try:
+            return self._requests.get_nowait()
+        except Empty:
+            return None
 
     def _read(self) -> None:
-        """Read answers and interrupts until their pipe ends, because the runner is gone."""
+        """Read what the runner sends until the pipe ends, because the runner is gone."""
         for line in open(self._answers, "rb", buffering=0):  # noqa: SIM115  # open until the process ends
             answer = loads(line)
             if "interrupt" in answer:
                 self._interrupt(answer["interrupt"])
+            elif "code" in answer:
+                self._requests.put(answer)
+                self.wake()
             elif (waiting := self._waiting.get(answer["ack"])) is not None:
                 waiting.put(answer.get("value"))
 
@@ -224,7 +248,31 @@ class Channel:
 
 
 def _encode(frame: dict[str, Any]) -> bytes:
-    return dumps(frame).encode("ascii") + b"\n"
+    """The frame as a line of JSON. Halves of surrogate pairs, which JSON cannot have, are joined or replaced."""
+    text = dumps(frame, ensure_ascii=False)
+    try:
+        return text.encode() + b"\n"
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode() + b"\n"
+
+
+def kill_marked(mark: bytes) -> None:
+    """Kill all other processes that have the mark in their environment, also those that left the process group. Where
+    the system has no `/proc`, none is found."""
+    with contextlib.suppress(OSError):
+        for name in listdir("/proc"):
+            with contextlib.suppress(OSError):  # no process, or another user's, or over by now
+                if (
+                    name.isdigit()
+                    and int(name) != getpid()
+                    and mark in _read_file(f"/proc/{name}/environ").split(b"\0")
+                ):
+                    kill(int(name), signal.SIGKILL)
+
+
+def _read_file(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -1,220 +1,130 @@
-"""The kernel: an ipykernel that executes one run at a time, and reports its begin, its errors and its end as frames."""
+"""The kernel: it executes one run at a time, and reports its begin, its errors and its end as frames."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false, reportIncompatibleMethodOverride=false, reportUntypedBaseClass=false
-# mypy: disable-error-code="no-untyped-call, override"
-# IPython and ipykernel are only partly typed.
+# pyright: reportIncompatibleMethodOverride=false, reportUntypedBaseClass=false
+# mypy: disable-error-code="no-untyped-call, override, misc"
+# IPython is only partly typed.
 
 from __future__ import annotations
 
-import asyncio
+import builtins
 import contextlib
 import ctypes
+import getpass
 import logging
 import os
 import signal
 import sys
 import warnings
-from collections.abc import Generator
 from types import FrameType
 from typing import Any
 
-from ipykernel.compiler import XCachingCompiler
-from ipykernel.displayhook import ZMQDisplayHook
-from ipykernel.ipkernel import IPythonKernel
-from ipykernel.kernelapp import IPKernelApp
-from ipykernel.zmqshell import ZMQInteractiveShell
-from IPython.core import page
-from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.application import BaseIPythonApplication
+from IPython.core.shellapp import InteractiveShellApp
 
 from . import console
 from .channel import Run, channel, run_of_context
-from .displays import DisplayPublisher, ResultHook, display_page, without_colours
+from .event_loop import EventLoop
+from .shell import Shell, keep_empty_lines, text_of
 
 __all__ = ["serve"]
 
 BROKEN_EXIT = 70  # the exit status of a kernel that cannot run code any more
-_INTERRUPTED: dict[str, Any] = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
-_SELF_EXPLAINING = ("KeyboardInterrupt", "SystemExit")  # errors for which no traceback is sent
 
 _exit = os._exit
+_event_loop = EventLoop()
 
 
-# -- how code is compiled and executed
+# -- one run
 
 
-def first_code_line(code: str) -> int:
-    """The number of the first line, from 1, that is neither empty nor a comment; 1 if there is none."""
-    for number, line in enumerate(code.split("\n"), 1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            return number
-    return 1
-
-
-def keep_empty_lines(lines: list[str]) -> list[str]:
-    """Replaces the IPython transformation that drops leading empty lines, so that line numbers stay those of the code.
-
-    Only before a cell magic, which must come first, they are dropped.
-    """
-    first = next((number for number, line in enumerate(lines) if line.strip()), 0)
-    return lines[first:] if lines and lines[first].startswith("%%") else lines
-
-
-class Compiler(XCachingCompiler):
-    """Notes the file name of the run's code, by which its frames are found."""
-
-    def cache(self, transformed_code: str, number: int = 0, raw_code: str | None = None) -> str:
-        """Called before a cell is compiled; reports its first line as the active one."""
-        name: str = super().cache(transformed_code, number, raw_code)
-        if (run := channel.run) is not None:
-            run.filename = name
-            run.line = first_code_line(transformed_code)
-            channel.request("line", line=run.line)  # waits, so that it comes before all that the code prints
-        return name
-
-
-class Shell(ZMQInteractiveShell):
-    """The interactive shell: sends displays, pages and tracebacks as frames."""
-
-    display_pub_class = DisplayPublisher
-    displayhook_class = ResultHook
-
-    def init_hooks(self) -> None:
-        """Display pages."""
-        super().init_hooks()
-        self.set_hook("show_in_pager", page.as_hook(display_page), 0)
-
-    def _showtraceback(self, etype: Any, evalue: Any, stb: list[str]) -> None:
-        if getattr(self.displayhook, "msg", None) is not None:
-            self._last_traceback_during_displayhook = True
-        self._last_traceback = stb
-        text = exit_text(evalue.code) if etype is SystemExit else without_colours("\n".join(stb)).rstrip("\n")
-        if text and channel.forked:
-            sys.stderr.write(text + "\n")
-        elif text:
-            channel.request("traceback", name=etype.__name__, text=text)
-        if channel.run is not None:
-            channel.run.error_reported = True
-
-    def ask_exit(self) -> None:
-        """`exit()` ends the run, as `sys.exit` does, and leaves the kernel for the next."""
-        raise SystemExit(self.keepkernel_on_exit or None)  # IPython puts the argument of `exit` there
-
-
-class Kernel(IPythonKernel):
-    """The kernel: executes requests that carry a run; `input()` is answered by the runner."""
-
-    shell_class = Shell
-    compiler_class = Compiler
-
-    def pre_handler_hook(self) -> None:
-        """Does nothing, where ipykernel sets the signal handler: `begin` does."""
-
-    def post_handler_hook(self) -> None:
-        """Does nothing, where ipykernel resets the signal handler."""
-
-    async def dispatch_shell(self, *args: Any, **named: Any) -> None:
-        """Handle a request. The process ends if that fails, for it would not handle another."""
+def execute(request: dict[str, str], shell: Shell) -> None:
+    """Execute the code of a run, and report how it ended."""
+    status: dict[str, Any] = {}
+    try:
+        begin(request)
         try:
-            await super().dispatch_shell(*args, **named)
-        except Exception:
-            _exit(BROKEN_EXIT)
-
-    def raw_input(self, prompt: object = "") -> str:
-        """`input()`: answered by the runner."""
-        __tracebackhide__ = True
-        return request_input(str(prompt))
-
-    def getpass(self, prompt: str = "Password: ", stream: Any = None, **other: Any) -> str:
-        """`getpass()`: answered by the runner, like `input()`."""
-        __tracebackhide__ = True
-        return request_input(prompt)
-
-    @contextlib.contextmanager
-    def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Generator[None]:
-        loop = asyncio.get_running_loop()
-        channel.cancel = lambda: loop.call_soon_threadsafe(future.cancel)
-        try:
-            yield
+            channel.interruptible = True
+            channel.send("begin")
+            result = shell.execute(request["code"])
         finally:
-            channel.cancel = None
-
-    async def do_execute(self, code: str, silent: bool, *args: Any, cell_meta: Any = None, **named: Any) -> Any:
-        """Execute the code of a run; its id and its pipes are in the metadata."""
-        reply: dict[str, Any] = {}
-        try:
-            begin(cell_meta["streamkit"])
-            try:
-                channel.interruptible = True
-                channel.send("begin")
-                reply = await super().do_execute(code, silent, *args, cell_meta=cell_meta, **named)
-            finally:
-                channel.interruptible = False
-        except KeyboardInterrupt:
-            channel.interruptible = False  # the interrupt came in code of IPython's own
-            reply = _INTERRUPTED
-        finally:
-            end(reply)
-        return reply
+            channel.interruptible = False
+        status = describe(result)
+    except KeyboardInterrupt:
+        channel.interruptible = False  # the interrupt came in code of IPython's own
+        status = {"status": "error", "ename": "KeyboardInterrupt", "evalue": ""}
+    finally:
+        end(status)
 
 
-def request_input(prompt: str) -> str:
-    """The answer to a prompt. Raises `EOFError` if it is refused."""
-    __tracebackhide__ = True
-    value = channel.request("input", prompt=prompt)
-    if value is None:
-        raise EOFError("input() was not answered")
-    return str(value)
-
-
-# -- how a run begins and ends
-
-
-def begin(metadata: dict[str, str]) -> None:
+def begin(request: dict[str, str]) -> None:
     """Make a run the current one. Everything is set anew, for earlier code may have replaced it.
 
     Args:
-        metadata: the run's id as `run`, the paths of its pipes as `out` and `err`.
+        request: the run's id as `run`, the paths of its pipes as `out` and `err`.
     """
     signal.signal(signal.SIGINT, on_interrupt)
     channel.stop_requested = channel.interrupted = False
-    channel.run = run = Run(metadata["run"], metadata["out"], metadata["err"])
+    channel.run = run = Run(request["run"], request["out"], request["err"])
     run_of_context.set(run)
     run.redirect_process()
     console.install()
+    builtins.__dict__["input"] = request_input
+    getpass.getpass = request_password  # pyright: ignore[reportAttributeAccessIssue]  # its `echo_char` is not needed
 
 
-def end(reply: dict[str, Any]) -> None:
+def describe(result: Any) -> dict[str, Any]:
+    """How IPython says that a cell ended, as the fields of an `end` frame."""
+    run, error = channel.run, result.error_before_exec or result.error_in_exec
+    shown = run.error if run is not None else {}
+    if isinstance(error, SystemExit):
+        return {
+            "status": "ok",
+            "ename": "SystemExit",
+            "evalue": text_of(error.code),
+            "exit_code": exit_status(error.code),
+        }
+    if error is not None:
+        return {**shown, "status": "error", "ename": type(error).__name__, "evalue": text_of(error)}
+    if run is not None and run.failed_display:
+        return {**shown, "status": "error"}
+    return {"status": "ok"}
+
+
+def end(status: dict[str, Any]) -> None:
     """Report how a run ended. If it failed without an error that was reported, the kernel is broken, and exits."""
     console.flush()
     console.install()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).fflush(None)  # C code buffers what it writes to a pipe
     if channel.forked:
-        _exit(0 if reply.get("status") == "ok" else 1)  # a fork that reached the end of the code; it is no kernel
-    result = {key: reply.get(key) for key in ("status", "ename", "evalue")}
-    explained = result["ename"] in _SELF_EXPLAINING or (channel.run is not None and channel.run.error_reported)
-    if result["status"] != "ok" and not explained:
+        _exit(0 if status.get("status") == "ok" else 1)  # a fork that reached the end of the code; it is no kernel
+    explained = status.get("ename") == "KeyboardInterrupt" or (channel.run is not None and channel.run.error_reported)
+    if not status or (status["status"] != "ok" and not explained):
         _exit(BROKEN_EXIT)
-    if result["ename"] == "SystemExit":
-        result["exit_code"] = exit_status(reply["evalue"])
-        result["status"] = "ok"
-    text = without_colours("\n".join(reply.get("traceback") or []))
-    channel.send("end", **result, traceback=text)
+    channel.send("end", **status)
     run_of_context.set(None)
 
 
-def exit_text(code: Any) -> str:
-    """The console text for a `SystemExit` with this code; "" for success."""
-    return "" if code in (None, 0) else f"SystemExit: {code}"
-
-
-def exit_status(text: str) -> int:
-    """The exit status of a `SystemExit` with this text: the number, 0 for none, 1 for any other text."""
+def exit_status(code: object) -> int:
+    """The exit status of a `SystemExit` with this code: the number, 0 for none, 1 for anything else."""
     try:
-        return 0 if text in ("", "None") else int(text)
+        return 0 if code is None else int(str(code))
     except ValueError:
         return 1
+
+
+def request_input(prompt: object = "", /) -> str:
+    """`input()`: answered by the runner. Raises `EOFError` if it is refused."""
+    value = channel.request("input", prompt=str(prompt))
+    if value is None:
+        raise EOFError("input() was not answered")
+    return str(value)
+
+
+def request_password(prompt: str = "Password: ", stream: Any = None, **other: Any) -> str:
+    """`getpass()`: answered by the runner, like `input()`."""
+    return request_input(prompt)
 
 
 def on_interrupt(number: int, frame: FrameType | None) -> None:
@@ -222,50 +132,64 @@ def on_interrupt(number: int, frame: FrameType | None) -> None:
     if not channel.interruptible or (channel.stop_requested and channel.interrupted):
         return
     channel.interrupted = True
-    if channel.cancel is None or channel.find_run_frame(frame):
+    cancel = _event_loop.cancel
+    if cancel is None or channel.find_run_frame(frame):
         raise KeyboardInterrupt
-    channel.cancel()  # the code awaits something: an error raised here would end the event loop
+    cancel()  # the code awaits something: an error raised here would end the event loop
 
 
 # -- the program
 
 
-class Application(IPKernelApp):
-    """ipykernel's application, with the console and the signal handler of this program."""
+class Application(BaseIPythonApplication, InteractiveShellApp):
+    """IPython's application: it reads the user's profile, and runs what stands there for a start."""
 
-    kernel_class = Kernel
+    name = "ipython-kernel"  # so that it reads the configuration of kernels
 
-    def init_io(self) -> None:
-        """Install the console in place of ipykernel's streams."""
-        console.install()
-        self.displayhook = ZMQDisplayHook(self.session, self.iopub_socket)  # a default; the shell has its own
-        sys.displayhook = self.displayhook
+    def init_shell(self) -> None:
+        """Make the shell."""
+        self.shell = Shell.instance(parent=self, profile_dir=self.profile_dir)
 
-    def init_signal(self) -> None:
-        """Install the signal handler."""
-        signal.signal(signal.SIGINT, on_interrupt)
-        channel.handler = on_interrupt
+    def make_shell(self) -> Shell:
+        """The shell, ready to run code."""
+        self.log_level = logging.CRITICAL
+        self.config.HistoryManager.hist_file = ":memory:"
+        self.config.InteractiveShell.colors = "NoColor"
+        self.initialize([])
+        self.init_shell()
+        os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+        self.init_gui_pylab()
+        self.init_extensions()
+        self.init_code()
+        shell = Shell.instance()
+        shell.event_loop = _event_loop
+        transforms = shell.input_transformer_manager.cleanup_transforms
+        transforms[:] = [
+            keep_empty_lines if getattr(t, "__name__", "") == "leading_empty_lines" else t for t in transforms
+        ]
+        return shell
 
 
-def serve(directory: str) -> None:
-    """Run the kernel for as long as the process lives.
-
-    Args:
-        directory: where the connection file `kernel.json` is.
-    """
+def serve() -> None:
+    """Run the kernel for as long as the process lives."""
+    signal.signal(signal.SIGINT, on_interrupt)
+    channel.handler, channel.wake = on_interrupt, _event_loop.wake
     warnings.filterwarnings("ignore", message="To exit: use")
-    application = Application.instance(
-        connection_file=os.path.join(directory, "kernel.json"), log_level=logging.CRITICAL
-    )
-    application.config.HistoryManager.hist_file = ":memory:"
-    application.config.InteractiveShell.colors = "NoColor"
-    application.initialize([])
-    shell = InteractiveShell.instance()
-    transforms = shell.input_transformer_manager.cleanup_transforms
-    transforms[:] = [keep_empty_lines if getattr(t, "__name__", "") == "leading_empty_lines" else t for t in transforms]
+    # The threads are the kernel's own, which a fork of the code does not need.
+    warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
+    console.install()
+    shell = Application.instance().make_shell()
     console.track_runs_of_threads()
     sys.path.insert(0, "")  # for the code; until now it would have shadowed modules that the kernel needs
     channel.send("ready")
-    application.start()
     while True:
-        application.io_loop.start()  # again, for code may stop the event loop that it runs in
+        try:
+            _event_loop.open()
+            request = channel.next_request()
+            if request is None:
+                _event_loop.run_until_woken()
+            else:
+                execute(request, shell)
+        except Exception as error:  # it would not execute another run
+            os.write(2, repr(error).encode("utf-8", "replace"))
+            _exit(BROKEN_EXIT)
