@@ -6,20 +6,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
+import subprocess
+import sys
 import threading
+import warnings
 from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-import openai
 import pytest
 
 import streamkit as sk
-from streamkit.testing import ModelServer, Reply
 
-from .faces import AsyncTold, Face, Source, SyncTold, ask, async_faces, body, chat
+from .faces import AsyncTold, Face, Source, SyncTold, async_faces, body, chat
 
 
 @async_faces
@@ -88,20 +90,100 @@ async def test_a_stream_may_be_entered_in_one_task_and_left_in_another(face: Fac
     told.check_brackets()
 
 
-def test_a_stream_that_is_left_at_the_end_of_the_loop_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    """It ends there, with its handlers."""
-    told = SyncTold()
+LEAVING = ["break", "exception", "dropped", "kept"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("way", ["iterate", "text_deltas", "chunks"])
+@pytest.mark.parametrize("wrapped", [True, False], ids=["in a generator", "bare"])
+@pytest.mark.parametrize("leaving", LEAVING)
+def test_a_loop_may_be_left_in_every_way(
+    backend: str, way: str, wrapped: bool, leaving: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The stream ends once: where it is closed, else when it is garbage, else when the event loop ends. Nothing else is
+    cancelled, and nothing is printed."""
+    told, source, loops = AsyncTold(), Source(chat("a", "b", "c")), []
+
+    async def loop() -> AsyncIterator[Any]:
+        async with sk.astream(source.generate_async(), told) as stream:
+            async for value in events_of(stream, way):
+                yield value
+
+    async def read() -> None:
+        values = loop() if wrapped else events_of(sk.astream(source.generate_async(), told), way)
+        async for _ in values:
+            if leaving == "exception":
+                raise Left
+            if leaving == "kept":
+                loops.append(values)
+            break
+        if leaving == "break":
+            async with contextlib.aclosing(values):
+                pass
 
     async def main() -> None:
-        with ModelServer(Reply("Hello there", delay=0.001)) as server:
-            async with openai.AsyncOpenAI(base_url=server.url, api_key="any") as client:
-                async for _ in sk.astream(ask(client), told):
-                    break
+        with contextlib.suppress(Left):
+            await read()
+        gc.collect()
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
 
-    asyncio.run(main())
-    gc.collect()
+    gc.freeze()  # what is there already need not be looked at
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Async generator", ResourceWarning)  # trio's, of what was dropped
+            anyio.run(main, backend=backend)
+            gc.collect()
+    finally:
+        gc.unfreeze()
     assert capfd.readouterr().err == ""
+    assert source.closed
     told.check_brackets()
+
+
+END_OF_LOOP = """
+import asyncio, gc
+import openai
+import streamkit as sk
+from streamkit.testing import ModelServer, Reply
+
+ends, kept = [], []
+
+class Handler(sk.AsyncEventHandler):
+    async def on_end(self): ends.append(1)
+
+def ask(client):
+    return lambda: client.chat.completions.create(model="m", messages=[], stream=True)
+
+async def texts(client):
+    async with sk.astream(ask(client), Handler()) as stream:
+        async for text in stream.text_deltas:
+            yield text
+
+async def main(url, wrapped):
+    asyncio.get_running_loop().slow_callback_duration = 60  # a busy machine is no fault
+    async with openai.AsyncOpenAI(base_url=url, api_key="any") as client:
+        values = texts(client) if wrapped else sk.astream(ask(client), Handler())
+        kept.append(values)
+        async for _ in values:
+            break
+
+for wrapped in (False, True):
+    with ModelServer(Reply("Hello", never_ends=True)) as server:
+        asyncio.run(main(server.url, wrapped))
+    kept.clear()
+    gc.collect()
+assert ends == [1, 1], ends
+"""
+
+
+@pytest.mark.slow
+def test_what_is_left_at_the_end_of_the_loop_prints_nothing() -> None:
+    """With the real client, whose own streams do; with all warnings, in asyncio's debug mode."""
+    environment = {**os.environ, "PYTHONASYNCIODEBUG": "1"}
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", END_OF_LOOP]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
 # -- every way of reading, left in every way

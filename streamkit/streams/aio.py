@@ -235,6 +235,11 @@ class AsyncStreamManager(Manager):
         finally:
             await self._stop_steps(steps)
 
+    def _final(self) -> list[Message]:
+        if isinstance(self._error, (StopIteration, StopAsyncIteration)):  # it would end a loop as if nothing was wrong
+            raise RuntimeError(f"a hook raised {self._error!r}") from self._error
+        return super()._final()
+
     async def _close_source(self) -> None:
         if self._source is not None:
             await self._source.close()
