@@ -4,13 +4,10 @@
 """
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import settings
 
-# To explain a failure is to trace it, and CPython 3.11 can spin for ever in a frame that is traced (its DO_TRACING).
-PHASES = tuple(phase for phase in Phase if phase is not Phase.explain)
-
-settings.register_profile("repeatable", derandomize=True, database=None, phases=PHASES)
-settings.register_profile("search", database=None, phases=PHASES)
+settings.register_profile("repeatable", derandomize=True, database=None)
+settings.register_profile("search", database=None)
 settings.load_profile("repeatable")
 
 

@@ -8,9 +8,12 @@ import http.client
 import json
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -25,6 +28,7 @@ from streamkit.testing import ModelServer, Reply
 
 from .faces import Face, SyncTold, async_faces, body, calls, chat, every_face, sync_face
 
+ROOT = Path(__file__).resolve().parents[1]
 SOON = 2.0  # seconds that a stream may take to end after it was cancelled
 
 
@@ -367,3 +371,27 @@ async def test_cancel_ends_a_wait_for_the_sync_clients_head(face: Face) -> None:
             assert len(ticks) == 3
             assert stream.status == "cancelled"
             assert await face.in_thread(lambda: server.left.wait(5))
+
+
+AFTER_A_STOP = """
+import contextlib, sys, threading
+import streamkit as sk
+from streamkit.sources.interrupt import Interruptible
+from tests.test_cancelling import Silent, ask_httpx
+
+not_interrupted = Interruptible()
+not_interrupted.call(not_interrupted.stop)
+with Silent() as server, contextlib.ExitStack() as keep:
+    stream = sk.stream(ask_httpx(server, keep))
+    threading.Thread(target=lambda: (server.asked.wait(), stream.cancel())).start()
+    stream.until_done()
+assert stream.status == "cancelled"
+sys.settrace(lambda frame, event, argument: None)
+print(sum(map(abs, range(-3, 3))))
+"""
+
+
+def test_code_may_be_traced_after_a_stop() -> None:
+    """Debuggers and coverage trace. A stop leaves no request behind that the interpreter looks for ever after."""
+    ran = subprocess.run([sys.executable, "-c", AFTER_A_STOP], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.returncode) == ("9\n", 0), ran.stderr

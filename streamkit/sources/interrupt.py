@@ -33,6 +33,7 @@ class Interruptible:
         self._lock = threading.Lock()
         self._thread: int | None = None  # the one that is in a call
         self._stopped = False
+        self._has_raised = False  # an exception was set for the call; perhaps it is not raised yet
 
     def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call the function and return its result.
@@ -82,14 +83,23 @@ class Interruptible:
         connection = _awaited(frames.get(thread))
         if connection is None:
             return False
-        _raise_in(thread, Stopped)
+        self._has_raised = _raise_in(thread, Stopped)
         hang_up(connection)
         return True
 
     def _clear_exception(self) -> None:
-        """Withdraw an exception that was set for the call and not raised in it."""
-        with self._lock:
-            _raise_in(threading.get_ident(), None)
+        """Take an exception that was set for the call and not raised in it.
+
+        CPython can replace such an exception, or withdraw it. But up to 3.12 a withdrawn one leaves a mark that only a raised
+        one removes. While it is there all Python code is slower, and traced code can stand still. So one is raised here.
+        """
+        with contextlib.suppress(Stopped):
+            with self._lock:  # `_break` sets no other
+                has_raised = self._has_raised
+            if has_raised:
+                _raise_in(threading.get_ident(), Stopped)
+                while True:  # until it is raised, which is before the next round
+                    pass
 
 
 def _awaited(frame: FrameType | None) -> socket.socket | None:
@@ -113,12 +123,15 @@ def _of_httpcore(stream: Any) -> Any:
     return None
 
 
-def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
-    """Raise an exception in another thread before its next instruction, if this Python can; None withdraws it."""
+def _raise_in(thread: int, kind: type[BaseException]) -> bool:
+    """Raise an exception in a thread before its next instruction. Returns False if this Python cannot."""
     import ctypes  # slow to import, and needed by few streams
 
-    if (python := getattr(ctypes, "pythonapi", None)) is not None:
-        python.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None if kind is None else ctypes.py_object(kind))
+    python = getattr(ctypes, "pythonapi", None)
+    if python is None:
+        return False
+    python.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
+    return True
 
 
 def hang_up_response(response: Any) -> None:
