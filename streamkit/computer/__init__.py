@@ -13,7 +13,9 @@ import os
 from importlib.util import find_spec
 
 if os.name != "posix" or find_spec("fcntl") is None:
-    raise ImportError("streamkit.computer needs a POSIX system, such as Linux, macOS or the Windows Subsystem for Linux")
+    raise ImportError(
+        "streamkit.computer needs a POSIX system, such as Linux, macOS or the Windows Subsystem for Linux"
+    )
 if find_spec("psutil") is None:  # the extra installs it together with the other packages
     raise ImportError('streamkit.computer needs an extra: pip install "streamkit-sdk[computer]"')
 

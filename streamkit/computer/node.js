@@ -211,7 +211,7 @@ async function settle(run) {
     if (!isWaiting(run) && process.getActiveResourcesInfo().length > 0) break;
     await Promise.race([exit, new Promise((done) => setTimeout(done, 5).unref())]);
   }
-  listener.ref();
+  if (run === currentRun) listener.ref(); // a run that was stopped may find the next one here
 }
 
 function pause(milliseconds) {
@@ -309,6 +309,7 @@ function openRun(command) {
 async function run(command) {
   const run = openRun(command);
   currentRun = run;
+  listener.ref();
   globalThis.require = createRequire(path.join(process.cwd(), 'cell.js'));
   send('begin', run.id);
   const error = await runOfContext.run(run, () => evaluate(command.code));
