@@ -366,6 +366,7 @@ const listener = new Worker(path.join(__dirname, 'node_listener.js'), {
   workerData: { shared, layout, commands, directory: process.argv[4] },
 });
 listener.on('message', (command) => {
+  runOfContext.enterWith(undefined); // a termination may have left an earlier run here
   if (command.type === 'run') run(command).catch(exitBroken);
   else if (command.type === 'interrupt') {
     listener.postMessage('not blocked');
