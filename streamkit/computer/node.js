@@ -211,7 +211,7 @@ async function settle(run) {
     if (!isWaiting(run) && process.getActiveResourcesInfo().length > 0) break;
     await Promise.race([exit, new Promise((done) => setTimeout(done, 5).unref())]);
   }
-  listener.ref();
+  if (run === currentRun) listener.ref(); // a run that was stopped may find the next one here
 }
 
 function pause(milliseconds) {
@@ -309,6 +309,7 @@ function openRun(command) {
 async function run(command) {
   const run = openRun(command);
   currentRun = run;
+  listener.ref();
   globalThis.require = createRequire(path.join(process.cwd(), 'cell.js'));
   send('begin', run.id);
   const error = await runOfContext.run(run, () => evaluate(command.code));
@@ -365,6 +366,7 @@ const listener = new Worker(path.join(__dirname, 'node_listener.js'), {
   workerData: { shared, layout, commands, directory: process.argv[4] },
 });
 listener.on('message', (command) => {
+  runOfContext.enterWith(undefined); // a termination may have left an earlier run here
   if (command.type === 'run') run(command).catch(exitBroken);
   else if (command.type === 'interrupt') {
     listener.postMessage('not blocked');

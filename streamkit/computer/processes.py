@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import psutil
 
@@ -18,8 +18,10 @@ __all__ = ["MARK", "Identity", "ProcessTree", "seconds_in_queue"]
 
 MARK = "STREAMKIT_RUNNER"  # the environment variable; its value names one language process
 _KILL_TIMEOUT = 10.0  # seconds that killed processes may take to end; only the system can hold them longer
+RESTART_DELAY = 0.15  # seconds after which a pool of workers has replaced one that was killed
 _RESTART_TIMEOUT = 0.5  # seconds during which new processes may take the place of killed ones
 _INTERRUPT_INTERVAL = 0.2  # seconds between two interrupts of one process
+_INTERRUPT_SHARE = 3  # … but they are looked for only after so many times as long as that takes
 _MIN_SCAN_INTERVAL = 0.25  # seconds from one scan of all processes to the next
 _SCAN_SHARE = 20  # … but at least so many times as long as the scan took
 
@@ -45,6 +47,8 @@ class ProcessTree:
         self._mark = mark
         self._is_member: dict[Identity, bool] = {}
         self._interrupt_after: dict[Identity, float] = {}
+        self._next_interrupt = 0.0
+        self._interrupted = False  # whether a process was, since the last `kill`
 
     def find(self) -> dict[Identity, psutil.Process]:
         """The processes that live now."""
@@ -99,15 +103,20 @@ class ProcessTree:
         """Send SIGINT to all processes but some, as a terminal does.
 
         Call it repeatedly: a signal that arrives before a child has become its program is lost. Each process is left
-        0.2 seconds to react to one.
+        0.2 seconds to react to one, and more where it takes long to find them.
         """
+        began = time.monotonic()
+        if began < self._next_interrupt:
+            return
         excluded = set(besides)
-        now = time.monotonic()
         for identity, process in self.find().items():
-            if identity not in excluded and now >= self._interrupt_after.get(identity, 0.0):
-                self._interrupt_after[identity] = now + _INTERRUPT_INTERVAL
+            if identity not in excluded and began >= self._interrupt_after.get(identity, 0.0):
+                self._interrupt_after[identity] = began + _INTERRUPT_INTERVAL
+                self._interrupted = True
                 with contextlib.suppress(psutil.Error):
                     process.send_signal(signal.SIGINT)
+        now = time.monotonic()
+        self._next_interrupt = now + _INTERRUPT_SHARE * (now - began)
 
     def interrupt_together(self, besides: Iterable[Identity]) -> None:
         """Send SIGINT to the root and its descendants but some, all while they stand still, as if at one moment.
@@ -147,22 +156,32 @@ class ProcessTree:
         if group:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.root, signal.SIGKILL)
-        began = time.monotonic()
+        began = last = time.monotonic()
+        interrupted, self._interrupted = self._interrupted, False
         killed: set[Identity] = set()
         pause = 0.001
-        while victims := {one: process for one, process in self.find().items() if one not in excluded}:
-            # All are stopped first, so that none starts another while the rest is killed.
-            for number in (signal.SIGSTOP, signal.SIGKILL):
-                for victim in victims.values():
-                    with contextlib.suppress(psutil.Error):
-                        victim.send_signal(number)
-            come_back = bool(killed and excluded and victims.keys() - killed)
-            killed |= victims.keys()
-            if time.monotonic() > began + (_RESTART_TIMEOUT if come_back else _KILL_TIMEOUT):
-                return False
+        while True:
+            victims = {one: process for one, process in self.find().items() if one not in excluded}
+            now = time.monotonic()
+            if victims:
+                come_back = bool(killed and excluded and victims.keys() - killed)
+                if now > began + (_RESTART_TIMEOUT if come_back else _KILL_TIMEOUT):
+                    return False
+                _kill(victims.values())
+                killed |= victims.keys()
+                last = now
+            elif not excluded or not (killed or interrupted) or now > last + RESTART_DELAY:
+                return True
             time.sleep(pause)
             pause = min(0.05, 2 * pause)
-        return True
+
+
+def _kill(processes: Collection[psutil.Process]) -> None:
+    """Stop all first, so that none starts another while the rest is killed."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(number)
 
 
 def _send(pid: int, number: signal.Signals) -> bool:

@@ -20,7 +20,7 @@ class Fault(NamedTuple):
     words: str
     stopped: bool = False
     state_lost: bool = False
-    seconds: float = 1.0
+    seconds: float = 5.0
     options: Mapping[str, Any] = {}
 
 
@@ -43,14 +43,14 @@ FAULTS = [
         "swallowed interrupt",
         "python",
         "import time\nwhile True:\n    try:\n        print('ready')\n        time.sleep(600)\n    except KeyboardInterrupt:\n        pass",
-        "interrupted", LOST, True, True, 2.5,
+        "interrupted", LOST, True, True, 10.0,
     ),
-    Fault("swallowed interrupt", "shell", "trap '' INT; echo ready; while :; do :; done", "interrupted", LOST, True, True, 2.5),
+    Fault("swallowed interrupt", "shell", "trap '' INT; echo ready; while :; do :; done", "interrupted", LOST, True, True, 10.0),
     Fault(
         "swallowed interrupt",
         "javascript",
         f"require('child_process').execSync(`{_STUBBORN}`, {{ stdio: 'inherit' }})",
-        "interrupted", LOST, True, True, 2.5,
+        "interrupted", LOST, True, True, 10.0,
     ),
     Fault("time", "python", "while True: pass", "timed_out", "timed out", options={"timeout": 0.4}),
     Fault("time", "shell", "sleep 600", "timed_out", "timed out", options={"timeout": 0.4}),

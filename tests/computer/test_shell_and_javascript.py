@@ -154,6 +154,19 @@ def test_a_run_that_waits_for_what_it_opened_can_be_interrupted(name: str, code:
         assert [line for line in traced.processes() if line.endswith("sleep 600")] == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("name",), [language("javascript")])
+def test_the_timers_of_a_run_are_not_those_of_an_interrupted_one(name: str) -> None:
+    """Even if that was terminated while it waited for a program."""
+    hang = "console.log('ready'); require('child_process').spawnSync('sleep', ['600'])"
+    with traced_computer(timeout=20) as traced:
+        for _ in range(8):
+            ran, _ = stop_at(traced.computer, name, hang)
+            assert ran.status == "interrupted"
+            again = run(traced.computer, name, "setTimeout(() => console.log('timer'), 5); console.log('hello')")
+            assert (again.text, again.status) == ("hello\ntimer\n", "completed")
+
+
 @pytest.mark.parametrize(
     ("name", "first", "second", "text"),
     [

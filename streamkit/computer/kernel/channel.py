@@ -137,6 +137,7 @@ class Channel:
 
     def _mark_forked(self) -> None:
         self.forked = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as in any program; it need not be told apart
 
     @property
     def current_run(self) -> Run | None:
