@@ -25,7 +25,7 @@ from ..messages import Message
 from ..sources.chunks import AsyncChunks
 from ..sources.open import open_async, source_of_async_stream, wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
-from .manager import Manager, is_answer_text
+from .manager import Manager
 
 __all__ = ["AsyncStreamManager", "scheduler"]
 
@@ -82,9 +82,7 @@ class AsyncStreamManager(Manager):
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
-        return AsyncIteration(
-            self._next_event, self._final, lambda event: event.value if is_answer_text(event) else None
-        )
+        return AsyncIteration(self._next_event, self._final, self._answer_text.piece)
 
     async def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
@@ -97,7 +95,8 @@ class AsyncStreamManager(Manager):
         return self._final()
 
     async def get_final_text(self) -> str:
-        """Run to the end, and return the assistant's text (choice 0). Raises as iteration does."""
+        """Run to the end, and return the assistant's last answer: its text (choice 0) in the last run step that has one.
+        What it said before it called tools is not in it. Raises as iteration does."""
         await self._drain()
         return self._final_text()
 
