@@ -148,8 +148,8 @@ class AgentCore:
         newest, failed = self._newest_input, self._live is not None and self._live.error is not None
         if not failed or not newest:
             return False
-        ends = messages[len(messages) - len(newest) :] if len(newest) <= len(messages) else []
-        return len(ends) == len(newest) and all(one is other for one, other in zip(ends, newest, strict=True))
+        end = messages[-len(newest) :]
+        return len(end) == len(newest) and all(one is other for one, other in zip(end, newest, strict=True))
 
     def _checked_input(self, input: Any) -> list[Message]:
         """The messages of a `UserInput`, which the provider takes.

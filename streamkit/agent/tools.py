@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from ..errors import UsageError
+from ..messages.answer import is_duration
 from .argument_schema import Arguments, ArgumentsError, underlying_function, without_partials
 from .docstrings import parse_docstring
 from .tool_context import ToolContext
@@ -66,7 +67,7 @@ class Tool(Generic[P, R]):
             raise UsageError(
                 f"a tool cannot be called {self.name!r}: only letters, digits, `_` and `-`, at most 64; pass `name=`"
             )
-        if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+        if timeout is not None and not (is_duration(timeout) and timeout > 0):
             raise UsageError(f"tool {self.name}: a timeout is a number of seconds, not {timeout!r}")
         self.confirm = confirm
         self.timeout = timeout
