@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ..errors import UsageError
 from ..events import Event, StreamWarning, ToolOutputCreated, ToolOutputDelta, ToolOutputDone
@@ -106,7 +106,8 @@ class PendingCall:
 
     def _text_and_images(self, value: object) -> tuple[str, list[Message]]:
         """A function's value as text, and its images: those of an `ImageMessage` or of a list with some."""
-        parts: list[object] = [*value] if isinstance(value, (list, tuple)) else [value]
+        is_sequence = isinstance(value, (list, tuple))
+        parts = cast("Sequence[object]", value) if is_sequence else [value]  # type parameters cannot be checked
         if not any(isinstance(part, ImageMessage) for part in parts):
             return output_text(value), []
         texts: list[str] = []
