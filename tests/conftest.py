@@ -24,5 +24,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         place = item.nodeid.removeprefix("tests/")
         trio = "trio" in item.name.rpartition("[")[2].rstrip("]").split("-")
-        if trio or place.startswith(PROCESSES) or "freed" in item.name:
+        if trio or place.startswith(PROCESSES):
             item.add_marker("slow")

@@ -557,6 +557,7 @@ async def test_a_connection_that_cannot_be_made_is_a_source_error(face: Face) ->
         assert isinstance(error.__cause__, anthropic.APIConnectionError)
 
 
+@pytest.mark.slow
 @every_face
 @pytest.mark.parametrize("when", ["first_delay", "never_ends"])
 @body

@@ -103,6 +103,7 @@ def body_of(name: str) -> bytes:
     return b"".join([*frames, *([sse_frame(encoder.done)] if encoder.done else [])])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", protocols.BUILT_IN)
 def test_every_protocol_of_ours_keeps_the_laws(name: str) -> None:
     """In a stream that its own encoder wrote."""
@@ -382,6 +383,7 @@ def test_every_law_has_a_protocol_that_breaks_it() -> None:
     assert laws == {"parts", *check(radio()).checks}
 
 
+@pytest.mark.slow
 def test_a_decoder_that_never_comes_back_fails_in_time() -> None:
     """The place where it stands is named."""
     released = threading.Event()

@@ -99,6 +99,7 @@ def grown(kind: type[m.Message], pieces: list[str], *, done: bool = False) -> m.
 # -- the static form
 
 
+@pytest.mark.slow
 @law
 @given(messages())
 def test_the_static_form_keeps_all_of_a_message(message: m.Message) -> None:
@@ -177,6 +178,7 @@ def test_a_value_of_the_wrong_type_is_refused(wrong: dict[str, Any]) -> None:
         m.Message.from_dict(wrong)
 
 
+@pytest.mark.slow
 @law
 @given(st.dictionaries(st.sampled_from(sorted(m.ToolCallMessage.fields() | {"annotations", "x"})), plain, max_size=5))
 def test_from_dict_raises_nothing_but_usage_errors(value: dict[str, Any]) -> None:
@@ -222,6 +224,7 @@ def test_a_copy_keeps_its_moment() -> None:
     assert (message.content, message.status) == ("onetwo", "completed")
 
 
+@pytest.mark.slow
 @law
 @given(messages())
 def test_a_copy_is_equal_and_of_the_same_class(message: m.Message) -> None:
@@ -232,6 +235,7 @@ def test_a_copy_is_equal_and_of_the_same_class(message: m.Message) -> None:
     assert copy.has_content == message.has_content
 
 
+@pytest.mark.slow
 @law
 @given(messages())
 def test_a_header_is_the_message_before_its_first_delta(message: m.Message) -> None:
@@ -265,6 +269,7 @@ def test_messages_are_equal_by_their_static_form() -> None:
 # -- tool calls
 
 
+@pytest.mark.slow
 @law
 @given(st.dictionaries(names, plain, max_size=4), st.lists(st.integers(0, 200), max_size=5))
 def test_the_arguments_of_a_done_call_are_its_parsed_content(value: dict[str, Any], places: list[int]) -> None:
@@ -487,6 +492,7 @@ def test_plain_data_costs_about_what_its_json_does() -> None:
     assert cost(lambda: codec.event_from_dict(plain)) < 10 * cost(lambda: codec.decode_event(data))
 
 
+@pytest.mark.slow
 @law
 @given(
     st.sampled_from(sorted(OWN)),

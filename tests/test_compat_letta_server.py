@@ -555,6 +555,7 @@ def test_function_messages_of_another_kind_are_refused() -> None:
             method("Running f()")
 
 
+@pytest.mark.slow
 @async_faces
 @body
 async def test_the_first_token_comes_at_once(face: Face) -> None:
@@ -633,6 +634,7 @@ async def test_an_agent_that_fails_is_told(face: Face, chat: bool) -> None:
         await anext(other.get_generator())
 
 
+@pytest.mark.slow
 @async_faces
 @body
 async def test_an_agent_that_dies_is_told(face: Face) -> None:
@@ -882,6 +884,7 @@ def test_legacy_text_is_what_python_reads() -> None:
     assert ast.literal_eval(one["function_call"][2:-1]) == {"a": [True, None]}
 
 
+@pytest.mark.slow
 @given(
     st.recursive(
         st.none() | st.text() | st.integers() | st.floats(),

@@ -169,6 +169,7 @@ def order(chunks: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [kind for place, kind in enumerate(kinds) if place not in empty and place - 1 not in empty]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_order_of_chunks_is_the_recorded_one(name: str, kernel: Any) -> None:
     """For the same answers of the model, as Open Interpreter 0.4.3 yielded them; and the messages are those that it stored."""
@@ -212,6 +213,7 @@ def _brief(message: dict[str, Any]) -> tuple[Any, ...]:
     return message["role"], message["type"], message.get("format"), said if message["role"] != "user" else None
 
 
+@pytest.mark.slow
 def test_leaving_at_the_confirmation_declines() -> None:
     """What runs after that is another chat's; the code stays in the conversation, and nothing of it ran."""
     computer = ToyComputer()
@@ -241,6 +243,7 @@ def test_the_messages_after_leaving_are_the_recorded_ones() -> None:
     assert order(again) == order(map(json.loads, path.read_text().splitlines()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["close", "del", "throw"])
 def test_every_way_of_leaving_declines(how: str) -> None:
     """Closing the iterator, dropping it, and an error inside the loop."""
@@ -689,6 +692,7 @@ def interleaved(draw: st.DrawFn) -> list[sk.Event]:
     return out
 
 
+@pytest.mark.slow
 @given(interleaved())
 @settings(max_examples=300, deadline=None)
 def test_messages_follow_each_other_in_whatever_order_they_grow(events: list[sk.Event]) -> None:

@@ -250,8 +250,9 @@ async def test_code_that_wants_to_run_is_declined_unless_it_is_approved(face: Fa
 
 
 def _lines(handler: Any) -> list[str]:
-    """The hooks' names, and a check of their brackets."""
+    """The hooks' names, and a check of their brackets. Of a step of an earlier stream, only the end is told."""
     opened: dict[str, list[int]] = {"text": [], "tool_call": [], "message": [], "run_step": []}
+    handler.earlier = []
     for name, arguments in handler.calls:
         kind, _, phase = name.removeprefix("on_").rpartition("_")
         if kind not in opened:
@@ -263,6 +264,8 @@ def _lines(handler: Any) -> list[str]:
                 opened[kind].append(key)
             case "delta":
                 assert key in opened[kind], name
+            case "done" if kind == "run_step" and key not in opened[kind]:
+                handler.earlier.append(arguments[0].id)
             case "done":
                 opened[kind].remove(key)
     handler.left = opened
@@ -282,6 +285,7 @@ def test_a_recorded_stream_gives_what_is_expected(path: Path) -> None:
     lines = _lines(handler)
     waits = handler.current_run is not None and handler.current_run.status == "requires_action"
     assert not any(left for kind, left in handler.left.items() if kind != "run_step" or not waits)
+    assert len(handler.earlier) == path.stem.endswith(".2"), "the second stream of a run ends a step of the first"
     assert lines.count("end") == 1
     texts = [
         "".join(part.text.value for part in one.content if part.type == "text")

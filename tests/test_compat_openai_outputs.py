@@ -132,6 +132,7 @@ async def test_all_rounds_may_have_the_same_handler(face: Face, use: Any, rounds
     ]
 
 
+@pytest.mark.slow
 @every_face
 @every_count
 @body

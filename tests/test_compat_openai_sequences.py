@@ -742,6 +742,7 @@ CLOSED_IN = {
 }
 
 
+@pytest.mark.slow
 @every_face
 @every_way
 @pytest.mark.parametrize("fails", [False, True], ids=["closes", "fails"])

@@ -13,9 +13,22 @@ import openai
 import pytest
 
 import streamkit as sk
-from streamkit.testing import ModelServer, Reply, ServiceError
+from streamkit.testing import ModelServer, Reply, ServiceError, ToolCall
 
-from .faces import AsyncTold, Face, Source, SyncTold, ask, ask_responses, async_faces, body, chat, every_face, sync_face
+from .faces import (
+    AsyncTold,
+    Face,
+    Source,
+    SyncTold,
+    ask,
+    ask_responses,
+    async_faces,
+    body,
+    calls,
+    chat,
+    every_face,
+    sync_face,
+)
 
 ENDINGS = ("on_timeout", "on_exception", "on_end")
 
@@ -551,6 +564,43 @@ async def test_a_strict_stream_raises_the_protocol_error(face: Face) -> None:
     await check_failed(stream, error, ["Hel"])
 
 
+STRICT_SERVICES: dict[str, Any] = {
+    "chat": ask,
+    "responses": ask_responses,
+    "assistants": lambda client: (
+        lambda: client.beta.threads.runs.create(thread_id="thread_1", assistant_id="asst_1", stream=True)
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The Assistants API is deprecated:DeprecationWarning")
+@every_face
+@pytest.mark.parametrize("service", STRICT_SERVICES)
+@body
+async def test_what_a_strict_stream_refuses_is_done_all_the_same(face: Face, service: str) -> None:
+    """Broken arguments are found where the call ends: the call that was created is done, as failed."""
+    told = face.told()
+    with ModelServer(Reply(ToolCall("weather", '{"city": '))) as server:
+        async with face.client(server) as client:
+            stream = face.stream(STRICT_SERVICES[service](client), told, strict=True)
+            error = await raised_by(stream.until_done())
+    assert isinstance(error, sk.ProtocolError)
+    assert error.code == "bad-arguments"
+    told.check_brackets()
+    assert [message.status for message in told.of("on_tool_call_done")] == ["failed"]
+
+
+@every_face
+@body
+async def test_a_message_is_done_also_where_the_hook_of_its_warning_fails(face: Face) -> None:
+    """The warning comes while the call is still open, so that the end closes it."""
+    told = face.told(on_warning=oops)
+    items = calls("weather")
+    items[1]["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] = '{"city": '
+    assert isinstance(await raised_by(face.stream(items, told).until_done()), Oops)
+    told.check_brackets()
+
+
 @every_face
 @body
 async def test_items_of_no_known_protocol_are_an_error_that_lists_the_known(face: Face) -> None:
@@ -729,6 +779,7 @@ async def test_a_callers_own_deadline_is_not_a_timeout_of_the_source(face: Face)
             assert await face.in_thread(server.wait_for_disconnect)
 
 
+@pytest.mark.slow
 @every_face
 @body
 async def test_a_read_timeout_is_a_source_timeout(face: Face) -> None:
@@ -741,6 +792,7 @@ async def test_a_read_timeout_is_a_source_timeout(face: Face) -> None:
             assert isinstance(error, sk.SourceTimeoutError)
             assert isinstance(error, TimeoutError)
             assert "Timeout" in type(error.__cause__).__name__
+            assert str(error) == "ReadTimeout: timed out"
             for one in (told, other):
                 one.check_brackets()
                 assert endings(one) == ["on_timeout", "on_exception", "on_end"]
@@ -873,6 +925,40 @@ async def test_close_from_another_task_returns_when_the_stream_has_ended(face: F
 
 async def _set(event: anyio.Event) -> None:
     event.set()
+
+
+@every_face
+@pytest.mark.parametrize("kind", [StopIteration, StopAsyncIteration])
+@pytest.mark.parametrize("hook", ["on_text_created", "on_text_delta", "on_end"])
+@pytest.mark.parametrize("way", ["iterate", "until_done"])
+@body
+async def test_a_hook_that_raises_what_ends_a_loop_ends_no_loop(face: Face, kind: Any, hook: str, way: str) -> None:
+    """Not silently: the error is the stream's, and every way of reading raises it, as the cause of a RuntimeError where
+    Python lets nobody raise it."""
+    failure = kind("a hook's")
+
+    def fail(*_: Any) -> None:
+        raise failure
+
+    told, other = SyncTold(**{hook: fail}), SyncTold()
+    stream = face.stream(chat("a"), told, other)
+
+    async def read() -> None:
+        if way == "until_done":
+            await stream.until_done()
+        async for _ in stream:
+            pass
+
+    for _ in range(2):
+        error = await raised_by(read())
+        assert error is failure or (type(error) is RuntimeError and failure in causes_of(error))
+    assert stream.error is failure
+    assert other.of("on_exception") == ([] if hook == "on_end" else [failure])
+    other.check_brackets()
+
+
+def causes_of(error: BaseException) -> list[BaseException]:
+    return [error, *causes_of(error.__cause__)] if error.__cause__ is not None else [error]
 
 
 class ClosedTwice:

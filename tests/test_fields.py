@@ -182,6 +182,33 @@ async def test_parallel_calls_and_steps_keep_their_fields_apart(face: Face) -> N
     assert len({message.step_id for message in found}) == 2
 
 
+def test_the_field_of_a_call_ends_with_it_where_the_next_call_begins() -> None:
+    """Chat does not say where a call ends. Its arguments are complete where another call begins."""
+    said = ToolCall("send_message", {"message": "On it."})
+    order: list[str] = []
+
+    class Order(sk.EventHandler):
+        def on_message_created(self, message: sk.Message) -> None:
+            order.append(f"{message.type} created")
+
+        def on_message_done(self, message: sk.Message) -> None:
+            order.append(f"{message.type} {message.status}")
+
+    with (
+        ModelServer(Reply(said, ToolCall("look"))) as server,
+        openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client,
+    ):
+        sk.stream(ask(client), Order(), fields=FIELDS).until_done()
+    assert order == [
+        "tool_call created",
+        "message created",
+        "message completed",
+        "tool_call completed",
+        "tool_call created",
+        "tool_call completed",
+    ]
+
+
 # Protocols, and what becomes of a call's message id in them, which its fields' ids begin with.
 PROTOCOLS = [name for name in protocols.BUILT_IN if name != "openai_completions"]  # which has no calls
 
@@ -839,6 +866,7 @@ def test_a_text_with_an_id_of_its_own_is_never_taken_for_a_field() -> None:
     assert contents(stream) == {"c#message": "Hi", "b#message#message": "Ho"}
 
 
+@pytest.mark.slow
 @often
 @given(canonical, st.sampled_from(({"f.n": "text"}, {"*.*": "code"})))
 def test_laws_1_6_and_7_hold_for_any_events_with_fields(events: list[e.Event], fields: dict[str, str]) -> None:
@@ -849,6 +877,7 @@ def test_laws_1_6_and_7_hold_for_any_events_with_fields(events: list[e.Event], f
     assert without_fields(lines) == told(sk.stream(items))
 
 
+@pytest.mark.slow
 @often
 @given(
     st.lists(
@@ -904,6 +933,7 @@ def test_whatever_becomes_of_calls_their_fields_say_what_they_say(events: list[e
             assert contents(stream)[f"{called.id}#m"] == value
 
 
+@pytest.mark.slow
 def test_a_piece_costs_the_same_in_long_arguments() -> None:
     """CPU time of the stage for a piece of four characters, at 10 KB and at 400 KB: flat, with a margin."""
 

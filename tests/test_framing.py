@@ -174,6 +174,7 @@ def test_lines_of_json_are_its_frames(oddity: str) -> None:
     assert frames_of(NdjsonFramer(), (body[i : i + 1] for i in range(len(body)))) == expected
 
 
+@pytest.mark.slow
 @law
 @given(bodies(), st.lists(st.integers(0, 400), max_size=8))
 def test_every_cut_of_an_event_stream_gives_the_frames_of_the_specification(body: bytes, places: list[int]) -> None:
@@ -231,6 +232,7 @@ def test_a_long_block_in_small_pieces_is_not_joined_at_each() -> None:
         assert framer.finish() == []
 
 
+@pytest.mark.slow
 @law
 @given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=6))
 def test_bytes_that_are_no_event_stream_are_cut_alike_too(body: bytes, places: list[int]) -> None:
@@ -241,6 +243,7 @@ def test_bytes_that_are_no_event_stream_are_cut_alike_too(body: bytes, places: l
         assert frames_of(kind(), cut(body, range(len(body)))) == whole
 
 
+@pytest.mark.slow
 @law
 @given(
     st.lists(st.sampled_from((b'{"a":"\xc3\xa9\xe2\x80\xa8"}', b"[1]", b"", b"  ", b"{}\r")), max_size=8),

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit.core.json_fields import FieldText, JsonFields, join_path, split_path
+from streamkit.core.json_fields import FieldText, JsonFields
+from streamkit.core.json_paths import join_path, split_path
 
 
 def examples(count: int) -> settings:
@@ -185,6 +186,7 @@ def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
     assert len(seen) >= CASES
 
 
+@pytest.mark.slow
 @examples(300)
 @given(
     st.recursive(
@@ -205,6 +207,7 @@ def test_what_json_dumps_writes_is_read(value: Any, ascii: bool, indent: int | N
         assert reading.values == expected(document, chosen)
 
 
+@pytest.mark.slow
 @examples(300)
 @given(objects, paths)
 def test_what_was_told_is_the_beginning_of_what_is_told_in_the_end(document: str, paths: list[str]) -> None:
@@ -294,6 +297,7 @@ def test_of_nested_paths_each_is_told() -> None:
     assert read(['{"a": "y"}'], "a", "a.b").values == {"a": "y"}
 
 
+@pytest.mark.slow
 def test_deep_nesting_is_no_limit() -> None:
     """Where `json.loads` gives up; a field after it is still told."""
     deep = 200_000
@@ -325,6 +329,7 @@ def test_a_path_is_its_keys_and_back(keys: tuple[str, ...]) -> None:
     assert read([json.dumps({keys[0]: "x"})], join_path(keys[:1])).values == {join_path(keys[:1]): "x"}
 
 
+@pytest.mark.slow
 @examples(200)
 @given(st.lists(st.none() | st.text(), min_size=1))
 def test_any_keys_make_a_path(keys: list[str | None]) -> None:
@@ -344,24 +349,29 @@ def test_a_malformed_path_is_refused(path: Any) -> None:
 MALFORMED = {
     "": None,
     "{": None,
-    '{"a" "b"}': "character 5: a colon should come here, not '\"b\"}'",
-    '{"a":"x" "b"}': "character 9: a comma or a closing brace should come here, not '\"b\"}'",
-    '["x" 1]': "character 5: a comma or a closing bracket should come here, not '1]'",
+    '{"a" "b"}': "character 5: a colon should come here, not '\"'",
+    '{"a":"x" "b"}': "character 9: a comma or a closing brace should come here, not '\"'",
+    '["x" 1]': "character 5: a comma or a closing bracket should come here, not '1'",
     '{"a":"x",}': "character 9: a key in quotes should come here, not '}'",
     "[1,]": "character 3: a value should come here, not ']'",
-    "{1:2}": "character 1: a key in quotes should come here, not '1:2}'",
-    "{'a':1}": "character 1: a key in quotes should come here, not \"'a':1}\"",
-    '{"a":"x\ny"}': "character 7: text, with an escape for a control character should come here, not '\\ny\"}'",
-    '{"a":"\\x41"}': "character 6: an escape that JSON has should come here, not '\\\\x41\"}'",
-    '{"a":"\\u00g0"}': "character 6: an escape that JSON has should come here, not '\\\\u00g0\"}'",
-    '{"a":01}': "character 5: a number should come here, not '01}'",
-    '{"a":1.}': "character 5: a number should come here, not '1.}'",
+    "{1:2}": "character 1: a key in quotes should come here, not '1'",
+    "{'a':1}": 'character 1: a key in quotes should come here, not "\'"',
+    '{"a":"x\ny"}': "character 7: text, with an escape for a control character should come here, not '\\n'",
+    '{"a":"\\x41"}': "character 6: an escape that JSON has should come here, not '\\\\x'",
+    '{"a":"\\u00g0"}': "character 6: an escape that JSON has should come here, not '\\\\u00g'",
+    '{"a":01}': "character 6: the rest of a number should come here, not '1'",
+    '{"a":1.}': "character 7: the rest of a number should come here, not '}'",
     '{"a":tru}': "character 5: a value should come here, not 'tru}'",
     '{"a":"x"} {': "character 10: nothing more should come here, not '{'",
     "{]": "character 1: a key in quotes should come here, not ']'",
     "[}": "character 1: a value should come here, not '}'",
-    "\ufeff{}": "character 0: a value should come here, not '\\ufeff{}'",
-    "Hello": "character 0: a value should come here, not 'Hello'",
+    "\ufeff{}": "character 0: a value should come here, not '\\ufeff'",
+    "Hello": "character 0: a value should come here, not 'H'",
+    "[Infinite]": "character 1: a value should come here, not 'Infinite'",
+    "[-1.5e+x]": "character 7: the rest of a number should come here, not 'x'",
+    "[-1.5ee1]": "character 6: the rest of a number should come here, not 'e'",
+    "[--1]": "character 2: the rest of a number should come here, not '-'",
+    "[-Ix]": "character 1: a value should come here, not '-Ix'",
 }
 
 
@@ -376,6 +386,24 @@ def test_what_is_malformed_is_said_once_and_for_all(text: str, error: str | None
         assert reader.feed('{"a":"y"}') == []
         assert reader.error == error
         assert [(one.path, one.text) for one in told] in ([], [("a", "x")], [("0", "x")])
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_an_error_is_the_same_wherever_the_pieces_are_cut(text: str) -> None:
+    """Position and excerpt: every cut in two, and a character at a time."""
+    cuts = [[text[:at], text[at:]] for at in range(len(text) + 1)]
+    for pieces in (*cuts, list(text)):
+        reader = JsonFields("a", "*")
+        for piece in pieces:
+            reader.feed(piece)
+        assert reader.error == MALFORMED[text]
+
+
+def test_a_path_has_at_least_one_key() -> None:
+    """`""` is the path of the key `""`, so no keys cannot be written as it."""
+    assert split_path(join_path([""])) == ("",)
+    with pytest.raises(sk.UsageError, match="at least one key"):
+        join_path(())
 
 
 def test_text_before_a_fault_is_told() -> None:
@@ -528,6 +556,7 @@ def test_memory_does_not_grow_with_the_document() -> None:
     assert peak < 20_000
 
 
+@pytest.mark.slow
 def test_a_piece_costs_the_same_in_a_long_document() -> None:
     """CPU time a piece, at 20 KB and at 1 MB: flat, with a margin for the machine."""
 

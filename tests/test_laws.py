@@ -256,6 +256,7 @@ def check_questions(lines: Sequence[dict[str, Any]]) -> None:
     assert sorted(asked) == sorted(decided), "each question gets one outcome"
 
 
+@pytest.mark.slow
 @often
 @given(canonical)
 def test_law_1_and_2_hold_for_any_events(events: list[e.Event]) -> None:
@@ -265,6 +266,7 @@ def test_law_1_and_2_hold_for_any_events(events: list[e.Event]) -> None:
     check_questions(story.lines)
 
 
+@pytest.mark.slow
 @often
 @given(canonical, st.integers(0, 20), st.sampled_from(("failed", "cancelled", "incomplete")))
 def test_law_1_holds_wherever_a_stream_fails(events: list[e.Event], place: int, status: Any) -> None:
@@ -280,6 +282,7 @@ def test_law_1_holds_wherever_a_stream_fails(events: list[e.Event], place: int, 
     assert list(engine.end("failed")) == [], "an end is told once"
 
 
+@pytest.mark.slow
 @often
 @given(canonical)
 def test_law_6_completing_twice_changes_nothing(events: list[e.Event]) -> None:
@@ -290,6 +293,7 @@ def test_law_6_completing_twice_changes_nothing(events: list[e.Event]) -> None:
     assert again.lines == first.lines
 
 
+@pytest.mark.slow
 @often
 @given(canonical)
 def test_law_7_a_strict_stream_raises_where_a_lenient_one_warns(events: list[e.Event]) -> None:
@@ -303,6 +307,7 @@ def test_law_7_a_strict_stream_raises_where_a_lenient_one_warns(events: list[e.E
         assert tell_items(CANONICAL, events, strict=True).lines == lenient.lines
 
 
+@pytest.mark.slow
 @every_provider
 @often
 @given(merged())
@@ -433,6 +438,7 @@ def tellers(told: list[Any]) -> tuple[sk.EventHandler, sk.AsyncEventHandler]:
     return sync_kind(), async_kind()
 
 
+@pytest.mark.slow
 @every_provider
 @seldom
 @given(merged(), st.booleans(), st.data())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import math
@@ -220,6 +221,8 @@ def test_a_run_that_is_closed_in_its_middle_is_told_as_cut_off(relay_of: Callabl
         ("2-1", "is no cursor"),
         ("1-" + "9" * 40, "is no cursor"),
         ("1-99", "after the newest"),
+        ("1-1.9c0a3f2", "is no cursor"),
+        ("1-1.9c0a3f21", "of another run"),
         (17, "is no cursor"),
         (b"1-1", "is no cursor"),
     ],
@@ -295,6 +298,7 @@ def test_what_is_written_is_kept_as_it_was() -> None:
     assert (first.run.status, second.message.name) == ("in_progress", None)
 
 
+@pytest.mark.slow
 @often
 @given(canonical)
 def test_law_6_a_relay_tells_the_same_story(events: list[e.Event]) -> None:
@@ -318,6 +322,7 @@ deltas = st.builds(
 )
 
 
+@pytest.mark.slow
 @often
 @given(st.lists(deltas | st.builds(e.RawEvent, st.just("r")), max_size=60), st.integers(1, 40), st.data())
 def test_a_log_gives_what_was_written_after_every_cursor(
@@ -544,10 +549,10 @@ def test_drop_oldest_tells_a_reader_that_is_too_slow() -> None:
     """No silent gap; it can go on from where it was, with what is open."""
     relay = MemoryRelay(limit=64)
     relay.open("run")
-    relay.append("run", messages(1))
+    cursors = relay.append("run", messages(1))
     stream = sk.stream(relay.reader("run"))
     events = iter(stream)
-    while stream.cursor != "1-5":
+    while stream.cursor != cursors[4]:
         next(events)
     relay.append("run", messages(400, 1))
     with pytest.raises(sk.SourceError, match="too slow") as caught:
@@ -677,6 +682,7 @@ def parts(relay: Relay, cuts: list[int]) -> list[Any]:
     return streams
 
 
+@pytest.mark.slow
 @often
 @given(canonical, st.data())
 def test_reading_in_parts_tells_the_same_messages(events: list[e.Event], data: st.DataObject) -> None:
@@ -736,7 +742,81 @@ def test_every_cursor_of_a_run_goes_on_with_the_same_messages() -> None:
             so_far = "".join(event.value for event in before if isinstance(event, e.Delta) and event.message_id == id)
             values = [event.value for event in told if isinstance(event, e.Delta) and event.message_id == id]
             assert values[: 1 if so_far else 0] == ([so_far] if so_far else [])
-        assert (told[0].type, told[-1].type) == ("run_created", "stream_end")
+        if place > len(cursors) - 2:  # the run was done
+            assert [(event.type, event.cursor) for event in told] == [("stream_end", cursors[-1])]
+        else:
+            assert [event.type for event in told[:1] + told[-2:]] == ["run_created", "run_done", "stream_end"]
+            assert [event.cursor for event in told[-2:]] == cursors[-2:]
+        assert stream.cursor == cursors[-1]
+
+
+@every_relay
+@every_face
+@body
+@pytest.mark.parametrize("end", ["close", "fail", "time out", "cancel"])
+async def test_after_the_last_cursor_there_is_only_the_end(
+    face: Face, relay_of: Callable[..., Relay], end: str
+) -> None:
+    """However the run ended. A client that comes back after it receives nothing twice, and the error is raised again."""
+    emitter = sk.Emitter(relay_of())
+    emitter.text("hi")
+    ends: dict[str, Callable[[], None]] = {
+        "close": emitter.close,
+        "fail": lambda: emitter.fail("no"),
+        "time out": lambda: emitter.fail(sk.SourceTimeoutError("no")),
+        "cancel": emitter.cancel,
+    }
+    ends[end]()
+    log = list(emitter.reader())
+    whole, last = await events_of(face, face.stream(emitter))
+    assert [(event.type, event.cursor) for event in whole] == [(event.type, event.cursor) for event in log]
+    assert last.cursor == emitter.cursor == log[-1].cursor
+    for place, event in enumerate(log):
+        again, stream = await events_of(face, face.stream(emitter.reader(), after=event.cursor))
+        if event.type in ("run_done", "stream_timeout", "stream_exception", "stream_end"):
+            rest = log[place + 1 :] or log[-1:]
+            assert [(one.type, one.cursor) for one in again] == [(one.type, one.cursor) for one in rest]
+        assert (stream.status, stream.cursor) == (last.status, last.cursor)
+        assert type(stream.error) is type(last.error)
+        assert text(stream) == "hi"
+    assert list(emitter.reader(after=emitter.cursor)) == []
+
+
+async def events_of(face: Face, stream: Any) -> tuple[list[e.Event], Any]:
+    """All events of a stream, and the stream; an error is in `stream.error`."""
+    events: list[e.Event] = []
+    with contextlib.suppress(sk.SourceError):
+        async for event in stream:
+            events.append(event)
+    return events, stream
+
+
+def test_a_body_of_a_streams_own_events_has_the_cursors_of_its_end() -> None:
+    """Server-Sent Events with ids: as a server sends a run."""
+    relay = MemoryRelay()
+    written(relay, "abc")
+    frames = [
+        f"id: {event.cursor}\ndata: {json.dumps(codec.event_to_dict(event))}\n\n".encode()
+        for event in relay.read("run")
+    ]
+    stream = sk.stream(list(frames))
+    cursors = [event.cursor for event in stream]
+    assert cursors == [event.cursor for event in relay.read("run")]
+    assert [event.type for event in sk.stream(list(frames), after=stream.cursor)] == ["stream_end"]
+
+
+@every_relay
+def test_a_cursor_names_its_run(relay_of: Callable[..., Relay]) -> None:
+    """One of another run is refused, on the reader and on the stream, in words that say so."""
+    relay = relay_of()
+    cursors = written(relay, "abc", run_id="one")
+    written(relay, "xyz", run_id="two")
+    for refused in (
+        lambda: relay.reader("two", after=cursors[3]),
+        lambda: sk.stream(relay.reader("two"), after=cursors[3]).until_done(),
+    ):
+        with pytest.raises(sk.UsageError, match=r"run 'two': cursor '1-4\.[0-9a-f]{8}' is one of another run"):
+            refused()
 
 
 def test_everything_that_is_open_at_a_cursor_is_told_again() -> None:
@@ -794,13 +874,13 @@ async def test_a_live_run_is_gone_on_with(face: Face, relay_of: Callable[..., Re
     relay = relay_of()
     relay.open("run")
     events = story("abc", "de")
-    relay.append("run", events[:4])
+    cursors = relay.append("run", events[:4])
     first = face.stream(relay.reader("run"))
     async with first:
         async for event in first:
-            if event.cursor == "1-4":
+            if event.cursor == cursors[3]:
                 break
-    assert first.cursor == "1-4"
+    assert first.cursor == cursors[3]
     relay.append("run", events[4:6])
     second = face.stream(relay.reader("run"), after=first.cursor)
 
@@ -861,6 +941,7 @@ def test_a_silent_producer_is_told_as_a_timeout() -> None:
     assert sk.stream(relay.reader("run"), after=stream.cursor).get_final_text() == "abc"
 
 
+@pytest.mark.slow
 def test_a_loop_may_leave_a_reader_on_any_event_loop() -> None:
     """Nothing warns of it, and nothing is left over: not the event loop either."""
     relay = MemoryRelay()
@@ -878,6 +959,7 @@ def test_a_loop_may_leave_a_reader_on_any_event_loop() -> None:
     assert [loop() for loop in loops] == [None, None]
 
 
+@pytest.mark.slow
 def test_readers_that_are_dropped_are_forgotten() -> None:
     """A reader that was never closed holds back nobody."""
     relay = MemoryRelay(limit=4, overflow="block")

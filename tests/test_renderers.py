@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import builtins
 import contextlib
 import io
+import itertools
 import os
 import re
 import sys
@@ -14,6 +16,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -180,7 +183,7 @@ class Glass:
         return lines
 
 
-def drawn(events: Iterable[Event], width: int = 80, height: int = 24, *, every: int = 1, **options: Any) -> Glass:
+def drawn(events: Iterable[Any], width: int = 80, height: int = 24, *, every: int = 1, **options: Any) -> Glass:
     """The terminal after a stream that was drawn after every so many events."""
     output = console(width, height)
     display = LiveDisplay(output, **{"refresh_per_second": 0, "run_end": False, **options})
@@ -265,6 +268,93 @@ def test_calls_side_by_side_are_printed_one_after_the_other() -> None:
     assert printed(events) == '[tool_call] a({"n": 1})\n[tool_call] b({"n": 1})\n'
 
 
+ARGUMENTS = ['{"city": "Oslo", "days": 3, "units": "metric"}', '{"query": "ferries from Oslo to Kiel in May"}', "{}"]
+
+
+def chat_chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"id": "chat", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+
+
+def call_piece(index: int, arguments: str, **header: Any) -> dict[str, Any]:
+    function = {"arguments": arguments, **header}
+    begins = {"id": f"call_{index}", "type": "function"} if header else {}
+    return chat_chunk(tool_calls=[{"index": index, **begins, "function": function}])
+
+
+def chat_calls(order: str) -> list[dict[str, Any]]:
+    """Three calls as Chat Completions streams them: one after the other, or their pieces in turns. All of them are done at
+    the finish reason."""
+    begin = [[call_piece(n, "", name=f"tool_{n}")] for n in range(3)]
+    pieces = [[call_piece(n, one) for one in re.findall(".{1,2}", text)] for n, text in enumerate(ARGUMENTS)]
+    if order == "one by one":
+        middle = [chunk for n in range(3) for chunk in (*begin[n], *pieces[n])]
+    else:
+        turns = itertools.zip_longest(*(pieces if order == "in turns" else reversed(pieces)))
+        middle = [*itertools.chain(*begin), *(chunk for turn in turns for chunk in turn if chunk)]
+    return [chat_chunk(content="I will look."), *middle, chat_chunk("tool_calls")]
+
+
+@pytest.mark.parametrize("order", ["one by one", "in turns", "in turns, the last first"])
+def test_calls_of_one_answer_are_shown_once_each_and_whole(order: str) -> None:
+    """In their order, whatever the order of their pieces, in both renderers."""
+    calls = [f"tool_{n}({text})" for n, text in enumerate(ARGUMENTS)]
+    assert printed(chat_calls(order)).splitlines() == ["[message] I will look.", *(f"[tool_call] {c}" for c in calls)]
+    wanted = ["I will look.", "", *(f"● {call}" for call in calls)]
+    assert shown(chat_calls(order)).splitlines() == wanted
+    for every in (1, 7):
+        assert drawn(chat_calls(order), every=every).lines == wanted
+
+
+def test_a_call_is_over_where_its_arguments_are_complete_and_another_begins() -> None:
+    """Its bracket is closed then, not at the end of the answer: the next call is shown as it arrives."""
+    file = io.StringIO()
+    seen: list[str] = []
+
+    def chunks() -> Iterator[Any]:
+        for chunk in chat_calls("one by one"):
+            yield chunk
+            seen.append(file.getvalue().splitlines()[-1])
+
+    sk.stream(chunks(), ConsolePrinter(file, run_end=False)).until_done()
+    assert f"[tool_call] tool_0({ARGUMENTS[0]}" in seen
+    assert '[tool_call] tool_1({"query": "fer' in seen
+
+
+def test_a_call_that_stalls_in_its_middle_is_not_cut_in_two_by_other_calls() -> None:
+    """They wait for it, as they are to be in order; text does not wait for ever."""
+    events = run_of(
+        created("tool_call", "a", name="a"),
+        piece("tool_call", "a", '{"n": '),
+        *message_events("tool_call", *'{"text": "thirty pieces and more of it"}', id="b", name="b"),
+        piece("tool_call", "a", "1}"),
+        done("tool_call", "a", name="a"),
+    )
+    assert printed(events) == '[tool_call] a({"n": 1})\n[tool_call] b({"text": "thirty pieces and more of it"})\n'
+    events = run_of(
+        created("tool_call", "a", name="a"),
+        piece("tool_call", "a", '{"n": '),
+        message_events("message", *"Twenty-five pieces of text", id="t"),
+        piece("tool_call", "a", "1}"),
+        done("tool_call", "a", name="a"),
+    )
+    assert printed(events) == '[tool_call] a({"n": \n[message] Twenty-five pieces of text\n… [tool_call] a(1})\n'
+
+
+def test_what_follows_complete_arguments_is_shown_too() -> None:
+    """A repair, for example. White space alone is not."""
+    head = [
+        created("tool_call", "a", name="a"),
+        piece("tool_call", "a", '{"n": 1}'),
+        created("tool_call", "b", name="b"),
+    ]
+    tail = [done("tool_call", "a", name="a"), done("tool_call", "b", name="b")]
+    assert printed(run_of(*head, piece("tool_call", "a", " "), *tail)).count("a(") == 1
+    repaired = printed(run_of(*head, piece("tool_call", "a", '{"n": 2}', replace=True), *tail))
+    assert "replaced: [tool_call] a({" in repaired
+    assert repaired.count('{"n": 2})') == 1
+
+
 def test_a_silent_message_is_paused_and_resumed_later() -> None:
     """Text does not wait for reasoning that never ends; a label shows where the reasoning is resumed."""
     events = run_of(
@@ -314,6 +404,7 @@ def interleaved(draw: st.DrawFn) -> list[Event]:
     return [*events, *(done(kinds[id], id, name="f") for id in counts)]
 
 
+@pytest.mark.slow
 @given(interleaved())
 @settings(deadline=None)
 def test_every_piece_is_shown_once_in_any_order(events: list[Event]) -> None:
@@ -499,6 +590,7 @@ def assert_harmless(output: str) -> None:
     assert "\x1b]" not in output
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from([*EVIL, EVIL, *"\n\ta[]()*`|#>-", "&#27;[5m", "&#x202e;"]), max_size=20).map("".join))
 @settings(deadline=None)
 def test_no_text_of_a_stream_controls_the_terminal(text: str) -> None:
@@ -704,7 +796,7 @@ def frames(events: Iterable[Event], width: int = 80, height: int = 24) -> list[l
             output.file.truncate()
             seen.append(glass.lines)
 
-    sk.stream(iter(list(events)), display, Watch()).until_done()
+    sk.stream(iter(events), display, Watch()).until_done()
     return seen
 
 
@@ -909,6 +1001,7 @@ class Paced(Source):
             yield item
 
 
+@pytest.mark.slow
 @every_face
 @body
 async def test_a_slow_terminal_does_not_delay_the_stream(face: Face) -> None:
@@ -1058,6 +1151,7 @@ def rendered(pieces: Iterable[str], width: int = 60) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
+@pytest.mark.slow
 @given(st.lists(LINES, max_size=14), st.data())
 @settings(deadline=None, max_examples=300)
 def test_markdown_in_pieces_is_the_same_markdown(lines: list[str], data: st.DataObject) -> None:
@@ -1301,3 +1395,110 @@ def test_a_broken_pipe_fails_the_stream(renderer: Any) -> None:
     assert stream.status == "failed"
     with contextlib.suppress(BrokenPipeError):
         file.close()
+
+
+# -- what a display folds, times and saves
+
+LONG_CODE = "\n".join(f"step_{n}()" for n in range(1, 101))
+
+
+def test_long_code_is_folded() -> None:
+    """The first and the last lines are shown, with their numbers, and how many are left out."""
+    events = run_of(message_events("code", LONG_CODE, id="k", format="python"))
+    lines = shown(events, code_lines=8).splitlines()
+    assert lines == [
+        "── python",
+        *(f"  {n} step_{n}()" for n in range(1, 7)),
+        "    … 92 more lines",
+        "   99 step_99()",
+        "  100 step_100()",
+    ]
+    assert "more lines" in shown(events)
+    for options in ({"code_lines": None}, {"code_lines": 100}, {"code_lines": 99}):
+        assert len(shown(events, **options).splitlines()) == 101
+
+
+def test_code_that_waits_for_a_yes_is_shown_completely() -> None:
+    """Nobody says yes to lines that are not there. The question has the keys of who asks it."""
+    code = message_events("code", LONG_CODE, id="k", format="python")
+    asked = sk.ConfirmationCreated(sk.Confirmation("c", sk.CodeMessage("k", format="python", content=LONG_CODE)))
+    text = shown(run_of(code, asked), code_lines=8, answers="y: yes, n: no")
+    assert text.count("step_50()") == 1
+    assert text.index("100 step_100()") < text.index("? may this code run? (y: yes, n: no)")
+
+
+def test_code_and_calls_show_for_how_long_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While they run, and afterwards; a fraction of a second is not worth a line."""
+    now = [1000.0]
+    monkeypatch.setattr("streamkit.renderers.activity.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def events(seconds: float) -> Iterator[Event]:
+        yield from run_of(message_events("code", "f()", id="k", format="python"))[:-2]
+        now[0] += seconds
+        yield from message_events("console", "1\n", id="o", role="computer", format="output")
+        yield from message_events("tool_call", "{}", id="c", name="look", call_id="c")
+        now[0] += seconds
+        yield sk.RawEvent("tick", {})
+        yield from message_events("tool_output", "found", id="f", call_id="c")
+        yield from run_of()[-2:]
+
+    seen = ["\n".join(lines) for lines in frames(events(7))]
+    assert any(re.search(r"^. python 7 s$", screen, re.MULTILINE) for screen in seen)
+    assert any(re.search(r"^. look 7 s$", screen, re.MULTILINE) for screen in seen)
+    assert "│ 1\n  took 7 s\n" in seen[-1]
+    assert seen[-1].endswith("└ found\n  took 7 s")
+    assert "took" not in "\n".join(frames(events(0.4))[-1])
+
+
+def test_errors_differ_from_output_without_colours() -> None:
+    """What came from stderr has another mark, a tool's failure a word."""
+    parts = [("one\n", "stdout"), ("oh\n", "stderr"), ("no\n", "stderr"), ("two\n", "stdout")]
+    events = run_of(
+        created("console", "o", role="computer", format="output"),
+        *(piece("console", "o", text, stream=stream, role="computer", format="output") for text, stream in parts),
+        done("console", "o", role="computer", format="output"),
+        [created("tool_output", "t"), piece("tool_output", "t", "broken"), done("tool_output", "t", status="failed")],
+    )
+    assert shown(events).splitlines()[:4] == ["│ one", "! oh", "! no", "│ two"]
+    assert shown(events).splitlines()[-2:] == ["└ broken", "(failed)"]
+
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="  # 1 x 1
+
+
+@pytest.mark.parametrize("show", [printed, shown])
+def test_pictures_are_saved_and_their_paths_shown(show: Any, tmp_path: Path) -> None:
+    """For their owner alone. What is no picture is not saved, and a folder that cannot be written is said."""
+    events = run_of(
+        message_events("image", PIXEL, format="base64.png"),
+        message_events("image", "no base64", id="m2", format="base64.png"),
+    )
+    folder = tmp_path / "pictures"
+    text = show(events, pictures=folder)
+    (path,) = folder.iterdir()
+    assert path.read_bytes() == base64.b64decode(PIXEL)
+    assert (path.suffix, path.stat().st_mode & 0o077) == (".png", 0)
+    assert str(path) in text.replace("\n", "").replace("  ", "")
+    assert "not saved" in text
+    assert "bytes" in show(events)
+    (tmp_path / "file").touch()
+    assert "not saved" in show(events, pictures=tmp_path / "file")
+
+
+@pytest.mark.parametrize("show", [printed, shown])
+def test_a_displayed_document_is_shown_as_its_text(show: Any) -> None:
+    """Not as its markup: a table is for a browser. Without a text its size is shown."""
+    table = "<table><tr><td>1</td></tr></table>"
+    header: dict[str, Any] = {"role": "computer", "format": "html"}
+    text = show(run_of(message_events("code", table, **header, metadata={"text": "   a\n0  1"})))
+    assert "<table>" not in text
+    assert "a\n" in text
+    assert "0  1" in text
+    assert f"(html, {len(table)} characters)" in show(run_of(message_events("code", table, **header)))
+
+
+def test_a_text_that_was_cut_off_is_marked_on_request() -> None:
+    """Not where the program says so itself."""
+    events = run_of(created("message", "m"), piece("message", "m", "half"), done("message", "m", status="cancelled"))
+    assert shown(events).splitlines() == ["half", "(cancelled)"]
+    assert shown(events, cut_off=False).splitlines() == ["half"]

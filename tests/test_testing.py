@@ -238,6 +238,7 @@ def test_the_chat_helper_reads_the_reply(reply: Reply) -> None:
     assert (whole.content or "", whole.refusal or "") == (said(reply, Text), said(reply, Refusal))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", [*REPLIES.values(), CODE], ids=[*REPLIES, "code"])
 def test_the_responses_helper_reads_the_reply(reply: Reply) -> None:
     """`responses.stream(...)`: what it accumulates, the final response and the one without a stream say the same."""
@@ -540,6 +541,7 @@ def test_a_rate_limit_says_when_to_try_again() -> None:
         assert httpx.post(server.url + "/responses", json=RESPONSES).headers["retry-after"] == "1"
 
 
+@pytest.mark.slow
 def test_a_slow_stream_keeps_its_pieces_apart() -> None:
     """`first_delay` comes before the first piece, `delay` before each other one."""
     reply = Reply(Text(pieces=["a", "b", "c"]), first_delay=0.1, delay=0.05)
@@ -583,6 +585,7 @@ def test_a_raw_body_can_be_cut_off() -> None:
         httpx.post(server.url + "/responses", json=RESPONSES | {"stream": True})
 
 
+@pytest.mark.slow
 @dialects
 def test_the_services_turn_down_what_makes_no_sense(path: str, body: Any) -> None:
     """Unknown paths, other methods, broken JSON and missing parameters, each with an error object; no reply is used."""
@@ -701,6 +704,7 @@ def test_closing_ends_a_stream_that_nobody_reads() -> None:
         assert time.monotonic() - begun < 1
 
 
+@pytest.mark.slow
 def test_nothing_is_left_open() -> None:
     """No ResourceWarning, whatever the client did."""
     with warnings.catch_warnings():

@@ -103,7 +103,11 @@ class Turn:
         agent = self._agent
         agent.messages[:] = as_messages(agent.messages)  # the application may have added dicts
         view = model_view(agent.messages, limit=agent.output_limit, images=agent.images, answered=answered)
-        return agent.provider.request(agent.model, view, agent.instructions, agent.tool_schemas, self._options)
+        run = self.stream.current_run
+        metadata = None if run is None else run.metadata
+        return agent.provider.request(
+            agent.model, view, agent.instructions, agent.tool_schemas, self._options, metadata
+        )
 
     def _must_continue(self, messages: Sequence[Message], answered: Sequence[Confirmation]) -> bool:
         """Whether the answer asks for something that the next request brings."""

@@ -69,8 +69,9 @@ class Computer:
 
     Args:
         cwd: the directory in which code runs; None, the default, is the current one.
-        env: the complete environment of the processes; None, the default, is a copy of this process's own. Without
-            `PATH` in it neither `bash` nor `node` is found.
+        env: the complete environment of the processes; None, the default, is this process's own without what looks
+            like a secret, such as `OPENAI_API_KEY`: `default_environment()` says by which rule. `os.environ` hands on
+            everything. Without `PATH` in it neither `bash` nor `node` is found.
         timeout: seconds that a run may take; None, the default, is no limit.
         memory_limit: bytes of resident memory that all processes of a language may hold together; None, the default,
             is no limit. It is checked up to four times a second, so code can pass it for a moment.

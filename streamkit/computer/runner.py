@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .end_notes import lost_between_runs, lost_in_last_run
+from .environment import default_environment
 from .held_descriptors import hold, release
 from .pipes import Pipes
 from .process_channel import ProcessChannel, Wakeup
@@ -224,7 +225,7 @@ class Runner:
 
     def _launch(self) -> None:
         mark = uuid.uuid4().hex
-        environment = dict(os.environ if self._settings.env is None else self._settings.env)
+        environment = default_environment() if self._settings.env is None else dict(self._settings.env)
         environment[MARK] = mark
         self.directory = _make_directory()
         _with_process.add(self)

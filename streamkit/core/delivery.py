@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 from ..errors import UsageError, raise_source_error
 from ..events import Delta, Event
-from ..handlers import Call, Handler, plan
+from ..handlers import Call, Handler, own_hooks, plan, refuse_async
 from ..messages import COMPACT_AT
 from .engine import Engine
-from .steps import PULL, START_WORK, Step, Stopped
+from .steps import PULL, Step, Stopped
 
 __all__ = ["Delivery", "HookStopped", "Steps", "add_note"]
 
@@ -48,33 +48,48 @@ class Delivery:
         self._awaits = awaits
         self._coroutine = CoroutineType if awaits else None  # what a hook returns that certainly has to be awaited
         self._current: Event | None = None
-        self._position: int | str | None = None  # of the last event before the current one that had one
+        self._position: int | str | None = (
+            None  # of the last event before the current one that had one, as `_note` saw it
+        )
+        self._batch: Sequence[Event] = ()  # the events that are being delivered
         self._closing = False  # `close` or `cancel` was called, or the stream failed
         self._ending = False  # it ends early: the async manager shields what is awaited from cancellation
         self._ended = False  # `StreamEnd` was delivered
         self._nested = False  # a source is read inside another
         self._iterated = True  # somebody iterates, so events are handed out as well
         self._pulling = False  # the manager waits for the source
+        self._delta_hooks: dict[type[Event], tuple[_DeltaHook, ...]] = {}
         self._use_handlers(handlers)
 
     def _use_handlers(self, handlers: Sequence[Handler]) -> None:
         """Look up once which of their hooks each kind of event calls."""
         self._handlers: tuple[Handler, ...] = tuple(handlers)
+        self._own_hooks = own_hooks(handlers)
         self._plan: Mapping[type[Event], tuple[Call, ...]] = plan(handlers)
-        self._delta_hooks: Mapping[type[Event], tuple[_DeltaHook, ...]] = {
-            kind: tuple(map(_taking_snapshot, calls))
+        self._delta_hooks.clear()  # in place: the loop over the deltas holds it
+        self._delta_hooks.update(
+            (kind, tuple(map(_taking_snapshot, calls)))
             for kind, calls in self._plan.items()
             if calls and issubclass(kind, Delta)
-        }
+        )
+
+    def _notice_hooks(self) -> None:
+        """Call from here on what was assigned to a handler as a hook since the last time.
+
+        Raises:
+            UsageError: it is async, and this is a sync stream.
+        """
+        if own_hooks(self._handlers) != self._own_hooks:
+            self._use_handlers(self._handlers)
+            if not self._awaits:
+                refuse_async(self._handlers)
 
     # -- batches
 
+    # A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
+    # come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
     def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
-        """Pull batches and deliver their events. False: the source has ended. True: look again before the next pull.
-
-        A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
-        come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
-        """
+        """Pull batches and deliver their events. False: the source has ended. True: look again before the next pull."""
         find, pending, hooks_of = self._engine.find_open, self._engine.pending, self._delta_hooks.get
         message, message_id, kind, pieces, hooks = _NO_ROW
         try:
@@ -88,7 +103,9 @@ class Delivery:
                 if batch is None or self._closing:
                     self._check()
                     return False
-                look_again = not (events := decode(batch))
+                self._position = self._last_position()
+                self._batch = events = decode(batch)
+                look_again = not events
                 for event in events:
                     if event.message_id is not message_id or type(event) is not kind or event.replace:
                         message_id = None
@@ -98,7 +115,7 @@ class Delivery:
                             yield from self._deliver(self._engine.complete_event(event))
                             continue
                         if len(pieces) >= COMPACT_AT:
-                            message.compact()
+                            self._engine.compact(message)
                         message, message_id, kind = found, event.message_id, type(event)
                         pieces, hooks = found.pieces, hooks_of(kind, ())
                     pieces.append(event.value)
@@ -114,7 +131,7 @@ class Delivery:
                         yield event
                         self._check()
                 if len(pieces) >= COMPACT_AT:
-                    message.compact()
+                    self._engine.compact(message)
                 if (look_again or pending) and self._must_look():
                     return True
         except StopIteration as error:
@@ -152,6 +169,8 @@ class Delivery:
     def _emit(self, event: Event) -> Steps:
         """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""
         self._note(event)
+        if not isinstance(event, Delta):
+            self._notice_hooks()
         calls = self._calls_of(type(event))
         for number, call in enumerate(calls, 1):
             if self._closing and isinstance(event, Delta):
@@ -163,8 +182,8 @@ class Delivery:
             except BaseException as error:
                 yield from self._emit_to_rest(calls[number:], event, error)
                 raise
-        if self._awaits and self._engine.pending:
-            yield START_WORK
+        if calls and not isinstance(event, Delta):
+            self._notice_hooks()  # a hook may have assigned one for the deltas that follow
 
     def _calls_of(self, kind: type[Event]) -> tuple[Call, ...]:
         if kind not in self._plan:  # declared by the application after the stream was made
@@ -187,9 +206,23 @@ class Delivery:
 
     def _note(self, event: Event) -> None:
         """Make an event the current one."""
-        if self._current is not None and self._current.position is not None:
-            self._position = self._current.position
+        self._position = self._last_position()
         self._current = event
+
+    def _last_position(self) -> int | str | None:
+        """The position of the current event, else of the last one before it that has one: some servers number only some
+        items. Deltas of open messages are not noted one by one, so they are looked up in their batch."""
+        current = self._current
+        if current is None or current.position is not None:
+            return None if current is None else current.position
+        if self._position is None or not isinstance(current, Delta):
+            return self._position
+        is_before = False
+        for event in reversed(self._batch):
+            is_before = is_before or event is current
+            if is_before and event.position is not None:
+                return event.position
+        return self._position
 
     def _must_await(self, hook: Any, result: Any) -> bool:
         """Whether what a hook returned has to be awaited.

@@ -5,11 +5,16 @@
 
 The engine makes an `Answer` only where the source can take one, so that an answer which would change nothing is refused
 where it is given.
+
+Thousands of calls may be pending at once, and what waits is looked at after every batch. So nothing here walks through
+all of it: an answer that changes says so (`Answer.changes`), and calls are found by their ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from heapq import heappop, heappush
 
 from .. import events as e
 from ..answers import Answer, Confirmation
@@ -17,7 +22,32 @@ from ..messages import Message, ToolCallMessage
 from .run_tracker import RunTracker
 from .unique_ids import UniqueIds
 
-__all__ = ["PendingAnswers"]
+__all__ = ["Pending", "PendingAnswers"]
+
+
+class Pending(Mapping[str, Confirmation | ToolCallMessage]):
+    """What waits for an answer, as users read it: live. A loop over it goes over what waits when it begins."""
+
+    def __init__(self, pending: dict[str, Confirmation | ToolCallMessage]) -> None:
+        self._pending = pending
+
+    def __getitem__(self, key: str) -> Confirmation | ToolCallMessage:
+        return self._pending[key]
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._pending])
+
+    def items(self) -> ItemsView[str, Confirmation | ToolCallMessage]:
+        return dict(self._pending).items()
+
+    def values(self) -> ValuesView[Confirmation | ToolCallMessage]:
+        return dict(self._pending).values()
+
+    def __repr__(self) -> str:
+        return repr(self._pending)
 
 
 class PendingAnswers:
@@ -25,6 +55,7 @@ class PendingAnswers:
 
     Attributes:
         pending: what waits: confirmations by their id, tool calls by their call id.
+        changes: the answers that were given, deferred or decided since they were looked at last. Any thread appends.
         confirmations: all of them, in the order they came.
         declined: a confirmation was declined and pulling on would run it all the same, so nothing more is pulled.
         wake: called from the answering thread when something was answered or deferred.
@@ -36,14 +67,15 @@ class PendingAnswers:
         takes_outputs: outputs of tool calls lead somewhere.
         takes_awaitables: an output may be an awaitable.
         executes: whether the source itself answers a call.
+        new_answer: makes the place for an answer.
     """
 
-    messages: list[Message]
     runs: RunTracker
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
         self.wake: Callable[[], None] = wake or _nothing
         self.pending: dict[str, Confirmation | ToolCallMessage] = {}
+        self.changes: deque[Answer] = deque()
         self.confirmations: list[Confirmation] = []
         self.declined = False
         self.pull_approves = False
@@ -52,7 +84,25 @@ class PendingAnswers:
         self.takes_outputs = False
         self.takes_awaitables = False
         self.executes: Callable[[ToolCallMessage], bool] = _never
+        self.new_answer: type[Answer] = Answer
         self._pending_ids = UniqueIds(self.pending)
+        # The parts of `pending`: answers that were made here, each with its question's number and key; those of confirmations
+        # among them; the confirmations that nobody can answer; the keys of calls, by call id and by their message's id.
+        self._own: dict[Answer, tuple[int, str]] = {}
+        self._own_count = 0
+        self._asked: set[Answer] = set()
+        self._passive: dict[str, Confirmation] = {}
+        self._call_keys: dict[str, deque[str]] = {}
+        # What the changes have shown: a heap of answers to deliver, by their questions' numbers; those that are awaitables and
+        # were not started; those to wait for, a new deferral among them; confirmations that nobody deferred.
+        self._ready: list[tuple[int, Answer]] = []
+        self._unstarted: deque[Answer] = deque()
+        self._awaited: dict[Answer, None] = {}
+        self._deferred: list[Answer] = []
+        self._undeferred: dict[Answer, None] = {}
+
+    def _message(self, id: str) -> Message | None:
+        raise NotImplementedError("the engine's")
 
     def _warn(self, code: str, fault: str, cause: e.Event) -> e.Event:
         raise NotImplementedError("the engine's")
@@ -81,8 +131,12 @@ class PendingAnswers:
             confirmation.answer_slot = question.answer_slot
             confirmation.editable = question.editable
         elif (self.pull_approves or self.takes_edits or self.takes_approvals) and not question.malformed:
-            confirmation.answer_slot = Answer(f"confirmation {question.id!r}", self.wake)
+            confirmation.answer_slot = self._new_answer(f"confirmation {question.id!r}", confirmation.id)
             confirmation.editable = self.takes_edits
+            self._asked.add(confirmation.answer_slot)
+            self._undeferred[confirmation.answer_slot] = None
+        else:
+            self._passive[confirmation.id] = confirmation
         self.pending[confirmation.id] = confirmation
         self.confirmations.append(confirmation)
         yield e.ConfirmationCreated(confirmation, position=event.position, raw_item=event.raw_item)
@@ -91,18 +145,19 @@ class PendingAnswers:
 
     def _subject(self, subject: Message) -> Message:
         """The stream's own message of what wants to run, if it says the same as the confirmation, else the latter's."""
-        for message in reversed(self.messages):
-            if message.id == subject.id:
-                shown = (message.type, message.format, message.content)
-                return message if shown == (subject.type, subject.format, subject.content) else subject
-        return subject
+        message = self._message(subject.id)
+        if message is None:
+            return subject
+        shown = (message.type, message.format, message.content)
+        return message if shown == (subject.type, subject.format, subject.content) else subject
 
     def settle(
         self, confirmation: Confirmation, approved: bool, *, edited: str | None = None, reason: str | None = None
     ) -> Iterator[e.Event]:
         """Decide a confirmation, and emit the outcome. Nothing happens if it was decided before."""
-        if self.pending.pop(confirmation.id, None) is None:
+        if confirmation.id not in self.pending:
             return
+        self._remove(confirmation.id)
         confirmation.settle(approved, edited=edited, reason=reason)
         if not approved:
             if self.pull_approves:
@@ -129,7 +184,7 @@ class PendingAnswers:
 
     def _unanswerable(self) -> list[Confirmation]:
         """The pending confirmations that take no answer of ours."""
-        return [one for one in self.pending_confirmations if one.answer_slot is None]
+        return [*self._passive.values()]
 
     @property
     def pending_confirmations(self) -> list[Confirmation]:
@@ -143,29 +198,113 @@ class PendingAnswers:
         """The tool calls that want our output and have none."""
         return [waiting for waiting in self.pending.values() if isinstance(waiting, ToolCallMessage)]
 
-    def _expect_output(self, call: ToolCallMessage) -> str:
-        """A complete call wants an output, ours unless the source executes it. Returns the key that it has, or would have, in `pending`."""
-        key = self._pending_ids.free(call.call_id or call.id)
+    def _expect_output(self, call: ToolCallMessage, key: str) -> None:
+        """A complete call wants an output, ours unless the source executes it. `key` is its key in `pending`."""
         if not self.executes(call):
             if call.answer_slot is None and self.takes_outputs:
-                call.answer_slot = Answer(f"tool call {key!r}", self.wake, awaitables=self.takes_awaitables)
+                call.answer_slot = self._new_answer(f"tool call {key!r}", key, awaitables=self.takes_awaitables)
             self.pending[key] = call
-        return key
+            for id in {call.call_id or call.id, call.id}:
+                self._call_keys.setdefault(id, deque()).append(key)
 
     def _call_answered(self, call_id: str | None) -> None:
-        """A call got its output."""
-        for key, waiting in self.pending.items():
-            if isinstance(waiting, ToolCallMessage) and call_id in (waiting.call_id, waiting.id):
-                del self.pending[key]
-                return
+        """A call got its output: it takes none of ours any more."""
+        if call_id is not None and (keys := self._call_keys.get(call_id)):
+            self._drop_call(keys[0])
 
     def drop_calls(self) -> None:
         """The pending calls take no answer any more."""
         for key, waiting in [*self.pending.items()]:
             if isinstance(waiting, ToolCallMessage):
-                del self.pending[key]
-                if waiting.answer_slot is not None:
-                    waiting.answer_slot.close()
+                self._drop_call(key)
+
+    def _drop_call(self, key: str) -> None:
+        slot = self.pending[key].answer_slot
+        self._remove(key)
+        if slot is not None:
+            slot.close()
+
+    # -- answers of ours
+
+    def _new_answer(self, what: str, key: str, *, awaitables: bool = False) -> Answer:
+        """The place for the application's answer to what `pending` holds under this key."""
+        answer = self.new_answer(what, self.wake, awaitables=awaitables, changes=self.changes)
+        self._own_count += 1
+        self._own[answer] = (self._own_count, key)
+        return answer
+
+    def _remove(self, key: str) -> None:
+        """What was pending under this key waits no longer."""
+        waiting = self.pending.pop(key)
+        if isinstance(waiting, ToolCallMessage):
+            for id in {waiting.call_id or waiting.id, waiting.id}:
+                keys = self._call_keys[id]
+                keys.remove(key)
+                if not keys:
+                    del self._call_keys[id]
+        else:
+            self._passive.pop(key, None)
+        if (answer := waiting.answer_slot) is not None and self._own.pop(answer, None) is not None:
+            self._awaited.pop(answer, None)
+            self._undeferred.pop(answer, None)
+            self._asked.discard(answer)
+
+    def _take_changes(self) -> None:
+        """Sort out what has changed."""
+        while self.changes:
+            answer = self.changes.popleft()
+            if answer not in self._own:
+                continue  # its question was settled meanwhile
+            if answer.ready:
+                heappush(self._ready, (self._own[answer][0], answer))
+            elif answer.given:
+                self._unstarted.append(answer)
+            elif answer.deferred:
+                self._deferred.append(answer)
+            if answer.given or answer.deferred:
+                self._awaited[answer] = None
+                self._undeferred.pop(answer, None)
+            else:  # its time is over
+                self._awaited.pop(answer, None)
+                if answer in self._asked:
+                    self._undeferred[answer] = None
+
+    def next_answered(self) -> Confirmation | ToolCallMessage | None:
+        """The first of the pending questions whose answer has come and was not returned here before; None if there is none."""
+        self._take_changes()
+        while self._ready:
+            _, answer = heappop(self._ready)
+            if answer in self._own:
+                key = self._own[answer][1]
+                waiting = self.pending[key]
+                if isinstance(waiting, ToolCallMessage):  # it is this one's output that comes next, whatever its id
+                    keys = self._call_keys[waiting.call_id or waiting.id]
+                    keys.remove(key)
+                    keys.appendleft(key)
+                return waiting
+        return None
+
+    def take_awaitables(self) -> list[Answer]:
+        """The answers that are awaitables and were not returned here before."""
+        self._take_changes()
+        unstarted = [*self._unstarted]
+        self._unstarted.clear()
+        return unstarted
+
+    def take_deferred(self) -> list[Answer]:
+        """The answers that were deferred since the last time."""
+        deferred, self._deferred = self._deferred, []
+        return deferred
+
+    def must_wait(self, *, at_end: bool) -> bool:
+        """Whether the source cannot go on before something is answered. Confirmations that nobody deferred are declined
+        for it: their answers are ready at once."""
+        if not (at_end or self.pull_approves):
+            return False
+        undeferred, self._undeferred = self._undeferred, {}
+        for answer in undeferred:
+            answer.give_up((False, "not answered"))
+        return bool(self._asked or (at_end and self._awaited))
 
 
 def _nothing() -> None:

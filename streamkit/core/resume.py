@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..errors import UsageError
-from ..events import ActiveLine, AnnotationAdded, ConfirmationCreated, Event, RunCreated, RunStepCreated
+from ..events import ActiveLine, AnnotationAdded, ConfirmationCreated, Event, RunCreated, RunDone, RunStepCreated
 from ..messages import Annotation, ConsoleMessage, Message, TextMessage
 from .engine import Engine
 
@@ -24,10 +24,15 @@ class ResumableEngine(Engine):
     """An engine that emits again what is open, where `Retell` stands among the events."""
 
     def complete_event(self, event: Event) -> Iterator[Event]:
+        """As `Engine.complete_event`; in place of `Retell` come the events of what is open."""
         return self.emit_open(event.position) if type(event) is Retell else super().complete_event(event)
 
     def emit_open(self, position: int | str | None) -> Iterator[Event]:
-        """The events that re-create what is open: the run, its step, its messages and confirmations."""
+        """The events that re-create what is open: the run, its step, its messages and confirmations. Nothing of a run
+        whose end was delivered."""
+        self.ends_before = frozenset(self.source_ends)
+        if RunDone in self.ends_before:
+            return
         if self.runs.run is not None:
             yield RunCreated(self.runs.run, position=position)
         if self.runs.step is not None:

@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ..answers import Answer
+from ..limits import Limits
 
-__all__ = ["CLOSE", "PULL", "START_WORK", "CallForSource", "OpenSource", "Step", "Stopped", "WaitForAnswers"]
+__all__ = ["CLOSE", "PULL", "CallForSource", "OpenSource", "Step", "Stopped", "WaitForAnswers"]
 
 
 class Stopped(BaseException):
@@ -33,12 +34,15 @@ class Step:
 
 
 class OpenSource(Step):
-    """Open what the user gave as a source. Its result is the source, or None if a cancellation came first."""
+    """Open what the user gave as a source, within the limits, and in the time of the clock if there is one. Its result is
+    the source, or None if a cancellation came first."""
 
-    __slots__ = ("value",)
+    __slots__ = ("clock", "limits", "value")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, limits: Limits, clock: Any = None) -> None:
         self.value = value
+        self.limits = limits
+        self.clock = clock
 
 
 class CallForSource(Step):
@@ -51,13 +55,14 @@ class CallForSource(Step):
 
 
 class WaitForAnswers(Step):
-    """Wait until one of these is answered or its time is over. Its result is those whose time is over, each with the
-    number of its deferral."""
+    """Wait until something is answered, or the time of something that was deferred is over: of these, which were deferred
+    since the last wait, or of those of earlier waits. Its result is those whose time is over, each with the number of its
+    deferral. The wait may end early."""
 
-    __slots__ = ("answers",)
+    __slots__ = ("deferred",)
 
-    def __init__(self, answers: Sequence[Answer]) -> None:
-        self.answers = answers
+    def __init__(self, deferred: Sequence[Answer]) -> None:
+        self.deferred = deferred
 
 
 PULL: Final = Step()
@@ -65,6 +70,3 @@ PULL: Final = Step()
 
 CLOSE: Final = Step()
 """Close the source that is being read, if there is one."""
-
-START_WORK: Final = Step()
-"""Start the awaitables that answer tool calls, beside the stream."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections import deque
 from collections.abc import Callable
 
 from ..errors import UsageError
@@ -30,6 +31,7 @@ class Answer:
         what: names the question in error texts.
         wake: called from the answering thread after each change; it wakes the stream.
         awaitables: whether the answer may be an awaitable, as on async streams.
+        changes: the answer is appended here before each call of `wake`, and where the stream itself decides.
 
     Attributes:
         value: the answer; an awaitable as long as it is not `ready`.
@@ -46,6 +48,7 @@ class Answer:
     __slots__ = (
         "_lock",
         "awaitables",
+        "changes",
         "closed",
         "deferrals",
         "deferred",
@@ -59,10 +62,18 @@ class Answer:
         "what",
     )
 
-    def __init__(self, what: str, wake: Callable[[], None], *, awaitables: bool = False) -> None:
+    def __init__(
+        self,
+        what: str,
+        wake: Callable[[], None],
+        *,
+        awaitables: bool = False,
+        changes: deque[Answer] | None = None,
+    ) -> None:
         self.what = what
         self.wake = wake
         self.awaitables = awaitables
+        self.changes: deque[Answer] = deque(maxlen=0) if changes is None else changes
         self.value: object = None
         self.error: BaseException | None = None
         self.given = False
@@ -91,17 +102,24 @@ class Answer:
             UsageError: there is an answer already, the stream went on without one, or the value is an awaitable on a
                 sync stream.
         """
+        if not self.offer(value):
+            self._check()
+
+    def offer(self, value: object) -> bool:
+        """As `give`, but one that comes too late is no error. Returns whether it was taken."""
         awaitable = inspect.isawaitable(value)
         if awaitable and not self.awaitables:
             if inspect.iscoroutine(value):
                 value.close()
             raise UsageError(f"{self.what}: a sync stream cannot await {value!r}; pass the value, or use `astream`")
         with self._lock:
-            self._check()
+            if self.given or self.closed:
+                return False
             self.value = value
             self.given = True
             self.ready = not awaitable
-        self.wake()
+        self._changed()
+        return True
 
     def give_up(self, value: object) -> bool:
         """Decide without an answer; for the stream. Returns False if there is one already."""
@@ -110,14 +128,15 @@ class Answer:
                 return False
             self.closed = self.given = self.ready = self.given_up = True
             self.value = value
-            return True
+        self.changes.append(self)
+        return True
 
     def resolve(self, value: object, error: BaseException | None = None) -> None:
         """Store what the awaitable returned or raised; for the manager that awaited it."""
         self.value = value
         self.error = error
         self.ready = True
-        self.wake()
+        self._changed()
 
     def result(self) -> object:
         """The answer. Raises what its awaitable raised."""
@@ -140,7 +159,7 @@ class Answer:
             self.deferred = True
             self.deferrals += 1
             self.timeout = timeout
-        self.wake()
+        self._changed()
 
     def expire(self, deferral: int) -> None:
         """End a deferral whose time is over. Does nothing if `defer` was called again since."""
@@ -148,6 +167,7 @@ class Answer:
             if self.deferrals == deferral:
                 self.deferred = False
                 self.closed = self.closed or not self.given
+        self.changes.append(self)
 
     def close(self) -> bool:
         """Take no answer from now on. Returns False if there is one already."""
@@ -155,9 +175,27 @@ class Answer:
             self.closed = True
             return not self.given
 
+    def __reduce__(self) -> tuple[Callable[[str], Answer], tuple[str]]:
+        """A copy, in this process or another, is closed: nothing waits for it."""
+        return _closed, (self.what,)
+
+    def _changed(self) -> None:
+        self.changes.append(self)
+        self.wake()
+
     def _check(self) -> None:
         """Raise `UsageError` if no answer can be taken."""
         if self.answered:
             raise UsageError(f"{self.what} has been answered already")
         if self.closed:
             raise UsageError(f"{self.what} takes no answer any more: it was decided without one")
+
+
+def _closed(what: str) -> Answer:
+    answer = Answer(what, _nothing)
+    answer.close()
+    return answer
+
+
+def _nothing() -> None:
+    """Nothing waits for the answer."""

@@ -1,7 +1,8 @@
 """The numbered events of one run, in little memory.
 
-Numbers begin at 1; the cursor of event 17 is `1-17`, where the first number counts the run's producers. The log has three
-parts, newest first, and its owner says when events move from one to the next:
+Numbers begin at 1; the cursor of event 17 is `1-17.9c0a3f21`: the first number counts the run's producers, and what stands
+after the dot names the run. The log has three parts, newest first, and its owner says when events move from one to the
+next:
 
     tail       the newest events, one by one
     joined     `join` makes one entry of consecutive deltas of a message. The length of each is kept, so that every cursor
@@ -14,30 +15,50 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from itertools import groupby
+from typing import TYPE_CHECKING
+from zlib import crc32
 
 from msgspec.structs import replace
 
+from ..errors import UsageError
 from ..events import Delta, Event, MessageDelta
 from .snapshot import Snapshot
 from .stored import for_reader, is_question
 
-__all__ = ["Log", "cursor_of", "number_of"]
+if TYPE_CHECKING:
+    from .reader import Reading
+
+__all__ = ["Log", "cursor_of", "name_in_cursors", "number_of"]
 
 _LONGEST = 255  # characters of a delta that can be joined: its length is kept in one byte
-_MOST = 1024  # events that are joined at once, and that are read at once
+_MOST = 1024  # events that are read at once
+_JOINED = 512  # events that are joined at once
 
-_match_cursor = re.compile(r"1-(0|[1-9][0-9]{0,17})").fullmatch
-
-
-def cursor_of(number: int) -> str:
-    """The cursor of the event with this number."""
-    return f"1-{number}"
+_match_cursor = re.compile(r"1-(0|[1-9][0-9]{0,17})(\.[0-9a-f]{8})?").fullmatch
 
 
-def number_of(cursor: object) -> int | None:
-    """The number of a cursor's event, None if it is not a cursor."""
+def name_in_cursors(run_id: str) -> str:
+    """What names a run in its cursors."""
+    return f".{crc32(run_id.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def cursor_of(number: int, name: str = "") -> str:
+    """The cursor of the event with this number, in the run with this name."""
+    return f"1-{number}{name}"
+
+
+def number_of(cursor: object, name: str = "") -> int | None:
+    """The number of a cursor's event, None if it is not a cursor. One that names no run is taken for one of this.
+
+    Raises:
+        UsageError: it is a cursor of another run than the one with this name.
+    """
     match = _match_cursor(cursor) if isinstance(cursor, str) else None
-    return None if match is None else int(match[1])
+    if match is None:
+        return None
+    if match[2] not in (None, name):
+        raise UsageError(f"cursor {cursor!r} is one of another run: here they end in {name!r}")
+    return int(match[1])
 
 
 class Log:
@@ -45,13 +66,15 @@ class Log:
 
     Attributes:
         newest: the number of the newest event, 0 before the first.
+        name: what names the run in its cursors.
         snapshot: what the events led to that were dropped.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, name: str = "") -> None:
         self.newest = 0
+        self.name = name
         self.snapshot = Snapshot()
-        self._step = max(1, min(_MOST, limit // 8))  # entries that are joined or dropped at once
+        self._step = max(1, min(_JOINED, limit // 8))  # entries that are joined or dropped at once
         self._joined: list[Event] = []
         self._numbers: list[int] = []  # of each joined entry, or of the last delta in it
         self._lengths: dict[int, bytes] = {}  # of the deltas in a joined entry, by its number
@@ -66,13 +89,13 @@ class Log:
     def append(self, event: Event) -> str:
         """Number a stored event; returns its cursor."""
         self.newest = number = self.newest + 1
-        event.position = cursor = f"1-{number}"
+        event.position = cursor = f"1-{number}{self.name}"
         if not isinstance(event, Delta) and is_question(event):
             self._questions.append(number)
         self._tail.append(event)
         return cursor
 
-    def events(self, after: int, until: int | None = None) -> tuple[list[Event], int]:
+    def events(self, after: int, until: int | None = None, reading: Reading | None = None) -> tuple[list[Event], int]:
         """Some of the events after a number that was not dropped, none of them after `until`; and the number of the
         last one. At the end: no events, and `after`."""
         stop = self.newest if until is None or until > self.newest else until
@@ -86,7 +109,7 @@ class Log:
         else:
             events, stop = self._joined_events(after, min(stop, tail_start))
         if self._questions and bisect_right(self._questions, after) < bisect_right(self._questions, stop):
-            events = [for_reader(event) for event in events]
+            events = [for_reader(event, reading) for event in events]
         return events, stop
 
     def _joined_events(self, after: int, until: int) -> tuple[list[Event], int]:
@@ -109,7 +132,7 @@ class Log:
             return event
         skipped = sum(lengths[:begin])
         value = event.value[skipped : skipped + sum(lengths[begin:end])]
-        return replace(event, value=value, position=cursor_of(start + end))
+        return replace(event, value=value, position=cursor_of(start + end, self.name))
 
     @property
     def joinable(self) -> int:

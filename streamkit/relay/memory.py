@@ -25,7 +25,7 @@ class MemoryRelay(Relay):
         error         As `block`, but the writer gets a `UsageError` in place of waiting.
 
     Args:
-        limit: how many entries the log of a run holds. Up to a thousand consecutive deltas of a message that every
+        limit: how many entries the log of a run holds. Up to 512 consecutive deltas of a message that every
             reader has received count as one entry.
         overflow: `drop_oldest`, `block` or `error`.
         timeout: seconds of silence after which readers fail with a `SourceTimeoutError`; None for no limit.

@@ -2,18 +2,19 @@
 
 Any reader may answer, and the first answer wins. A question waits
 
-    for ever            until some reader has received it
+    300 seconds         for a reader that receives it, and for one that has not gone on after it; 30 s after it left
     no longer           once every reader has gone on after it, without an answer and without deferring it
-    as it was deferred  by a reader: as long as `defer(timeout)` says, but no longer than 30 s after the last reader left
-    `timeout` seconds   where the emitter set a limit, whatever the readers do
+    as it was deferred  by a reader: as long as `defer(timeout)` says, but no longer than 30 s after that reader left
+    `timeout` seconds   at most, where the emitter set a limit; until then whatever the readers do
 
 A question without an answer is declined, and so is one that is open when its run ends.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from ..answers import Answer, Confirmation
@@ -21,6 +22,7 @@ from ..errors import UsageError
 from ..messages import ToolCallMessage
 from ..streams.manager import Deadlines
 from .interface import RunLog
+from .shared_answer import ReaderAnswer, SharedAnswer
 from .wakers import async_wait_until, in_event_loop, wait_until
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Approval", "Output"]
 
-UNATTENDED = 30.0  # seconds for which a question waits for another reader after the last one left
+LONGEST = 300.0  # seconds for which a question waits where nobody set a limit and nobody deferred it
+UNATTENDED = 30.0  # seconds for which a question waits for another reader after the one that deferred it left
 _HEARTBEAT = 1.0  # seconds between two signs of life of a producer that waits
 
 
@@ -40,8 +43,10 @@ class _Question:
         self._log = log
         self._answer = answer
         self._cursor = writer.cursor or ""
-        self._end = None if timeout is None else time.monotonic() + timeout
+        self._is_limited = timeout is not None  # by the emitter
+        self._end = time.monotonic() + (LONGEST if timeout is None else timeout)
         self._deadlines = Deadlines()
+        self._left: dict[Answer, float] = {}  # deferrals whose reader has left, and when that was noticed
         self._is_over = answer is None
 
     def _wait(self) -> None:
@@ -66,13 +71,10 @@ class _Question:
     def _pause(self) -> float:
         """Give a sign of life; returns the seconds until the next one, or until a time limit."""
         self._log.heartbeat()
-        seconds = _HEARTBEAT
-        if self._answer is not None and self._answer.deferred:
-            left = self._deadlines.left([self._answer])
-            seconds = seconds if left is None else min(seconds, left)
-        if self._end is not None:
-            seconds = min(seconds, max(0.0, self._end - time.monotonic()))
-        return seconds
+        left = self._deadlines.left(_deferred(self._answer))
+        seconds = min(_HEARTBEAT, UNATTENDED, math.inf if left is None else left)
+        end = self._end - time.monotonic()
+        return min(seconds, end) if end > 0 else seconds
 
     def _is_decided(self) -> bool:
         """Whether it was answered, or is not going to be. Then its outcome is written."""
@@ -80,8 +82,6 @@ class _Question:
         if self._is_over or answer is None:
             return True
         if not answer.given:
-            for late, deferral in self._deadlines.over([answer]) if answer.deferred else ():
-                late.expire(deferral)
             if self._may_be_answered(answer):
                 return False
             self._give_up(answer)
@@ -90,16 +90,31 @@ class _Question:
         return True
 
     def _may_be_answered(self, answer: Answer) -> bool:
-        if answer.closed:
-            return False
-        if self._end is not None and not answer.deferred:
-            return time.monotonic() < self._end
+        in_time = time.monotonic() < self._end
+        if answer.closed or self._is_limited:
+            return in_time and not answer.closed
         if self._log.unattended() >= UNATTENDED:
             return False
-        return answer.deferred or not self._log.all_passed(self._cursor)
+        return self._is_deferred(answer) or (in_time and not self._log.all_passed(self._cursor))
+
+    def _is_deferred(self, answer: Answer) -> bool:
+        """Whether a deferral holds: its time is not over, and its reader is there, or has just left."""
+        deferred, now = _deferred(answer), time.monotonic()
+        self._deadlines.left(deferred)  # their time begins, unless it has begun
+        for late, deferral in self._deadlines.over():
+            late.expire(deferral)
+        for one in deferred:
+            if isinstance(one, ReaderAnswer) and not one.present:
+                self._left.setdefault(one, now)
+        return any(one.deferred and now - self._left.get(one, now) < UNATTENDED for one in deferred)
 
     def _give_up(self, answer: Answer) -> None:
         answer.close()
+
+
+def _deferred(answer: Answer | None) -> Sequence[Answer]:
+    """The answers to a question that are deferred: each reader has one of its own."""
+    return answer.deferred_answers if isinstance(answer, SharedAnswer) else ()
 
 
 class Approval(_Question):

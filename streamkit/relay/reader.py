@@ -30,6 +30,11 @@ class Reading(ABC):
         self._waker: ThreadWaker | TaskWaker | None = None
         self._has_waited = True
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it was cancelled or closed."""
+        return self._is_over
+
     @abstractmethod
     def resume(self, after: str | None) -> str | None:
         """Read from the run's beginning, in place of after the cursor: a stream that goes on after a cursor takes in all

@@ -7,6 +7,7 @@ waits for an answer, and the messages that are open, each as created plus one de
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -28,6 +29,9 @@ from ..events import (
 )
 from ..messages import ConsoleMessage, Message, TextMessage
 from .stored import for_reader, is_question, stored
+
+if TYPE_CHECKING:
+    from .reader import Reading
 
 __all__ = ["Snapshot"]
 
@@ -75,9 +79,9 @@ class Snapshot:
             case _:
                 pass
 
-    def events(self, position: str) -> list[Event]:
+    def events(self, position: str, reading: Reading | None = None) -> list[Event]:
         """The events that re-create what was open, all with the cursor `position`."""
-        return [for_reader(replace(event, position=position)) for event in self._events()]
+        return [for_reader(replace(event, position=position), reading) for event in self._events()]
 
     def _events(self) -> Iterator[Event]:
         yield from (self._run[kind] for kind in (RunCreated, RunStepCreated) if kind in self._run)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -31,6 +31,10 @@ from ..events import (
     StreamException,
 )
 from ..messages import Message, ToolCallMessage
+from .shared_answer import ReaderAnswer
+
+if TYPE_CHECKING:
+    from .reader import Reading
 
 __all__ = ["for_reader", "is_question", "stored"]
 
@@ -109,47 +113,17 @@ def is_question(event: Event) -> bool:
             return False
 
 
-def for_reader(event: Event) -> Event:
-    """One reader's copy of a stored event that is a question; any other event itself."""
+def for_reader(event: Event, reading: Reading | None = None) -> Event:
+    """One reader's copy of a stored event that is a question; any other event itself. A deferral counts as long as
+    `reading` is there."""
     match event:
         case ConfirmationCreated(confirmation=Confirmation(answer_slot=Answer() as answer) as confirmation):
             confirmation = _copy_question(confirmation)
-            confirmation.answer_slot = _ReaderAnswer(answer)
+            confirmation.answer_slot = ReaderAnswer(answer, reading)
             return msgspec.structs.replace(event, confirmation=confirmation)
         case Done(message=ToolCallMessage(answer_slot=Answer() as answer) as call):
             call = call.copy()
-            call.answer_slot = _ReaderAnswer(answer)
+            call.answer_slot = ReaderAnswer(answer, reading)
             return msgspec.structs.replace(event, message=call)
         case _:
             return event
-
-
-class _ReaderAnswer(Answer):
-    """One reader's answer to a question that several readers can answer. It is forwarded to the producer's, where the
-    first one wins; closing it leaves the producer's open."""
-
-    __slots__ = ("_forwarded", "_producers")
-
-    def __init__(self, producers: Answer) -> None:
-        super().__init__(producers.what, self._forward, awaitables=producers.awaitables)
-        self._producers = producers
-        self._forwarded = 0  # deferrals
-
-    @property
-    def open(self) -> bool:
-        return super().open and self._producers.open
-
-    @property
-    def answered(self) -> bool:
-        return super().answered or self._producers.answered
-
-    def _forward(self) -> None:
-        if self.given:
-            self._producers.give(self.value)
-        elif self.deferrals != self._forwarded:
-            self._forwarded = self.deferrals
-            self._producers.defer(self.timeout)
-
-    def _check(self) -> None:
-        super()._check()
-        self._producers._check()

@@ -22,6 +22,7 @@ from ..sources.source import Source, SourceTraits
 from ..streams.state import StreamState, error_of
 from .interface import Relay
 from .memory import MemoryRelay
+from .shared_answer import SharedAnswer
 
 __all__ = ["Writer"]
 
@@ -42,6 +43,7 @@ class Writer(StreamState):
 
         super().__init__((), protocol=None, strict=strict, then=None, wake=answered, awaitables=False)
         self._engine.takes_approvals = self._engine.takes_edits = self._engine.takes_outputs = True
+        self._engine.new_answer = SharedAnswer
         self.relay: Relay = MemoryRelay() if relay is None else relay
         self.run_id = run_id or secrets.token_urlsafe(16)
         self._model = model
@@ -75,13 +77,17 @@ class Writer(StreamState):
         """
         with self._ready():
             self._end_message()
+            step = RunStepCreated(RunStep(id=id or ""))
+            if self._feed is None:  # messages that others are writing stay open
+                self._engine.runs.resume()
+                self._complete(step)
+                return
             try:
                 self._write(self._end_feed())
                 self._check_failure()
             except StreamkitError as error:
                 self._end(error)
                 raise
-            step = RunStepCreated(RunStep(id=id or ""))
             self._write(chain(self._engine.next_source(), self._engine.complete_event(step)))
 
     def step_done(self) -> None:

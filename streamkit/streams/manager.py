@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import heapq
 import time
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 from ..answers import Answer
 from ..errors import UsageError
-from ..events import Created, Event, Run, RunStep, TextDelta
+from ..events import ConfirmationCreated, ConfirmationDone, Created, Event, Run, RunStep, TextDelta
 from ..handlers import Handler
 from ..messages import Message, TextMessage
 from ..protocols import registry
@@ -26,26 +26,39 @@ class Deadlines:
     """When the time of what was deferred is over. Deferred again, the time begins anew."""
 
     def __init__(self) -> None:
-        self._ends: dict[Answer, tuple[int, float]] = {}  # of which deferral, and when
+        self._deferrals: dict[Answer, int] = {}  # the deferral that each one's time is of
+        self._ends: list[tuple[float, int, int, Answer]] = []  # a heap: when, of which deferral, and an id to sort by
 
-    def left(self, answers: Iterable[Answer]) -> float | None:
-        """Seconds until the first of these is over, None if none ever is."""
+    def left(self, deferred: Iterable[Answer]) -> float | None:
+        """Seconds until the first is over of these and of all before, None if none ever is."""
         now = time.monotonic()
-        ends: list[float] = []
-        for answer in answers:
+        for answer in deferred:
             deferral, seconds = answer.deferrals, answer.timeout
-            if self._ends.get(answer, (0, 0.0))[0] != deferral:
-                self._ends[answer] = (deferral, math.inf if seconds is None else now + seconds)
-            if not answer.given:
-                ends.append(self._ends[answer][1])
-        first = min(ends, default=math.inf)
-        return None if first == math.inf else max(0.0, first - now)
+            if self._deferrals.get(answer) != deferral:
+                self._deferrals[answer] = deferral
+                if seconds is not None:
+                    heapq.heappush(self._ends, (now + seconds, deferral, id(answer), answer))
+        self._drop_settled()
+        return max(0.0, self._ends[0][0] - now) if self._ends else None
 
-    def over(self, answers: Iterable[Answer]) -> list[tuple[Answer, int]]:
+    def over(self) -> list[tuple[Answer, int]]:
         """Those whose time is over without an answer, each with the number of its deferral."""
         now = time.monotonic()
-        over = ((answer, *self._ends[answer]) for answer in answers if answer in self._ends)
-        return [(answer, deferral) for answer, deferral, end in over if end <= now and not answer.given]
+        over: list[tuple[Answer, int]] = []
+        self._drop_settled()
+        while self._ends and self._ends[0][0] <= now:
+            _, deferral, _, answer = heapq.heappop(self._ends)
+            over.append((answer, deferral))
+            self._drop_settled()
+        return over
+
+    def _drop_settled(self) -> None:
+        """Drop what was answered, closed or deferred again from the front."""
+        ends = self._ends
+        while ends and (not ends[0][3].open or ends[0][3].deferrals != ends[0][1]):
+            answer = heapq.heappop(ends)[3]
+            if not answer.open:
+                self._deferrals.pop(answer, None)
 
 
 class Manager(Lifecycle, Readable):
@@ -56,11 +69,21 @@ class Manager(Lifecycle, Readable):
         self.driver: int | None = None  # the id of the thread or task that drives it, once it has started
         self._deadlines = Deadlines()
         self._answer_text = AnswerText()
+        self._asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
         super().__init__(handlers, wake=self._answered, **options)
 
     def _answered(self) -> None:
         """Something was answered or deferred, perhaps in another thread."""
         raise NotImplementedError("the manager's")
+
+    def _refuse_second_reader(self, kind: str) -> None:
+        """Check that a stream which runs, in a thread or a task as `kind` says, has ended, so that nothing is to be read.
+
+        Raises:
+            UsageError: it has not.
+        """
+        if not self._ended:
+            raise UsageError(f"the stream runs already: a hook or another {kind} cannot run it to its end, or read it")
 
     def _mark(self, moment: str) -> None:
         self._times.setdefault(moment, time.monotonic())
@@ -69,6 +92,11 @@ class Manager(Lifecycle, Readable):
         super()._note(event)
         if isinstance(event, Created):
             self._mark("first")
+        elif isinstance(event, ConfirmationCreated):
+            self._asked_at = self._asked_at or time.monotonic()
+        elif isinstance(event, ConfirmationDone) and self._asked_at and not self._engine.pending_confirmations:
+            self._times["asking"] = self._times.get("asking", 0.0) + time.monotonic() - self._asked_at
+            self._asked_at = 0.0
 
     def for_stream(self) -> Readable:
         """The stream itself: another stream over it closes it."""

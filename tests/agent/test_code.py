@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ def shown(source: str, call_id: str = "1", language: str = "python") -> sk.CodeM
     return sk.CodeMessage("d", format=language, call_id=call_id, content=source, metadata={"field": "execute.code"})
 
 
+@pytest.mark.slow
 @given(_texts, st.sampled_from(["a", "b", ""]), st.sampled_from(["python", "shell", "a"]))
 @settings(max_examples=500, deadline=None)
 def test_only_what_can_be_read_in_one_way_runs(text: str, told: str, language: str) -> None:

@@ -466,6 +466,7 @@ def test_progress_outside_of_a_tool_does_nothing() -> None:
     progress("half")
 
 
+@pytest.mark.slow
 @every_face
 @body
 async def test_unread_progress_is_bounded(face: Face) -> None:

@@ -107,7 +107,7 @@ def await_nothing_left(mark: str, descriptors: int) -> None:
     deadline = time.monotonic() + 20
     while True:
         gc.collect()
-        left = (traced.processes(), of_streamkit(), len(os.listdir("/dev/fd")) - descriptors)
+        left = (traced.processes(), of_streamkit(), max(0, len(os.listdir("/dev/fd")) - descriptors))
         if left == ([], [], 0):
             return
         assert time.monotonic() < deadline, left

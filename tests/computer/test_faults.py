@@ -196,6 +196,32 @@ def test_the_code_waits_while_nobody_reads() -> None:
         assert held < 8_000_000
 
 
+POOL = "from multiprocessing import get_context\nimport time\npool = get_context('fork').Pool(4)\nprint('ready')\npool.map(time.sleep, [600] * 4)"
+
+
+def test_a_pool_that_replaces_its_workers_is_ended_together_with_its_process() -> None:
+    """For they would come back for ever; the console says that the state is lost, and why."""
+    with traced_computer() as traced:
+        ran, seconds = stop_at(traced.computer, "python", POOL)
+        assert (ran.status, ran.execution.state_lost) == ("interrupted", True)
+        assert (
+            "[the code kept starting processes after it was stopped, so its process was killed; the variables"
+            in ran.text
+        )
+        assert "could not be" not in ran.text
+        assert seconds < 5
+        assert run(traced.computer, "python", "print('next')").text == "next\n"
+        assert len(traced.processes()) == 1
+
+
+def test_a_pool_in_a_with_block_costs_no_state() -> None:
+    """It ends its workers itself."""
+    with traced_computer() as traced:
+        code = "from multiprocessing import get_context\nimport time\nwith get_context('fork').Pool(4) as pool:\n    print('ready')\n    pool.map(time.sleep, [600] * 4)"
+        ran, _ = stop_at(traced.computer, "python", code)
+        assert (ran.status, ran.execution.state_lost) == ("interrupted", False), ran.text
+
+
 @pytest.mark.slow
 def test_an_interrupt_that_comes_as_a_call_begins_to_wait_is_not_lost() -> None:
     """The signal alone would not end that call, and the state would be lost."""

@@ -1138,6 +1138,7 @@ def test_a_field_is_read_out_of_json_however_it_is_cut(
     assert (code_told(pieces), story.engine.messages[0].content, story.codes) == (code, code, [])
 
 
+@pytest.mark.slow
 @given(st.text(st.sampled_from('{}[]":,\\ucode0dD8'), max_size=30), st.integers(0, 30))
 @settings(max_examples=300, deadline=None)
 def test_no_text_makes_the_reader_fail(text: str, cut: int) -> None:
@@ -1326,6 +1327,7 @@ def _completed(events: list[e.Event]) -> Story:
     return story
 
 
+@pytest.mark.slow
 @given(canonical())
 @settings(max_examples=200, deadline=None)
 def test_what_this_protocol_can_express_survives_encoding(events: list[e.Event]) -> None:

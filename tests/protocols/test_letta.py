@@ -1147,6 +1147,7 @@ def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any]
     well_formed(tell(*items, done=done))
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_no_mutation_of_a_recording_makes_the_decoder_fail(data: st.DataObject) -> None:
@@ -1194,6 +1195,7 @@ bare = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(bare, max_size=12), st.booleans())
 @settings(max_examples=600, deadline=None)
 def test_both_paths_tell_the_same_of_items_that_are_nearly_bare(items: list[Any], done: bool) -> None:
@@ -1676,3 +1678,19 @@ def test_the_dates_of_the_clients_objects_are_read() -> None:
 )
 def test_what_is_no_date_is_none(value: Any) -> None:
     assert time_of(value) is None
+
+
+@pytest.mark.parametrize("kind", ["assistant_message", "user_message", "system_message"])
+@pytest.mark.parametrize("content", [5, True, 0.5])
+def test_content_that_is_no_text_is_warned_about(kind: str, content: Any) -> None:
+    """It is skipped, and the rest of the stream is read."""
+    story = tell_items(
+        Decoder,
+        [
+            {"message_type": kind, "id": "message-1", "content": content},
+            {"message_type": "assistant_message", "id": "message-2", "content": "a"},
+            {"message_type": "stop_reason", "stop_reason": "end_turn"},
+        ],
+    )
+    assert story.codes == ["bad-content"]
+    assert [message.content for message in story.engine.messages] == ["a"]

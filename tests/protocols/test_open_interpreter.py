@@ -965,6 +965,7 @@ def test_no_chunks_make_the_decoder_fail(items: list[Any]) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(CHUNKS, max_size=25))
 def test_whatever_was_decoded_can_be_encoded_and_decoded_again(items: list[Any]) -> None:
@@ -1058,6 +1059,7 @@ def side_by_side(draw: st.DrawFn) -> list[Any]:
     return events
 
 
+@pytest.mark.slow
 @given(side_by_side())
 def test_messages_that_are_open_side_by_side_come_back(events: list[Any]) -> None:
     """Law 8: in the order of their first pieces, with all that chunks can express."""
@@ -1270,6 +1272,7 @@ LEGACY_KEYS = ["message", "language", "code", "executing", "output", "active_lin
                "end_of_execution", "x"]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(JSON | st.dictionaries(st.sampled_from(LEGACY_KEYS), JSON, max_size=3), max_size=15))
 def test_no_legacy_chunks_make_the_decoder_fail(items: list[Any]) -> None:

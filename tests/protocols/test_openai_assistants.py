@@ -333,6 +333,40 @@ def test_an_object_without_a_name_is_named_by_itself(item: dict[str, Any], name:
     assert decode(item).types == decode({"event": name, "data": item}).types
 
 
+def test_a_call_is_done_where_the_next_one_begins() -> None:
+    """The server streams the calls of a step one after the other."""
+    story = decode(
+        *BEGUN,
+        step_delta(call(0, "", "c0", "f")),
+        step_delta(call(0, '{"n": 0}')),
+        step_delta(call(1, "", "c1", "g")),
+        step_delta(call(1, '{"n": 1}')),
+        run("requires_action"),
+        DONE,
+    )
+    assert [(kind, what) for kind, what in message_events(story) if kind != "tool_call_delta"] == [
+        ("tool_call_created", "c0"),
+        ("tool_call_done", "c0"),
+        ("tool_call_created", "c1"),
+        ("tool_call_done", "c1"),
+    ]
+    assert contents(story) == [("c0", '{"n": 0}'), ("c1", '{"n": 1}')]
+    assert story.codes == []
+
+
+def test_calls_that_interleave_stay_open() -> None:
+    """Only a call with all its arguments is over where another begins."""
+    story = decode(
+        *BEGUN,
+        step_delta(call(0, '{"n"', "c0", "f"), call(1, '{"n"', "c1", "g")),
+        step_delta(call(0, ": 0}"), call(1, ": 1}")),
+        run("requires_action"),
+        DONE,
+    )
+    assert contents(story) == [("c0", '{"n": 0}'), ("c1", '{"n": 1}')]
+    assert story.codes == []
+
+
 @pytest.mark.parametrize(
     "item",
     [
@@ -916,6 +950,7 @@ def assistants_calls(parts: Sequence[tuple[int, str]]) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [assistants_messages, assistants_calls])
 @settings(max_examples=200, deadline=None)
 @given(merged(), st.data())
@@ -1157,6 +1192,7 @@ def many_parts(n: int) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [many_logs, many_calls, calls_without_index, many_parts])
 def test_the_cost_is_linear(make: Callable[[int], list[Any]]) -> None:
     """Twice as much is read twice as often; and two thousand take no seconds."""
@@ -1815,3 +1851,28 @@ def test_a_complete_run_is_streamed() -> None:
         stream = sk.stream(lambda: client.beta.threads.runs.create(thread_id="t", assistant_id="a"))
         stream.until_done()
     assert (stream.status, [m.type for m in stream.messages]) == ("requires_action", ["tool_call", "tool_call"])
+
+
+def _chunk(content: str, choice: int = 0, finish: str | None = None) -> dict[str, Any]:
+    choices = [{"index": choice, "delta": {"content": content}, "finish_reason": finish}]
+    return {"id": "x", "object": "chat.completion.chunk", "model": "m", "choices": choices}
+
+
+def test_of_several_choices_the_first_is_encoded() -> None:
+    """A thread has one answer: the texts of two would be read as one."""
+    chunks = [_chunk("a"), _chunk("x", 1), _chunk("b", 0, "stop"), _chunk("y", 1, "stop")]
+    items = list(sk.stream(chunks).chunks("openai_assistants"))
+    assert sk.stream(items).get_final_text() == "ab"
+
+
+def test_a_source_that_was_cut_off_is_a_run_that_failed() -> None:
+    """Not one that the provider cut short, which is an ordinary end."""
+    items: list[dict[str, Any]] = []
+    chunks = iter(sk.stream([_chunk("a")]).chunks("openai_assistants"))
+    with pytest.raises(sk.IncompleteStreamError):
+        while True:
+            items.append(dict(next(chunks)))
+    again = sk.stream(items)
+    with pytest.raises(sk.RunFailedError, match="cut off"):
+        again.until_done()
+    assert [message.content for message in again.messages] == ["a"]

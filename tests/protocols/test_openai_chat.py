@@ -299,6 +299,44 @@ def test_interleaved_calls_stay_open_until_the_finish_reason() -> None:
     assert story.types.index("tool_call_done") > max(i for i, t in enumerate(story.types) if t == "tool_call_delta")
 
 
+def lifecycles(story: Story) -> list[str]:
+    """`name created`, `name done` of each call."""
+    found = [event for event in story.events if isinstance(event, (e.ToolCallCreated, e.ToolCallDone))]
+    return [f"{event.message.name} {event.type.rpartition('_')[2]}" for event in found]
+
+
+@pytest.mark.parametrize("fast", [True, False], ids=["fast path", "tolerant path"])
+@pytest.mark.parametrize("numbered", ["by index", "by id", "all 0"])
+def test_a_call_is_done_where_the_next_one_begins(fast: bool, numbered: str) -> None:
+    """As OpenAI streams parallel calls: one after the other. So each is shown, and can be run, while the next one streams."""
+    items = []
+    for place, name in enumerate("fgh"):
+        index = {"by index": place, "by id": None, "all 0": 0}[numbered]
+        items.append(tools(tool(index, f"call_{name}", name)))
+        later = {"id": f"call_{name}"} if numbered == "by id" else {}
+        items += [tools(tool(index, arguments=piece, **later)) for piece in ('{"n"', f": {place}}}")]
+    story = tell_bytes(Decoder if fast else Careful, [sse([*items, DONE])])
+    assert lifecycles(story) == ["f created", "f done", "g created", "g done", "h created", "h done"]
+    assert calls(story) == [(f"call_{name}", name, f'{{"n": {place}}}') for place, name in enumerate("fgh")]
+    assert {call.status for call in story.engine.messages} == {"completed"}
+    assert story.codes == []
+
+
+def test_only_the_last_call_is_incomplete_where_the_answer_was_cut_short() -> None:
+    """The first one has all its arguments."""
+    story = decode(tools(tool(0, "a", "f", "{}")), tools(tool(1, "b", "g", '{"x')), chunk(finish="length"))
+    assert [call.status for call in story.engine.messages] == ["completed", "incomplete"]
+
+
+def test_a_custom_tools_call_is_open_until_the_finish_reason() -> None:
+    """Its input is any text, which may look complete before it is."""
+    custom = {"index": 0, "id": "a", "type": "custom", "custom": {"name": "f", "input": "{}"}}
+    more = {"index": 0, "custom": {"input": " and more"}}
+    story = decode(tools(custom), tools(tool(1, "b", "g", "{}")), tools(more), DONE)
+    assert calls(story) == [("a", "f", "{} and more"), ("b", "g", "{}")]
+    assert story.codes == []
+
+
 TEXTS: dict[str, tuple[list[Any], list[str], list[str]]] = {
     "rotating chunk ids": ([chunk({"content": "a"}), chunk({"content": "b"}) | {"id": "c2"}], ["ab"], []),
     "role on every chunk": ([chunk({"role": "assistant", "content": x}) for x in ("", "a", "b")], ["ab"], []),
@@ -521,7 +559,10 @@ def test_signatures_stay_with_their_reasoning() -> None:
     story = decode(
         chunk({"reasoning": "a"}), chunk({"reasoning": None, "reasoning_details": details}), chunk({}, "stop")
     )
-    assert story.engine.messages[0].metadata == {"reasoning_details": details}
+    assert story.engine.messages[0].metadata == {
+        "reasoning_details": details,
+        "openai_chat": {"reasoning": None, "reasoning_details": details},
+    }
 
 
 def test_encrypted_reasoning_is_one_redacted_message() -> None:
@@ -530,7 +571,7 @@ def test_encrypted_reasoning_is_one_redacted_message() -> None:
     story = decode(*(chunk({"reasoning_details": [x]}) for x in details), chunk({"content": "c"}, "stop"))
     redacted, text = story.engine.messages
     assert (redacted.type, redacted.format, redacted.content) == ("reasoning", "redacted", "")
-    assert redacted.metadata == {"reasoning_details": details}
+    assert redacted.metadata == {"reasoning_details": details, "openai_chat": {"reasoning_details": details}}
     assert text.content == "c"
 
 
@@ -608,7 +649,7 @@ def test_citations_are_annotations_or_metadata() -> None:
         ({**chunk(), "choices": [], "novelty": 1}, "chat.completion.chunk"),
         (chunk({"novelty": 1}), "chat.completion.chunk"),
         (chunk({"content": [{"type": "novelty"}]}), "content"),
-        (chunk({"annotations": [{"type": "file"}]}), "annotations"),
+        (chunk({"annotations": ["novelty"]}), "annotations"),
     ],
 )
 def test_what_no_event_expresses_is_a_raw_event(item: dict[str, Any], name: str) -> None:
@@ -1118,3 +1159,95 @@ def test_messages_become_a_request(messages: list[m.Message], expected: list[Any
 def test_what_the_user_gave_is_never_dropped_in_silence(message: m.Message) -> None:
     with pytest.raises(UsageError, match="m-9"):
         to_input([message])
+
+
+# -- what single servers send
+
+
+CITATION = {"type": "url_citation", "url_citation": {"url": "u", "title": "t", "start_index": 0, "end_index": 1}}
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_citations_are_annotations_of_the_text_wherever_they_come(place: int) -> None:
+    """OpenRouter sends them before any text, or after the finish_reason."""
+    chunks = [chunk({"content": "a"}, provider="p"), chunk({"content": ""}, "stop", provider="p")]
+    chunks.insert(place, chunk({"content": "", "annotations": [CITATION]}, provider="p"))
+    for feed in (decode, lambda *items: tell_bytes(Decoder, [sse(items)])):
+        story = feed(*chunks)
+        (text,) = story.engine.messages
+        assert isinstance(text, m.TextMessage)
+        assert (text.content, text.status, [x.url for x in text.annotations]) == ("a", "completed", ["u"])
+        assert story.types.count("annotation_added") == 1
+        assert story.types.index("annotation_added") < story.types.index("text_done")
+        assert story.codes == []
+
+
+def test_a_text_that_waits_for_its_citations_ends_where_another_begins() -> None:
+    """And with the source."""
+    story = decode(
+        chunk({"content": "a"}, provider="p"),
+        chunk({}, "length", provider="p"),
+        chunk({"content": "b"}, provider="p"),
+    )
+    assert [(x.content, x.status) for x in story.engine.messages] == [("a", "incomplete"), ("b", "completed")]
+
+
+def test_citations_without_a_text_are_raw_events() -> None:
+    story = decode(chunk({"annotations": [CITATION]}), chunk({"tool_calls": [{"id": "c", "function": {"name": "f"}}]}))
+    assert [raw.name for raw in story.events if isinstance(raw, e.RawEvent)] == ["annotations"]
+
+
+def test_tools_that_groq_ran_are_calls_with_outputs() -> None:
+    """The call comes first; the output may come later, with its results."""
+    call = {"index": 0, "type": "search", "arguments": '{"query": "q"}'}
+    results = {"results": [{"url": "u"}]}
+    story = decode(
+        chunk({"reasoning": "I look."}),
+        chunk({"executed_tools": [call]}),
+        chunk({"executed_tools": [{**call, "output": "found", "search_results": results}]}),
+        chunk({"content": "a"}),
+        chunk({}, "stop"),
+    )
+    _, tool, output, text = story.engine.messages
+    assert isinstance(tool, m.ToolCallMessage)
+    assert (tool.name, tool.arguments, tool.provider_executed) == ("search", {"query": "q"}, True)
+    assert (output.type, output.content, output.call_id, output.role) == (
+        "tool_output",
+        "found",
+        tool.call_id,
+        "computer",
+    )
+    assert output.metadata == {"executed_tool": "search", "search_results": results}
+    assert text.content == "a"
+    assert [message["role"] for message in to_input(story.engine.messages)] == ["assistant"]
+    assert to_input([output]) == []
+
+
+def test_what_google_marks_as_thought_is_reasoning() -> None:
+    """It comes as content, in a tag."""
+    thought = {"extra_content": {"google": {"thought": True}}}
+    deltas = [
+        {"content": "<thought>I ", **thought},
+        {"content": "look.", **thought},
+        {"content": "</thought>It "},
+        {"content": "rains."},
+        {"content": "", "extra_content": {"google": {"thought_signature": "sealed"}}},
+    ]
+    for feed in (decode, lambda *items: tell_bytes(Decoder, [sse(items)])):
+        story = feed(*map(chunk, deltas), chunk({}, "stop"))
+        assert [(x.type, x.content) for x in story.engine.messages] == [
+            ("reasoning", "I look."),
+            ("message", "It rains."),
+        ]
+        (message,) = to_input(story.engine.messages)
+        assert message["extra_content"] == {"google": {"thought_signature": "sealed"}}
+
+
+def test_references_of_mistral_are_annotations_where_they_stand() -> None:
+    """They have no place of their own; they come after the text that they are about."""
+    parts = [{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}]
+    story = decode(chunk({"content": parts}), chunk({"content": "b"}), chunk({}, "stop"))
+    (text,) = story.engine.messages
+    assert isinstance(text, m.TextMessage)
+    assert [(x.type, x.raw) for x in text.annotations] == [("reference", parts[1])]
+    assert [line["so far"] for line in story.lines if line["type"] == "annotation_added"] == ["a"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...core.json_fields import JsonFields, join_path
+from ...core.json_fields import JsonFields
+from ...core.json_paths import join_path
 
 __all__ = ["FunctionArgumentsStreamHandler"]
 

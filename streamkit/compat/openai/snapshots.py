@@ -94,24 +94,29 @@ class SnapshotUpdater:
     Args:
         wants: The names of the overridden hooks. Calls of others are left out.
         run: The run's snapshot, if an earlier stream has reported its beginning.
+
+    Attributes:
+        item: The name and the data of the newest wire item, whose hooks are being called; None before the first.
     """
 
     def __init__(self, wants: Container[str], run: RunSnapshot | None = None) -> None:
         self.wants = wants
         self.run = run or RunSnapshot()
-        self._item: tuple[str, Any] | None = None
-        self._event: AssistantStreamEvent | None = None
+        self.item: tuple[str, Any] | None = None
+        self._event: tuple[tuple[str, Any], AssistantStreamEvent] | None = None  # with the item that it was built from
 
     @property
     def event(self) -> AssistantStreamEvent | None:
-        """openai's typed event for the current item; built when it is first read."""
-        if self._event is None and self._item is not None:
-            self._event = wire_event(*self._item)
-        return self._event
+        """openai's typed event for the newest item; built when it is first read."""
+        if self.item is None:
+            return None
+        if self._event is None or self._event[0] is not self.item:
+            self._event = self.item, wire_event(*self.item)
+        return self._event[1]
 
     def feed(self, name: str, value: Any) -> Iterator[HookCall]:
         """The hook calls for one wire item. Make each call before taking the next: the snapshots grow in between."""
-        self._item, self._event = (name, value), None
+        self.item = name, value
         data = mapping(value)
         has_class = name in EVENT_CLASSES
         if has_class and name.startswith("thread.run.") and not self.run.run_data and "step" not in name:
@@ -127,19 +132,29 @@ class SnapshotUpdater:
                 yield from self._feed_run(phase, data)
             case _:
                 pass
-        self._item = self._event = None
 
     # -- the run
 
     def _feed_run(self, phase: str, data: Mapping[str, Any]) -> Iterator[HookCall]:
-        self.run.update_run(data)
         if phase == "requires_action":
-            action = mapping(mapping(data.get("required_action")).get("submit_tool_outputs"))
-            yield from self._require_outputs(action)
-            for step in list(self.run.open_steps.values()):
-                yield from step.close_calls(self.wants)
-        elif phase in _FINAL_RUN_PHASES:
+            yield from self._require_action(data)
+            return
+        self.run.update_run(data)
+        if phase in _FINAL_RUN_PHASES:
             yield from self.finish(phase)
+
+    def _require_action(self, data: Mapping[str, Any]) -> Iterator[HookCall]:
+        """The run waits for the outputs of its calls. Only the hook of the last one sees that status: many handlers
+        submit the outputs of all calls from `on_tool_call_done` as soon as the run requires action."""
+        self.run.update_run({**data, "status": "in_progress"})
+        action = mapping(mapping(data.get("required_action")).get("submit_tool_outputs"))
+        yield from self._require_outputs(action)
+        last = next((step for step in reversed(self.run.open_steps.values()) if step.has_open_function), None)
+        for step in list(self.run.open_steps.values()):
+            yield from step.close_calls(self.wants, but_last_function=step is last)
+        self.run.update_run(data)
+        if last is not None:
+            yield from last.close_calls(self.wants)
 
     def _require_outputs(self, action: Mapping[str, Any]) -> Iterator[HookCall]:
         """Complete the calls that the run waits for. Some servers report them here alone."""
@@ -175,7 +190,7 @@ class SnapshotUpdater:
     def finish_call(self, id: str) -> Iterator[HookCall]:
         """End the tool call with this id, in whichever step it is."""
         for step in list(self.run.open_steps.values()):
-            yield from step.close_calls(self.wants, id)
+            yield from step.close_call(self.wants, id)
 
     # -- messages
 
@@ -224,6 +239,9 @@ class SnapshotUpdater:
         if step is None:
             if id in run.finished:
                 return  # the server repeats an item of a finished step
+            if phase in _FINAL_STEP_PHASES:
+                yield from self._feed_earlier_step(id, data)
+                return
             step = yield from self._begin_step(id, _initial_data(data, phase))
             if phase in ("created", "in_progress"):
                 yield from step.update_details(data.get("step_details"), self.wants)
@@ -236,6 +254,20 @@ class SnapshotUpdater:
         elif phase in _FINAL_STEP_PHASES:
             yield from self._close_step(id, step, data)
             run.current_step = None
+
+    def _feed_earlier_step(self, id: str, data: Mapping[str, Any]) -> Iterator[HookCall]:
+        """A step of which nothing but its end comes: its beginning and its calls were in an earlier stream of the run,
+        perhaps with another handler, which has run the tools."""
+        run = self.run
+        step = StepSnapshot(run.header("thread.run.step", id, _initial_data(data, "completed")))
+        for _ in step.close((), data):
+            pass  # no hooks
+        run.finished.add(id)
+        run.steps.append(step)
+        run.current_step = step
+        if "on_run_step_done" in self.wants:
+            yield "on_run_step_done", (step.live,)
+        run.current_step = None
 
     def _begin_step(self, id: str, data: Mapping[str, Any]) -> Generator[HookCall, None, StepSnapshot]:
         run = self.run

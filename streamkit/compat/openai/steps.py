@@ -1,7 +1,8 @@
 """The growing snapshot of one run step with its tool calls: live openai objects that are changed in place.
 
-The rule: a tool call is created empty before its first delta and done once, when its step ends or when the run waits
-for its output. Calls are told apart by their index, so the deltas of parallel calls may interleave.
+The rule: a tool call is created empty before its first delta and done once: when its step ends or the run waits for its
+output, or before that, when it has all its arguments and the next call begins. Calls are told apart by their index, so the
+deltas of parallel calls may interleave.
 """
 
 from __future__ import annotations
@@ -55,9 +56,12 @@ class StepSnapshot:
         for place, entry in entries(details.get("tool_calls")):
             call = self._find_call(entry, place, final=final)
             if call is None:
+                before = self.calls[self._order[-1]] if self._order else None
                 call = self._begin_call(entry)
                 if call is None:
                     continue
+                if before is not None and not final and call.kind == "function" and before.has_all_arguments:
+                    yield from _close_call(before, wants)
                 if "on_tool_call_created" in wants:
                     yield "on_tool_call_created", (call.live,)
             if id := text(entry.get("id")):
@@ -67,14 +71,23 @@ class StepSnapshot:
                 delta = {**entry, "index": call.index, "type": call.kind, call.kind: new}
                 yield "on_tool_call_delta", (tool_call_delta(delta), call.live)
 
-    def close_calls(self, wants: Container[str], id: str | None = None) -> Iterator[HookCall]:
-        """End the tool call with this id, or all of them."""
-        calls = [self.calls[index] for index in self._order] if id is None else [self._by_id.get(id)]
+    @property
+    def has_open_function(self) -> bool:
+        """Whether a function's call is open."""
+        return any(call.is_open and call.kind == "function" for call in self.calls.values())
+
+    def close_call(self, wants: Container[str], id: str) -> Iterator[HookCall]:
+        """End the tool call with this id, if it is one of the step's."""
+        if (call := self._by_id.get(id)) is not None:
+            yield from _close_call(call, wants)
+
+    def close_calls(self, wants: Container[str], *, but_last_function: bool = False) -> Iterator[HookCall]:
+        """End all tool calls, in their order; perhaps all but the last function's."""
+        calls = [call for index in self._order if (call := self.calls[index]).is_open]
+        functions = [call for call in calls if call.kind == "function"]
         for call in calls:
-            if call is not None and call.is_open:
-                call.is_open = False
-                if "on_tool_call_done" in wants:
-                    yield "on_tool_call_done", (call.live,)
+            if not (but_last_function and call is functions[-1]):
+                yield from _close_call(call, wants)
 
     def close(self, wants: Container[str], data: Mapping[str, Any]) -> Iterator[HookCall]:
         """End the step. `data` is its final wire data, with or without `step_details`."""
@@ -122,6 +135,13 @@ class StepSnapshot:
         call = self.calls[index] = ToolCallSnapshot(kind, entry, index)
         self.live.step_details.tool_calls.insert(place_of(index, self._order), call.live)
         return call
+
+
+def _close_call(call: ToolCallSnapshot, wants: Container[str]) -> Iterator[HookCall]:
+    if call.is_open:
+        call.is_open = False
+        if "on_tool_call_done" in wants:
+            yield "on_tool_call_done", (call.live,)
 
 
 def _empty_details(details: Mapping[str, Any], header: Mapping[str, Any]) -> Mapping[str, Any]:

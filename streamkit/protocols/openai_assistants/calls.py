@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...events import Event, MessageCreated, MessageDone
+from ...events import CallPassed, Event, MessageCreated, MessageDone
 from ...messages import CodeMessage, ConsoleMessage, ImageMessage, Message, Status, ToolCallMessage, ToolOutputMessage
 from ..values import WireObject, as_object, as_objects, as_text, text_or_json
 from .wire import Warn, nonempty_values
@@ -73,6 +73,11 @@ class Call:
             case _:
                 self._body = {**self._body, **nonempty_values(body, body)}
                 yield from self._create()
+
+    def passed(self) -> Iterator[Event]:
+        """Another call of the step begins after it."""
+        if self.type == "function" and self._is_created and not self._is_content_done:
+            yield CallPassed(self._message(status="completed"))
 
     def complete(self, entry: WireObject, status: Status) -> Iterator[Event]:
         """The call is there in its final form. A function's call without an output still waits for that."""

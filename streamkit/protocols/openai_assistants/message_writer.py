@@ -6,7 +6,7 @@ from typing import Any
 
 from ...events import AnnotationAdded, Delta
 from ...messages import ImageMessage, Message
-from .objects import citation_object, content_part, thread_message
+from .objects import citation_object, content_part, is_file_citation, thread_message
 from .open_objects import Item, OpenThreadMessage
 from .run_writer import NamedItem, NamedItems, RunWriter
 
@@ -63,11 +63,12 @@ class MessageWriter:
     def add_citation(self, event: AnnotationAdded) -> NamedItems:
         """A citation of a part, if this API has such citations."""
         part = self._parts.get(event.message_id)
-        citation = citation_object(event.annotation)
-        if part is not None and citation is not None:
+        if part is not None and is_file_citation(event.annotation):
             message, index = part
             is_continued = message.last_delta_part == index
-            text: Item = {"annotations": [{"index": message.next_citation_index(index), **citation}]}
+            place = message.next_citation_index(index)
+            content = event.snapshot.content if event.snapshot is not None else ""
+            text: Item = {"annotations": [{"index": place, **citation_object(event.annotation, place, content)}]}
             yield self._delta(message, index, text=text if is_continued else {"value": "", **text})
 
     def complete_part(self, message: Message) -> NamedItems:

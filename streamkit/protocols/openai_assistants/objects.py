@@ -14,6 +14,7 @@ __all__ = [
     "citation_object",
     "content_part",
     "ended_run_object",
+    "is_file_citation",
     "run_object",
     "step_object",
     "stream_error_object",
@@ -193,8 +194,9 @@ def content_part(message: Message, content: str) -> Item | None:
     """A message as a part of the thread's, with this content; None where there is no such part."""
     match message:
         case TextMessage():
-            citations = [wire for one in message.annotations if (wire := citation_object(one)) is not None]
-            return {"type": "text", "text": {"value": content, "annotations": citations if content else []}}
+            cited = [one for one in message.annotations if is_file_citation(one)] if content else []
+            citations = [citation_object(one, place, content) for place, one in enumerate(cited)]
+            return {"type": "text", "text": {"value": content, "annotations": citations}}
         case RefusalMessage():
             return {"type": "refusal", "refusal": content}
         case ImageMessage():
@@ -216,10 +218,22 @@ def _image_part(message: ImageMessage, content: str) -> Item | None:
     return {"type": "image_url", "image_url": {"url": content, **more}}
 
 
-def citation_object(citation: Annotation) -> Item | None:
-    """A citation of a file as this API has it; None for any other citation."""
-    if citation.type not in ("file_citation", "file_path") or citation.file_id is None:
-        return None
+def is_file_citation(citation: Annotation) -> bool:
+    """Whether this API has such a citation: one of a file."""
+    return citation.type in ("file_citation", "file_path") and citation.file_id is not None
+
+
+def citation_object(citation: Annotation, place: int, content: str) -> Item:
+    """A citation of a file as this API has it.
+
+    Its `text` is the marker in the content that stands for the citation, which readers replace. Where the content has
+    none it is one that does not occur there, and never empty: replacing an empty text would change every character.
+
+    Args:
+        citation: the citation.
+        place: its place among those of the same text.
+        content: the text, as far as it is known.
+    """
     raw = as_object(citation.raw)
     body: Item = {"file_id": citation.file_id}
     quote = as_object(raw.get(citation.type)).get("quote", citation.quote)
@@ -227,8 +241,16 @@ def citation_object(citation: Annotation) -> Item | None:
         body["quote"] = quote
     return {
         "type": citation.type,
-        "text": as_text(raw.get("text")),
+        "text": as_text(raw.get("text")) or _absent_marker(f"{place}†{citation.file_id}", content),
         "start_index": citation.start or 0,
         "end_index": citation.end or 0,
         citation.type: body,
     }
+
+
+def _absent_marker(name: str, content: str) -> str:
+    """A marker in the form of this API's own that does not occur in a text."""
+    marker = f"【{name}】"
+    while marker in content:
+        marker = f"【{marker}】"
+    return marker

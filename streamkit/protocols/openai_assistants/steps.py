@@ -48,9 +48,12 @@ class Step:
 
     def add_delta(self, position: int, entry: WireObject, *, is_initial: bool = False) -> Iterator[Event]:
         """Add an entry of a delta to its call."""
+        before, count = self._latest, len(self._calls)
         call = self._call_of(position, entry, is_initial=is_initial)
         if call is not None:
             self._latest = call
+            if before is not None and len(self._calls) > count:
+                yield from before.passed()
             yield from call.add_delta(entry, is_initial=is_initial)
 
     def complete(self, details: WireObject, status: Status) -> Iterator[Event]:

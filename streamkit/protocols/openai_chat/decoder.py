@@ -5,7 +5,7 @@ error. A stream that ends without any of them was cut off.
 
 A choice has one text, one refusal, its tool calls, its audio (the transcript of which is a text of its own), and a
 reasoning message for each stretch of reasoning. They are open side by side until the choice's finish_reason; reasoning
-ends where other content begins. Completions that were not streamed (`object: chat.completion`) are read as streams of
+ends where other content begins, and a call with all its arguments where another call begins. Completions that were not streamed (`object: chat.completion`) are read as streams of
 one item.
 
 `RunDone` comes with `[DONE]`, with an error, or at the source's end, because usage comes after the finish_reason.
@@ -18,9 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-import msgspec
-
 from ...events import Event, RawEvent, ReasoningDelta, Run, RunCreated, RunDone, TextDelta, ToolCallDelta
+from ...messages.json_text import NOT_JSON
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import (
@@ -109,7 +108,7 @@ class Decoder(base.Decoder):
                     event: Event | None = TextDelta(choice.open_text_id, text, raw_item=data)
                 else:
                     event = _plain_event(choice, delta, data)
-            except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
+            except (KeyError, *NOT_JSON):
                 event = None
             if event is None:
                 self.index = start + len(events) - surplus

@@ -41,6 +41,8 @@ _ROLES = ("assistant", "user", "system", "computer")
 
 
 class Options(NamedTuple):
+    """What the author of a protocol gave `check_protocol`, and the report that is filled. See there."""
+
     module: Any
     cannot_express: frozenset[str]
     expected_warnings: frozenset[str]
@@ -62,6 +64,7 @@ class Check:
         self._complete: Outcome | None = None
 
     def failure(self, text: str) -> ProtocolCheckError:
+        """An error to raise: this text, with the law and the recording it is about."""
         return ProtocolCheckError(self.law, self.recording.name, text)
 
     def outcome(self, place: str, source: Sequence[Any], protocol: Any = None, *, strict: bool = False) -> Outcome:
@@ -91,6 +94,7 @@ class Check:
         return self._complete
 
     def check_same(self, place: str, came: Outcome) -> None:
+        """An outcome equals that of the complete recording, event by event."""
         if fault := difference(self.complete, came):
             raise self.failure(f"{place}: {fault}")
 
@@ -126,6 +130,7 @@ class Check:
             yield places
 
     def check_items(self) -> None:
+        """Each item as a dict is decoded as its bytes are."""
         decoder = self.decoder()
         for number, (_, name, data) in enumerate(self.recording.frames):
             item = parse_json(data)
@@ -140,6 +145,7 @@ class Check:
                 raise self.failure(f"item {number}: expected it unchanged, {short(before)}, came {short(item)}")
 
     def check_faces(self) -> None:
+        """Sync, asyncio and trio (if it is installed) give the same events."""
         pieces = self.recording.pieces(self.recording.frames)
         has_trio = importlib.util.find_spec("trio") is not None
         expected = self.outcome("stream", pieces)
@@ -151,19 +157,23 @@ class Check:
             self.options.report.notes.append("trio is not installed, so its face was not checked")
 
     def check_brackets(self) -> None:
+        """What is created is done, once, and deltas come between."""
         self.count()
         self.check_brackets_of("the complete recording", self.complete)
 
     def check_brackets_of(self, place: str, outcome: Outcome) -> None:
+        """The same of the outcome at one place."""
         if fault := bracket_fault(outcome.lines):
             raise self.failure(f"{place}: {fault}")
 
     def check_snapshots(self) -> None:
+        """Each snapshot is its message's deltas joined."""
         self.count()
         if fault := snapshot_fault(self.complete.lines):
             raise self.failure(fault)
 
     def check_twice(self) -> None:
+        """The events, read as a stream of streamkit's own protocol, give the same events again."""
         place = "its events, read as a stream"
         lines = [{key: line[key] for key in line if key != "snapshot"} for line in self.complete.lines]
         body = [sse_frame(json.dumps(line).encode()) for line in lines]
@@ -195,6 +205,7 @@ class Check:
         return isinstance(outcome.error, IncompleteStreamError)
 
     def check_junk(self) -> None:
+        """Damaged items raise nothing but this library's errors, and lose nothing else."""
         damage = all_damage(self.recording.frames)
         for one in self.random.sample(damage, min(len(damage), self.options.attempts)):
             self._check_damaged(one)
@@ -215,6 +226,7 @@ class Check:
     # -- the protocol among others, and the way back
 
     def check_recognition(self) -> None:
+        """The protocol alone recognises the recording by its first items."""
         names = self._recognised_as("the complete recording", self.recording.frames)
         self.count()
         if names != [self.decoder.name]:
@@ -272,6 +284,7 @@ class Check:
         return frames
 
     def check_input(self) -> None:
+        """`to_input` returns a list, or raises `UsageError`, for the decoded messages and for every kind of message."""
         for messages in ([], list(self.complete.messages), *([message] for message in _sample_messages())):
             what = ", ".join(f"{message.role}'s {message.type} {message.format or ''}".rstrip() for message in messages)
             self.place = f"to_input of {what or 'no messages'}"

@@ -28,6 +28,7 @@ class Outcome(NamedTuple):
 
     @property
     def ending(self) -> str:
+        """How the stream ended: `complete`, or the class and text of its error."""
         return f"{type(self.error).__name__}: {self.error}" if self.error else "complete"
 
 
