@@ -3,6 +3,7 @@
 from .agent import Agent, AsyncAgent
 from .computer_protocol import Computing, Running
 from .progress import progress
+from .tool_context import ToolContext
 from .tools import Tool, tool
 
-__all__ = ["Agent", "AsyncAgent", "Computing", "Running", "Tool", "progress", "tool"]
+__all__ = ["Agent", "AsyncAgent", "Computing", "Running", "Tool", "ToolContext", "progress", "tool"]

@@ -89,8 +89,8 @@ class Agent(_BaseAgent):
             api.openai.com, `openai_chat` at any other address, and `anthropic` for its client.
         fields: further string arguments of tools that become messages of their own, as in `streamkit.stream`:
             `{"send_message.message": "text"}`.
-        output_limit: characters of one run's console output that the model reads, 10,000 by default; the middle of a
-            longer output is left out. `messages` keep all of it.
+        output_limit: characters that the model reads of one run's console output or of one tool's, 10,000 by default; the
+            middle of a longer output is left out. `messages` keep all of it.
         images: whether the model takes images, the user's and those that code displays; True by default. Otherwise it
             reads that there were some, and the text that came with them.
         messages: the conversation so far, as `Message`s or their dicts.
@@ -170,8 +170,8 @@ class AsyncAgent(_BaseAgent):
             api.openai.com, `openai_chat` at any other address, and `anthropic` for its client.
         fields: further string arguments of tools that become messages of their own, as in `streamkit.stream`:
             `{"send_message.message": "text"}`.
-        output_limit: characters of one run's console output that the model reads, 10,000 by default; the middle of a
-            longer output is left out. `messages` keep all of it.
+        output_limit: characters that the model reads of one run's console output or of one tool's, 10,000 by default; the
+            middle of a longer output is left out. `messages` keep all of it.
         images: whether the model takes images, the user's and those that code displays; True by default. Otherwise it
             reads that there were some, and the text that came with them.
         messages: the conversation so far, as `Message`s or their dicts.

@@ -1,5 +1,7 @@
 """The arguments of a Python function as a JSON schema, and a model's JSON as the function's arguments.
 
+A parameter with the annotation `ToolContext` is no argument: whoever calls the function passes it.
+
 The rule: a parameter that cannot be described to a model, or that no JSON can be converted to, is refused when the tool
 is made, and arguments that do not fit the schema are refused before the function is called.
 """
@@ -10,13 +12,15 @@ import enum
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePath
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import msgspec
 
 from ..errors import UsageError
+from ..protocols.values import is_list
+from .tool_context import ToolContext
 
 __all__ = ["Arguments", "ArgumentsError", "underlying_function", "without_partials"]
 
@@ -47,24 +51,32 @@ class Arguments:
     def __init__(self, tool_name: str, function: Callable[..., Any], descriptions: Mapping[str, str]) -> None:
         self._tool_name = tool_name
         self.signature = _signature(tool_name, function)
-        fields = _fields(tool_name, self.signature, _type_hints(tool_name, function), descriptions)
+        hints = _type_hints(tool_name, function)
+        contexts = [name for name in self.signature.parameters if _is_context(hints.get(name))]
+        self._context_names = frozenset(contexts)
+        fields = _fields(tool_name, self.signature, hints, descriptions, without=self._context_names)
         self._struct = _struct(tool_name, fields)
         self.schema = _schema(self._struct, fields)
 
-    def bind(self, arguments: str) -> inspect.BoundArguments:
+    def bind(self, arguments: str, context: ToolContext | None = None) -> inspect.BoundArguments:
         """The arguments of a call as Python values.
 
         Args:
             arguments: JSON text; "" stands for no arguments.
+            context: for the parameter that takes one.
 
         Raises:
             ArgumentsError: the text is not JSON, or not what the function takes.
+            UsageError: the function takes a context, and there is none.
         """
+        required = (self.signature.parameters[name].default is inspect.Parameter.empty for name in self._context_names)
+        if context is None and any(required):
+            raise UsageError(f"tool {self._tool_name} takes a `ToolContext`, which it gets where an agent calls it")
         try:
             values = msgspec.json.decode(arguments or "{}", type=self._struct, strict=False, dec_hook=_convert)
         except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
             raise ArgumentsError(f"invalid arguments for {self._tool_name}: {error}") from error
-        by_name: dict[str, Any] = {}
+        by_name: dict[str, Any] = {} if context is None else dict.fromkeys(self._context_names, context)
         for field, name in zip(values.__struct_fields__, values.__struct_encode_fields__, strict=True):
             if (value := getattr(values, field)) is not msgspec.UNSET:
                 by_name[name] = value
@@ -138,12 +150,22 @@ class _Field(NamedTuple):
 
 
 def _fields(
-    tool_name: str, signature: inspect.Signature, hints: Mapping[str, Any], descriptions: Mapping[str, str]
+    tool_name: str,
+    signature: inspect.Signature,
+    hints: Mapping[str, Any],
+    descriptions: Mapping[str, str],
+    *,
+    without: Collection[str],
 ) -> list[_Field]:
     return [
         _field(tool_name, parameter, hints.get(name, Any), descriptions.get(name))
         for name, parameter in signature.parameters.items()
+        if name not in without
     ]
+
+
+def _is_context(kind: Any) -> bool:
+    return kind is ToolContext or ToolContext in typing.get_args(kind)
 
 
 def _field(tool_name: str, parameter: inspect.Parameter, kind: Any, description: str | None) -> _Field:
@@ -161,12 +183,16 @@ def _field(tool_name: str, parameter: inspect.Parameter, kind: Any, description:
 def _annotated_description(kind: Any) -> str | None:
     """The text in `Annotated[int, "how many"]`, also where that is one member of a union."""
     kinds = [kind, *typing.get_args(kind)]
-    return next((text for one in kinds for text in getattr(one, "__metadata__", ()) if isinstance(text, str)), None)
+    notes = (note for one in kinds for note in getattr(one, "__metadata__", ()))
+    texts = (
+        note if isinstance(note, str) else getattr(note, "description", None) for note in notes
+    )  # pydantic's `Field`
+    return next((text for text in texts if isinstance(text, str)), None)
 
 
 def _check_type(tool_name: str, parameter: str, kind: Any) -> None:
     try:
-        msgspec.json.schema_components([kind], schema_hook=_schema_of_path)
+        msgspec.json.schema_components([kind], schema_hook=_schema_of)
         msgspec.json.Decoder(kind)
     except (TypeError, RuntimeError, NotImplementedError) as error:
         reason = str(error).splitlines()[-1]
@@ -190,10 +216,13 @@ def _struct(tool_name: str, fields: Sequence[_Field]) -> type[msgspec.Struct]:
 def _schema(struct: type[msgspec.Struct], fields: Sequence[_Field]) -> dict[str, Any]:
     """The schema of the arguments. It is complete in itself: types that it refers to are in its `$defs`."""
     (reference,), components = msgspec.json.schema_components(
-        [struct], ref_template="#/$defs/{name}", schema_hook=_schema_of_path
+        [struct], ref_template="#/$defs/{name}", schema_hook=_schema_of
     )
     definitions = dict(components)
     schema = dict(definitions.pop(reference["$ref"].rpartition("/")[2]))
+    _hoist(schema, definitions)
+    for definition in [*definitions.values()]:
+        _hoist(definition, definitions)
     schema.pop("title", None)
     for field in fields:
         default = field.default.value if isinstance(field.default, enum.Enum) else field.default
@@ -202,16 +231,39 @@ def _schema(struct: type[msgspec.Struct], fields: Sequence[_Field]) -> dict[str,
     return {**schema, "$defs": definitions} if definitions else schema
 
 
-# -- paths, which msgspec does not know
+def _hoist(schema: Any, definitions: dict[str, Any]) -> None:
+    """Move the `$defs` of a part, as pydantic puts them there, to those of the whole, which references are relative to."""
+    if isinstance(schema, dict):
+        part = cast("dict[str, Any]", schema)  # a JSON schema's keys are str
+        for name, definition in part.pop("$defs", {}).items():
+            if definitions.setdefault(name, definition) != definition:
+                raise UsageError(f"two types of a tool's arguments have the name {name!r}; rename one of them")
+        for value in part.values():
+            _hoist(value, definitions)
+    elif is_list(schema):
+        for value in schema:
+            _hoist(value, definitions)
 
 
-def _convert(kind: type, value: object) -> object:
+# -- types that msgspec does not know: paths, and pydantic's models, which are recognised by their methods
+
+
+def _is_pydantic(kind: Any) -> bool:
+    return callable(getattr(kind, "model_validate", None)) and callable(getattr(kind, "model_json_schema", None))
+
+
+def _convert(kind: Any, value: object) -> object:
+    if _is_pydantic(kind):
+        return kind.model_validate(value)
     if issubclass(kind, PurePath) and isinstance(value, str):
         return kind(value)
     raise TypeError(f"expected a string, got {type(value).__name__}")
 
 
-def _schema_of_path(kind: type) -> dict[str, Any]:
+def _schema_of(kind: Any) -> dict[str, Any]:
+    if _is_pydantic(kind):
+        schema: dict[str, Any] = kind.model_json_schema()
+        return schema
     if issubclass(kind, PurePath):
         return {"type": "string", "format": "path"}
     raise NotImplementedError(f"type {kind!r} is not supported")

@@ -7,6 +7,7 @@ waits for them, and for the threads.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -141,26 +142,48 @@ class _ToolCalls:
     async def _call(self, pending: PendingCall) -> None:
         pending.prepare(self._mailbox, lambda: self._stopped)
         try:
-            value = pending.run() if pending.tool.is_async else await self._call_in_thread(pending.run)
-            if inspect.isawaitable(value):
-                value = await value
-        except Exception as error:
+            value: Any = None
+            with anyio.move_on_after(pending.tool.timeout) as scope:
+                value = pending.run() if pending.tool.is_async else await self._call_in_thread(pending)
+                if inspect.isawaitable(value):
+                    value = await value
+            if scope.cancelled_caught:
+                pending.time_out()
+        except (Exception, SystemExit) as error:
             pending.fail(error)
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException as error:  # KeyboardInterrupt, SystemExit: raised again in the stream's own task
+        except anyio.get_cancelled_exc_class() as error:
+            if _is_cancelled():
+                raise
+            pending.fail(error)  # the tool's own: its task goes on
+        except asyncio.CancelledError as error:  # on trio, where it means nothing
+            pending.fail(error)
+        except BaseException as error:  # KeyboardInterrupt: raised again in the stream's own task
             self._mailbox.end(error)
             self._scope.cancel()
         else:
             pending.complete(value)
 
-    async def _call_in_thread(self, call: Callable[[], Any]) -> Any:
+    async def _call_in_thread(self, pending: PendingCall) -> Any:
         interruptible = Interruptible()
         self._calls_in_threads.append(interruptible)
         values: list[Any] = []  # because trio forbids a thread's function to return an awaitable
 
         def work() -> None:
-            values.append(interruptible.call(call))
+            values.append(interruptible.call(pending.run))
 
-        await anyio.to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1))
+        left_behind = pending.tool.timeout is not None
+        try:
+            await anyio.to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1), abandon_on_cancel=left_behind)
+        except anyio.get_cancelled_exc_class():
+            interruptible.stop()
+            raise
         return values[0]
+
+
+def _is_cancelled() -> bool:
+    """Whether the present task is being cancelled, where it has caught a cancellation."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # trio, whose cancellations are always its own
+        return True
+    return task is None or task.cancelling() > 0

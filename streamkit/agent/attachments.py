@@ -8,7 +8,7 @@ from pathlib import Path
 from ..errors import UsageError
 from ..messages import ImageMessage, Message
 
-__all__ = ["with_image_data"]
+__all__ = ["image_of_path", "with_image_data"]
 
 _FORMATS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
 
@@ -19,8 +19,12 @@ def with_image_data(message: Message) -> Message:
     Raises:
         UsageError: the file cannot be read, or is no PNG, JPEG, GIF or WebP image.
     """
-    if not isinstance(message, ImageMessage) or (message.role, message.format) != ("user", "path"):
-        return message
+    is_path = isinstance(message, ImageMessage) and (message.role, message.format) == ("user", "path")
+    return image_of_path(message) if is_path else message
+
+
+def image_of_path(message: Message) -> Message:
+    """An image that is a path, as base64 with the path in its metadata. Raises as `with_image_data`."""
     path = message.content
     try:
         data = Path(path).expanduser().read_bytes()

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 from ..errors import UsageError
 from ..events import Event, StreamWarning, ToolOutputCreated, ToolOutputDelta, ToolOutputDone
-from ..messages import Status, ToolCallMessage, ToolOutputMessage, output_text
+from ..messages import ImageMessage, Message, Status, ToolCallMessage, ToolOutputMessage, output_text
 from ..sources.interrupt import Stopped
+from ..streams.state import StreamState
 from .argument_schema import ArgumentsError
+from .attachments import image_of_path
+from .conversation import changed
 from .mailbox import Mailbox
+from .model_text import image_text
 from .progress import current_progress
+from .tool_context import ToolContext
 from .tools import Tool
 
 __all__ = ["PendingCall", "call_id_of", "declined_output", "failure_events"]
+
+
+class ToolTimeoutError(Exception):
+    """A call took longer than its tool's `timeout`."""
 
 
 class PendingCall:
@@ -27,17 +36,22 @@ class PendingCall:
     Args:
         call: the model's call.
         tool: what it calls.
+        stream: the agent's stream, for the tool's context.
 
     Attributes:
+        images: the images of its output.
         began: whether the function was called.
         output: its output once it has ended, whether the stream still emits it or not; None before that.
     """
 
-    def __init__(self, call: ToolCallMessage, tool: Tool[..., Any]) -> None:
+    def __init__(self, call: ToolCallMessage, tool: Tool[..., Any], stream: StreamState) -> None:
         self.call = call
         self.tool = tool
+        self._stream = stream
         self.began = False
         self.output: ToolOutputMessage | None = None
+        self.images: list[Message] = []
+        self._timed_out = False
         self._progress: list[str] = []
         self._lock = threading.Lock()
 
@@ -55,7 +69,7 @@ class PendingCall:
     def run(self) -> Any:
         """Call the function, and return what it returns. Raises what it raises."""
         self.began = True
-        return self.tool.call(self.call.content)
+        return self.tool.call(self.call.content, ToolContext(self.call, self._stream))
 
     @property
     def progress(self) -> str:
@@ -69,7 +83,7 @@ class PendingCall:
         Raises:
             Stopped: the stream was closed or cancelled.
         """
-        if self._is_stopped():
+        if self._timed_out or self._is_stopped():
             raise Stopped
         with self._lock:
             if self.output is not None:
@@ -84,23 +98,52 @@ class PendingCall:
         if inspect.iscoroutine(value):
             value.close()  # a sync agent cannot await it
         try:
-            text = output_text(value)
+            text, images = self._text_and_images(value)
         except Exception as error:  # the conversion calls methods of the value, which may raise anything
             self.fail(error)
         else:
-            self._emit_done(_output(self.call, text))
+            self._emit_done(_output(self.call, text), images=images)
+
+    def _text_and_images(self, value: object) -> tuple[str, list[Message]]:
+        """A function's value as text, and its images: those of an `ImageMessage` or of a list with some."""
+        is_sequence = isinstance(value, (list, tuple))
+        parts = cast("Sequence[object]", value) if is_sequence else [value]  # type parameters cannot be checked
+        if not any(isinstance(part, ImageMessage) for part in parts):
+            return output_text(value), []
+        texts: list[str] = []
+        images: list[Message] = []
+        for part in parts:
+            if isinstance(part, ImageMessage):
+                image = image_of_path(part) if part.format == "path" else part
+                id = f"{self.call.id}.image-{len(images) + 1}"
+                images.append(changed(image, id=id, role="computer", call_id=call_id_of(self.call), status="completed"))
+                texts.append(image_text(image))
+            else:
+                texts.append(output_text(part))
+        return "\n".join(texts), images
+
+    def time_out(self) -> None:
+        """Its time is over: emit that as the output. What the function still does or returns counts for nothing."""
+        self._timed_out = True
+        rest = "was stopped" if self.tool.is_async else "could not be stopped, and may still run"
+        self.fail(ToolTimeoutError(f"the tool took longer than {self.tool.timeout:g} seconds and {rest}"))
 
     def fail(self, error: BaseException) -> None:
         """Emit the error as the output, and a warning."""
-        fault = str(error) if isinstance(error, (ArgumentsError, UsageError)) else f"{type(error).__name__}: {error}"
+        is_ours = isinstance(error, (ArgumentsError, UsageError, ToolTimeoutError))
+        fault = str(error) if is_ours else f"{type(error).__name__}: {error}"
         output = _failed_output(self.call, f"Error: {fault}")
         self._emit_done(output, StreamWarning("tool-failed", f"tool {self.call.name}: {fault}", kind="tool_call"))
 
-    def _emit_done(self, output: ToolOutputMessage, *before: Event) -> None:
+    def _emit_done(self, output: ToolOutputMessage, *before: Event, images: Sequence[Message] = ()) -> None:
         with self._lock:
-            self.output = output
+            if self.output is not None:
+                return  # its time was over
+            self.output, self.images = output, [*images]
             replacing = [ToolOutputDelta(output.id, output.content, True)] if self._progress else []
-            self._mailbox.put([*replacing, *before, ToolOutputDone(output)])
+            self._mailbox.put(
+                [*replacing, *before, ToolOutputDone(output), *(image.done_event(image) for image in images)]
+            )
 
 
 def call_id_of(call: ToolCallMessage) -> str:

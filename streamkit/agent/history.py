@@ -23,6 +23,7 @@ from ..messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
+from ..protocols.open_interpreter.input import truncate
 from ..protocols.request_content import is_of_executed_call
 from .code import CODE_TOOL, FIELDS, code_arguments
 from .model_text import displayed_text, image_text, model_text
@@ -230,7 +231,9 @@ class _View:
         message = call.message
         text, metadata = UNRECORDED, {}
         if call.output is not None:
-            text, metadata = call.output.content, dict(call.output.metadata)
+            text, metadata = truncate(call.output.content, self._limit), dict(call.output.metadata)
+            if "action" in metadata:
+                text = call.output.content  # a record, which is bounded and begins with what happened
         elif call.ran:
             text = model_text("".join(call.printed), self._limit) or _NO_OUTPUT
         if call.ran and call.edited:

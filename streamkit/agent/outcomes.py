@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from ..answers import Confirmation
-from ..messages import ConsoleMessage, ToolCallMessage, ToolOutputMessage
+from ..messages import ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
 from .actions import BEGAN, WAITING, Action, interrupted_output, is_question, not_run_output
 from .calls import PendingCall, call_id_of
 from .code_run import CodeRun
@@ -103,6 +103,7 @@ class Outcomes:
         match self._work.get(action):
             case PendingCall(began=True) as call:
                 self._put_output(action, call.output or self._interrupted(action, call.progress))
+                self._put_images(action, call.images)
             case CodeRun(began=True) as run:
                 self._put_run(action, run)
             case _ if is_open:
@@ -127,6 +128,15 @@ class Outcomes:
             put_in_place(messages, emitted[-1], output)
         else:
             messages.append(output)
+
+    def _put_images(self, action: Action, images: Sequence[Message]) -> None:
+        """The images of a function's output that the stream did not emit any more."""
+        messages = self._agent.messages
+        emitted = {message.id for message in action.results(messages)}
+        for image in images:
+            if image.id not in emitted:
+                image.run_id, image.step_id = action.call.run_id, action.call.step_id
+                messages.append(image)
 
     def _put_run(self, action: Action, run: CodeRun) -> None:
         """All messages of a run of code, in the place of those that the stream emitted; and if it did not come to its end,

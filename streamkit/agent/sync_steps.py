@@ -6,6 +6,7 @@ stopped only where it waits for the network: closing the stream waits for the on
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Iterator
@@ -118,9 +119,36 @@ class ToolsSource(Source):
 
     def _call(self, pending: PendingCall) -> None:
         pending.prepare(self._mailbox, self._stopped.is_set)
+        if pending.tool.timeout is None:
+            self._run(pending, self._interruptible)
+            return
+        interruptible = self._interruptible = Interruptible()  # of its own, because this call alone may be stopped
+        work = contextvars.copy_context().run
+        arguments = (self._run_alone, pending, interruptible)
+        thread = threading.Thread(target=work, args=arguments, name="streamkit-tool", daemon=True)
+        thread.start()
+        thread.join(pending.tool.timeout)
+        if thread.is_alive() and not self._stopped.is_set():
+            pending.time_out()
+            interruptible.stop()
+        elif thread.is_alive():
+            interruptible.stop()
+            thread.join()
+        self._interruptible = Interruptible()
+
+    def _run_alone(self, pending: PendingCall, interruptible: Interruptible) -> None:
+        """A call in a thread of its own, which nobody waits for once its time is over."""
         try:
-            value = self._interruptible.call(pending.run)
-        except Exception as error:
+            self._run(pending, interruptible)
+        except Stopped:
+            pass
+        except BaseException as error:
+            self._mailbox.end(error)
+
+    def _run(self, pending: PendingCall, interruptible: Interruptible) -> None:
+        try:
+            value = interruptible.call(pending.run)
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
             pending.fail(error)
         else:
             pending.complete(value)

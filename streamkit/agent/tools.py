@@ -1,8 +1,8 @@
 """Python functions as tools that a model may call.
 
 The annotation of a parameter is its type: `str`, `int`, `float`, `bool`, `list[...]`, `dict[str, ...]`, `Literal`, `Enum`,
-`X | None`, `Path`, dataclasses, `TypedDict`, msgspec structs, and everything else that msgspec has a schema for. The
-docstring, or a text as in `Annotated[int, "how many"]`, is its description. Arguments from the model are converted and
+`X | None`, `Path`, dataclasses, `TypedDict`, pydantic models, msgspec structs, and everything else that msgspec has a
+schema for. The docstring, or a text as in `Annotated[int, "how many"]`, is its description. Arguments from the model are converted and
 checked before the function is called.
 """
 
@@ -15,8 +15,10 @@ from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from ..errors import UsageError
+from ..messages.answer import is_duration
 from .argument_schema import Arguments, ArgumentsError, underlying_function, without_partials
 from .docstrings import parse_docstring
+from .tool_context import ToolContext
 
 __all__ = ["ArgumentsError", "Tool", "tool"]
 
@@ -34,6 +36,9 @@ class Tool(Generic[P, R]):
         name: what the model calls it; by default the function's name. Letters, digits, `_` and `-`, at most 64.
         description: what the model reads about it; by default the function's docstring without its sections.
         confirm: whether each call is a `Confirmation` first, which `on_confirmation` answers. Its `subject` is the call.
+        timeout: seconds that a call may take; None, the default, is no limit. The model then reads an error. An `async def`
+            is cancelled; a plain function that does not wait for the network or report progress cannot be stopped, and is
+            left behind.
 
     Attributes:
         parameters: the JSON schema of the arguments: an object.
@@ -41,7 +46,7 @@ class Tool(Generic[P, R]):
 
     Raises:
         UsageError: `function` cannot be called, is a generator, or has a parameter that cannot be described to a model;
-            the name is not allowed.
+            the name or the timeout is not allowed.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class Tool(Generic[P, R]):
         name: str | None = None,
         description: str | None = None,
         confirm: bool = False,
+        timeout: float | None = None,
     ) -> None:
         callee: Any = function  # checked here, for callers without a type checker
         if not callable(callee):
@@ -61,7 +67,10 @@ class Tool(Generic[P, R]):
             raise UsageError(
                 f"a tool cannot be called {self.name!r}: only letters, digits, `_` and `-`, at most 64; pass `name=`"
             )
+        if timeout is not None and not (is_duration(timeout) and timeout > 0):
+            raise UsageError(f"tool {self.name}: a timeout is a number of seconds, not {timeout!r}")
         self.confirm = confirm
+        self.timeout = timeout
         self.is_async = _is_async(function)
         docstring = parse_docstring(_docstring(function))
         self.description = docstring.summary if description is None else description
@@ -72,22 +81,24 @@ class Tool(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
-    def call(self, arguments: str) -> Any:
+    def call(self, arguments: str, context: ToolContext | None = None) -> Any:
         """Call the function with a model's arguments, and return what it returns.
 
         Args:
             arguments: JSON text; "" stands for no arguments.
+            context: for the parameter with the annotation `ToolContext`, if the function has one.
 
         Raises:
             ArgumentsError: the text is not JSON, or not what the function takes.
+            UsageError: the function takes a context, and there is none.
         """
-        bound = self.bind(arguments)
+        bound = self.bind(arguments, context)
         function: Callable[..., Any] = self.function  # the arguments were checked against its signature
         return function(*bound.args, **bound.kwargs)
 
-    def bind(self, arguments: str) -> inspect.BoundArguments:
+    def bind(self, arguments: str, context: ToolContext | None = None) -> inspect.BoundArguments:
         """A model's arguments as Python values. Takes and raises what `call` does."""
-        return self._arguments.bind(arguments)
+        return self._arguments.bind(arguments, context)
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}{self._arguments.signature}>"
@@ -97,7 +108,7 @@ class Tool(Generic[P, R]):
 def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, confirm: bool = False
+    *, name: str | None = None, description: str | None = None, confirm: bool = False, timeout: float | None = None
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -106,6 +117,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     confirm: bool = False,
+    timeout: float | None = None,
 ) -> Any:
     """Decorator: make a function a `Tool`, to ask before each call or to change what the model reads about it.
 
@@ -128,17 +140,18 @@ def tool(
         name: what the model calls it; by default the function's name. Letters, digits, `_` and `-`, at most 64.
         description: what the model reads about it; by default the function's docstring without its sections.
         confirm: whether each call is a `Confirmation` first, which `on_confirmation` answers. Its `subject` is the call.
+        timeout: seconds that a call may take, as `Tool` has it; None is no limit.
 
     Returns:
         A `Tool`, which can be called like the function.
 
     Raises:
-        UsageError: the function is a generator, or has a parameter that cannot be described to a model; the name is not
-            allowed.
+        UsageError: the function is a generator, or has a parameter that cannot be described to a model; the name or the
+            timeout is not allowed.
     """
     if function is not None:
         return Tool(function)
-    return functools.partial(Tool[..., Any], name=name, description=description, confirm=confirm)
+    return functools.partial(Tool[..., Any], name=name, description=description, confirm=confirm, timeout=timeout)
 
 
 def _name(function: Any) -> str:

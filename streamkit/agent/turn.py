@@ -163,7 +163,7 @@ class Turn:
         for action in actions:
             tool = tools.get(action.call.name or "")
             if tool is not None and (not tool.confirm or (yield from self._confirm_call(action))):
-                approved.append((action, PendingCall(action.call, tool)))
+                approved.append((action, PendingCall(action.call, tool, self.stream)))
         if approved:
             for action, call in approved:
                 self._outcomes.start(action, call)

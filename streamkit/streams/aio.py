@@ -23,7 +23,7 @@ from ..sources.awaiting import interruptible, is_cancellation
 from ..sources.chunks import AsyncChunks
 from ..sources.open import open_async, source_of_async_stream, wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
-from .manager import Manager, is_answer_text
+from .manager import AnswerText, Manager
 from .tasks import Work, close_unused, scheduler, task_finder
 
 __all__ = ["AsyncStreamManager"]
@@ -74,7 +74,7 @@ class AsyncStreamManager(Manager):
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
-        return AsyncTexts(self._next_event, self._final)
+        return AsyncTexts(self._next_event, self._final, self._answer_text)
 
     async def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
@@ -87,7 +87,8 @@ class AsyncStreamManager(Manager):
         return self._final()
 
     async def get_final_text(self) -> str:
-        """Run to the end, and return the assistant's text (choice 0). Raises as iteration does."""
+        """Run to the end, and return the assistant's last answer: its text (choice 0) in the last run step that has one.
+        What it said before it called tools is not in it. Raises as iteration does."""
         await self._drain()
         return self._final_text()
 
@@ -362,11 +363,17 @@ class AsyncEvents(_Iteration, AsyncIterator[Event]):
 
 
 class AsyncTexts(_Iteration, AsyncIterator[str]):
-    """The assistant's text."""
+    """The assistant's text. `text` picks its pieces."""
+
+    def __init__(
+        self, next_event: Callable[[], Awaitable[Event | None]], finish: Callable[[], object], text: AnswerText
+    ) -> None:
+        super().__init__(next_event, finish)
+        self._piece_of = text.piece
 
     async def __anext__(self) -> str:
         while (event := await self._next_event()) is not None:
-            if is_answer_text(event):
-                return event.value
+            if (piece := self._piece_of(event)) is not None:
+                return piece
         self._finish()
         raise StopAsyncIteration

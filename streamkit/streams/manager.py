@@ -17,7 +17,9 @@ from ..protocols.base import Encoder
 from ..sources.source import Readable
 from .lifecycle import Lifecycle
 
-__all__ = ["Manager", "is_answer_text"]
+__all__ = ["AnswerText", "Manager", "is_answer_text"]
+
+STEP_BREAK = "\n\n"  # between the texts of two run steps: a model that calls a tool often says something before
 
 
 class Deadlines:
@@ -66,6 +68,7 @@ class Manager(Lifecycle, Readable):
         self._source_given = source
         self.driver: int | None = None  # the id of the thread or task that drives it, once it has started
         self._deadlines = Deadlines()
+        self._answer_text = AnswerText()
         self._asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
         super().__init__(handlers, wake=self._answered, **options)
 
@@ -108,8 +111,9 @@ class Manager(Lifecycle, Readable):
         return list(self._engine.messages)
 
     def _final_text(self) -> str:
-        texts = (m for m in self._final() if isinstance(m, TextMessage) and m.role == "assistant" and m.choice == 0)
-        return "".join(text.content for text in texts)
+        texts = [m for m in self._final() if isinstance(m, TextMessage) and m.role == "assistant" and m.choice == 0]
+        texts = [text for text in texts if text.content]
+        return "".join(text.content for text in texts if text.step_id == texts[-1].step_id)
 
     def _final_run(self) -> Run:
         self._final()
@@ -125,6 +129,23 @@ class Manager(Lifecycle, Readable):
     def _encoder(protocol: str) -> Encoder:
         encoder: Encoder = registry.find(protocol).Encoder()
         return encoder
+
+
+class AnswerText:
+    """The pieces of the assistant's text (choice 0), with a break before the text of each further run step."""
+
+    def __init__(self) -> None:
+        self._message: Message | None = None  # whose deltas come
+
+    def piece(self, event: Event) -> str | None:
+        """What an event adds to the text; None for one that does not. A repair that replaces text does not."""
+        if type(event) is TextDelta and event.snapshot is self._message and not event.replace:
+            return event.value
+        if not is_answer_text(event):
+            return None
+        before, message = self._message, event.snapshot
+        self._message = message
+        return event.value if before is None or before.step_id == message.step_id else f"{STEP_BREAK}{event.value}"
 
 
 def is_answer_text(event: Event) -> TypeGuard[TextDelta]:

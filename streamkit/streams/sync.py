@@ -22,7 +22,7 @@ from ..sources.interrupt import Interruptible
 from ..sources.open import open_sync, source_of_stream
 from ..sources.source import AsyncSource, Source, call_source
 from ..sources.threads import threaded
-from .manager import Manager, is_answer_text
+from .manager import Manager
 
 __all__ = ["StreamManager"]
 
@@ -70,10 +70,12 @@ class StreamManager(Manager):
 
     @property
     def text_deltas(self) -> Iterator[str]:
-        """The assistant's text (choice 0) as it arrives. A repair that replaces text is not in it."""
+        """The assistant's text (choice 0) as it arrives: of all run steps, with an empty line before that of each further
+        one. A repair that replaces text is not in it."""
+        piece_of = self._answer_text.piece
         for event in self._unread():
-            if is_answer_text(event):
-                yield event.value
+            if (piece := piece_of(event)) is not None:
+                yield piece
         self._final()
 
     def until_done(self) -> None:
@@ -87,7 +89,8 @@ class StreamManager(Manager):
         return self._final()
 
     def get_final_text(self) -> str:
-        """Run to the end, and return the assistant's text (choice 0). Raises as iteration does."""
+        """Run to the end, and return the assistant's last answer: its text (choice 0) in the last run step that has one.
+        What it said before it called tools is not in it. Raises as iteration does."""
         self._drain()
         return self._final_text()
 

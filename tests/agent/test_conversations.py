@@ -47,7 +47,7 @@ async def test_tools_and_code_are_one_stream(face: Face, provider: str) -> None:
             handler = face.told()
             stream = await talker.say("Go.", handler, Approving())
         requests = server.requests
-    assert await stream.get_final_text() == "Let me see. Sun everywhere."
+    assert await stream.get_final_text() == "Sun everywhere."
     assert (stream.status, stream.current_run.status) == ("completed", "completed")
     steps = await stream.get_final_run_steps()
     assert [step.status for step in steps] == ["completed"] * 3
@@ -71,6 +71,51 @@ async def test_tools_and_code_are_one_stream(face: Face, provider: str) -> None:
     assert sorted(talker.contents[6:8]) == [("tool_output", "Oslo: sun"), ("tool_output", "Rome: sun")]
     assert sorted(outputs_of(requests[1]).values()) == ["1\n2\n", "Oslo: sun", "Rome: sun"]
     assert sorted(outputs_of(requests[2]).values()) == ["(no output)", "1\n2\n", "Oslo: sun", "Rome: sun"]
+
+
+@every_face
+@every_provider
+@body
+async def test_the_final_text_is_the_last_answer(face: Face, provider: str) -> None:
+    """Without what the model said before it called tools. `text_deltas` have all of it, with an empty line between."""
+    script = [Reply(Text("I will look."), ToolCall("weather", {"city": "Oslo"})), Reply(Text("It is 2."))]
+    with ModelServer(script * 2) as server:
+        async with agent_on(face, server, provider, tools=[weather]) as talker:
+            assert await talker.stream("Go.").get_final_text() == "It is 2."
+            stream = talker.stream("Again.")
+            pieces = [piece async for piece in stream.text_deltas]
+            assert "".join(pieces) == "I will look.\n\nIt is 2."
+            assert await stream.get_final_text() == "It is 2."
+    assert "" not in pieces
+
+
+@every_face
+@body
+async def test_a_last_step_without_text_leaves_the_answer_before_it(face: Face) -> None:
+    """As where its code was declined, or the steps were used up."""
+    with ModelServer([Reply(Text("I will. "), code("say hello")), Reply(code("say more"))]) as server:
+        async with agent_on(face, server, computer=ToyComputer(), auto_run=True, max_steps=2) as talker:
+            stream = await talker.say("Go.")
+            assert await stream.get_final_text() == "I will. "
+
+
+@every_face
+@body
+async def test_a_plain_stream_with_then_is_the_same(face: Face) -> None:
+    """One run of two responses: the final text is that of the last."""
+    with ModelServer([Reply(Text("I will look."), ToolCall("ask")), Reply(Text("It is 2."))] * 2) as server:
+        async with face.client(server) as client:
+
+            def request(stream: Any = None) -> Any:
+                messages = [] if stream is None else sk.to_input(stream.messages, "openai_chat")
+                return client.chat.completions.create(model="m", messages=messages, stream=True)
+
+            answering = face.told(on_tool_call_done=lambda self, call: call.respond("2"))
+            stream = face.stream(request, answering, then=request)
+            assert await stream.get_final_text() == "It is 2."
+            answering = face.told(on_tool_call_done=lambda self, call: call.respond("2"))
+            stream = face.stream(request, answering, then=request)
+            assert "".join([piece async for piece in stream.text_deltas]) == "I will look.\n\nIt is 2."
 
 
 @every_face
@@ -277,7 +322,7 @@ async def test_a_sync_client_serves_an_async_agent(face: Face) -> None:
     with ModelServer(SCRIPT) as server, openai.OpenAI(base_url=server.url, api_key="any") as client:
         agent = sk.AsyncAgent(client, model="m", tools=[weather], computer=ToyComputer(), auto_run=True)
         text = await agent.stream("Go.").get_final_text()
-    assert text == "Let me see. Sun everywhere."
+    assert text == "Sun everywhere."
 
 
 @every_face

@@ -162,7 +162,8 @@ async def test_it_is_the_same_however_the_stream_is_stopped(face: Face, how: str
                             break
             await talker.say("And?")
         assert facts(outputs_of(server.requests[1])) == work.outputs
-    assert work.outputs == {"call_1_0": "first is done", "call_1_1": INTERRUPTED}
+    assert work.outputs["call_1_1"] == INTERRUPTED
+    assert work.finished == ["first"] or how == "task"  # which does not wait for it
 
 
 def _wait_and_raise(work: Work) -> Callable[..., None]:

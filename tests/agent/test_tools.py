@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import dataclasses
 import enum
 import functools
+import json
+import re
 import threading
+import time
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 import anyio
+import pydantic
 import pytest
 
 import streamkit as sk
-from streamkit.agent import Tool, progress, tool
+from streamkit.agent import Tool, ToolContext, progress, tool
 from streamkit.agent.docstrings import parse_docstring
 from streamkit.agent.progress import current_progress
 from streamkit.testing import ModelServer, Reply, ToolCall
 
 from ..faces import Face, async_faces, body, every_face
-from .parts import agent_on, every_provider, outputs_of
+from .parts import PNG, agent_on, every_provider, outputs_of
 
 
 class Unit(enum.Enum):
@@ -236,6 +242,19 @@ DOCSTRINGS = [
     ),
     ("One.\n\nRaises:\n    ValueError: never\n", "One.", {}),
     ("One.\n\nArgs:\n    *rest: all", "One.", {"rest": "all"}),
+    ("One: not\na section.", "One: not\na section.", {}),
+    (
+        "One.\n\nMore of it.\n\nParameters\n----------\nx : int\n    the x,\n    and more\ny, z : str, optional\n    both\n\n"
+        "Returns\n-------\nstr\n    nothing\n",
+        "One.\n\nMore of it.",
+        {"x": "the x, and more", "y": "both", "z": "both"},
+    ),
+    (
+        "One.\n\n:param x: the x\n:type x: int\n:param y: the y\n:raises ValueError: never\n:return: z",
+        "One.",
+        {"x": "the x", "y": "the y"},
+    ),
+    ("One.\n\nArgs:\n    x: the x\n    garbage", "One.", {"x": "the x"}),
 ]
 
 
@@ -243,6 +262,63 @@ DOCSTRINGS = [
 def test_a_docstring_describes_the_parameters(text: str, summary: str, parameters: dict[str, str]) -> None:
     """In sections or fields. Descriptions of results and errors are left out."""
     assert parse_docstring(text) == (summary, parameters)
+
+
+# -- pydantic's models
+
+
+class Street(pydantic.BaseModel):
+    name: str
+    number: int = pydantic.Field(gt=0)
+
+
+class Address(pydantic.BaseModel):
+    """Where somebody lives."""
+
+    street: Street
+    city: str = "Oslo"
+
+
+def move(address: Address, others: list[Address] | None = None, at: Address = Address(street=Street(name="x", number=1))) -> None: ...  # fmt: skip  # noqa: B008
+def near(
+    place: Annotated[Address, pydantic.Field(description="the place")],
+    radius: Annotated[int, pydantic.Field(description="metres")] = 5,
+) -> None: ...
+
+
+def test_pydantic_models_are_arguments() -> None:
+    """Their schemas, with the descriptions and the types that they refer to, and checked values of them."""
+    made = Tool(move)
+    assert made.parameters["required"] == ["address"]
+    assert {"Street"} <= {*made.parameters["$defs"]}
+    assert '"$defs":' not in json.dumps(made.parameters["properties"])
+    for reference in re.findall(r'"#/\$defs/(\w+)"', json.dumps(made.parameters)):
+        assert reference in made.parameters["$defs"]
+    bound = made.bind(
+        '{"address": {"street": {"name": "A", "number": "3"}}, "others": [{"street": {"name": "B", "number": 4}}]}'
+    )
+    assert bound.arguments == {
+        "address": Address(street=Street(name="A", number=3)),
+        "others": [Address(street=Street(name="B", number=4))],
+    }
+    for wrong in ('{"address": {}}', '{"address": {"street": {"name": "A", "number": 0}}}', '{"address": 5}'):
+        with pytest.raises(ValueError, match="invalid arguments for move: "):
+            made.bind(wrong)
+    properties = Tool(near).parameters["properties"]
+    assert properties["radius"] == {"type": "integer", "description": "metres", "default": 5}
+    assert properties["place"]["description"] == "the place"
+
+
+def test_two_types_of_one_name_are_refused() -> None:
+    """A reference could mean either."""
+    other = pydantic.create_model("Street", lane=(int, ...))
+    holder = pydantic.create_model("Holder", street=(other, ...))
+
+    def both(address: Address, holder: holder) -> None: ...  # type: ignore[valid-type]
+
+    both.__annotations__ = {"address": Address, "holder": holder}
+    with pytest.raises(sk.UsageError, match="'Street'"):
+        Tool(both)
 
 
 # -- in a conversation
@@ -466,3 +542,174 @@ async def test_an_interrupt_inside_a_tool_ends_the_stream(face: Face) -> None:
                 await stream.until_done()
         assert len(server.requests) == 1
     assert stream.ended
+
+
+@every_face
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), asyncio.CancelledError("mine")], ids=lambda error: type(error).__name__
+)
+@body
+async def test_what_a_tool_raises_is_its_error(face: Face, error: BaseException) -> None:
+    """Also what would end a program or a task: the stream goes on, and so does its caller."""
+
+    def leaving() -> None:
+        raise error
+
+    async def leaving_too() -> None:
+        raise error
+
+    tools = [leaving, *([leaving_too] if face.is_async else [])]
+    with ModelServer([Reply(*(ToolCall(one.__name__) for one in tools)), Reply("I see.")]) as server:
+        async with agent_on(face, server, tools=tools) as talker:
+            stream = await talker.say("Go.")
+        outputs = outputs_of(server.requests[1])
+    assert {*outputs.values()} == {f"Error: {type(error).__name__}: {error}"}
+    assert await stream.get_final_text() == "I see."
+
+
+@every_face
+@body
+async def test_a_tool_may_have_a_timeout(face: Face) -> None:
+    """The model reads that its time was over. What the function still does counts for nothing; the other calls are made."""
+    released = threading.Event()
+    ended: list[str] = []
+
+    @tool(timeout=0.05)
+    def stuck() -> str:
+        released.wait(10)
+        ended.append("stuck")
+        return "late"
+
+    @tool(timeout=10)
+    def quick() -> str:
+        return "quick"
+
+    @tool(timeout=0.05)
+    async def slow() -> str:
+        try:
+            await anyio.sleep(60)
+        finally:
+            ended.append("slow")
+        return "late"
+
+    tools = [stuck, quick, *([slow] if face.is_async else [])]
+    with ModelServer([Reply(*(ToolCall(one.name) for one in tools)), Reply("I see.")]) as server:
+        async with agent_on(face, server, tools=tools) as talker:
+            handler = face.told()
+            stream = await talker.say("Go.", handler)
+            released.set()
+        outputs = outputs_of(server.requests[1])
+    late = "Error: the tool took longer than 0.05 seconds and"
+    assert outputs["call_1_0"] == f"{late} could not be stopped, and may still run"
+    assert outputs["call_1_1"] == "quick"
+    if face.is_async:
+        assert outputs["call_1_2"] == f"{late} was stopped"
+        assert ended[0] == "slow"
+    assert [warning.code for warning in handler.of("on_warning")] == ["tool-failed"] * (1 + face.is_async)
+    assert await stream.get_final_text() == "I see."
+
+
+@every_face
+@body
+async def test_a_tool_past_its_time_ends_where_it_reports_progress(face: Face) -> None:
+    """Its thread is not left behind then."""
+    ended = threading.Event()
+
+    @tool(timeout=0.05)
+    def busy() -> None:
+        try:
+            while True:
+                progress(".")
+                time.sleep(0.001)
+        finally:
+            ended.set()
+
+    with ModelServer([Reply(ToolCall("busy")), Reply("I see.")]) as server:
+        async with agent_on(face, server, tools=[busy]) as talker:
+            await talker.say("Go.")
+    assert await face.in_thread(lambda: ended.wait(10))
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "5"])
+def test_a_timeout_is_a_number_of_seconds(seconds: Any) -> None:
+    """Anything else is refused when the tool is made."""
+    with pytest.raises(sk.UsageError, match="timeout"):
+        Tool(nothing, timeout=seconds)
+
+
+@every_face
+@every_provider
+@body
+async def test_a_tool_may_return_images(face: Face, provider: str, tmp_path: Path) -> None:
+    """Alone or in a list with text: the model sees them after the output. A missing file is the tool's error."""
+    path = tmp_path / "plot.png"
+    path.write_bytes(base64.b64decode(PNG))
+
+    def draw() -> sk.ImageMessage:
+        return sk.ImageMessage(format="base64.png", content=PNG)
+
+    def look() -> list[Any]:
+        return ["a plot", sk.ImageMessage(format="path", content=str(path)), {"n": 1}]
+
+    def lost() -> sk.ImageMessage:
+        return sk.ImageMessage(format="path", content="/nowhere.png")
+
+    with ModelServer([Reply(ToolCall("draw"), ToolCall("look"), ToolCall("lost")), Reply("I see.")]) as server:
+        async with agent_on(face, server, provider, tools=[draw, look, lost]) as talker:
+            handler = face.told()
+            await talker.say("Go.", handler)
+        request = server.requests[1]
+    outputs = outputs_of(request)
+    assert outputs["call_1_0"] == "[image]"
+    assert outputs["call_1_1"] == f'a plot\n[image: {path}]\n{{"n":1}}'
+    assert outputs["call_1_2"].startswith("Error: the image '/nowhere.png' cannot be read: ")
+    assert request.content.count(PNG.encode()) == 2
+    images = [message for message in talker.messages if message.type == "image"]
+    assert [(m.role, m.call_id, m.content) for m in images] == [
+        ("computer", "call_1_0", PNG),
+        ("computer", "call_1_1", PNG),
+    ] or face.is_async
+    assert len(handler.of("on_image_file_done")) == 2
+
+
+@every_face
+@every_provider
+@body
+async def test_long_outputs_of_tools_are_cut_for_the_model(face: Face, provider: str) -> None:
+    """As those of code are. The conversation has all of it."""
+
+    def long() -> str:
+        return "x" * 1_000_000
+
+    with ModelServer([Reply(ToolCall("long")), Reply("I see.")]) as server:
+        async with agent_on(face, server, provider, tools=[long], output_limit=500) as talker:
+            await talker.say("Go.")
+        (output,) = outputs_of(server.requests[1]).values()
+    assert 450 < len(output) <= 500
+    assert "characters left out" in output
+    assert len(talker.messages[2].content) == 1_000_000
+
+
+@every_face
+@body
+async def test_a_tool_may_know_its_call(face: Face) -> None:
+    """In a parameter with the annotation, which the model does not see."""
+    seen: list[Any] = []
+
+    def first(n: int, context: ToolContext) -> None:
+        seen.append((n, context.call_id, context.call.name, context.stream.messages[0].content))
+
+    def second(context: ToolContext | None = None) -> None:
+        seen.append(context.call_id if context is not None else None)
+
+    calls = Reply(ToolCall("first", {"n": 1}), ToolCall("second"))
+    with ModelServer([calls, Reply("I see.")]) as server:
+        async with agent_on(face, server, tools=[first, second]) as talker:
+            await talker.say("Go.")
+        (one, two) = (tool["function"]["parameters"] for tool in server.requests[0].body["tools"])
+    assert ([*one["properties"]], [*two["properties"]]) == (["n"], [])
+    assert sorted(seen, key=str) == [(1, "call_1_0", "first", '{"n": 1}'), "call_1_1"]
+    Tool(second).call("")
+    assert seen[-1] is None
+    with pytest.raises(sk.UsageError, match="ToolContext"):
+        Tool(first).call('{"n": 1}')
