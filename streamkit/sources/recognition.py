@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from ..errors import SourceError, UsageError
@@ -21,6 +22,7 @@ __all__ = [
     "is_path",
     "is_response",
     "is_sync_response",
+    "refuse_read",
     "response_of",
     "unknown_source",
     "unread_body",
@@ -75,7 +77,7 @@ def _sdk_response(value: Any) -> Any:
 
 def is_framed(response: Any) -> bool:
     """Whether streamkit can read the body of a response, as far as its content type says. Amazon's are binary."""
-    headers: Any = getattr(response, "headers", None) or {}
+    headers: Mapping[str, str] = getattr(response, "headers", None) or {}
     return _FRAMED.match(str(headers.get("content-type") or "")) is not None
 
 
@@ -95,6 +97,38 @@ def is_sync_response(response: Any) -> bool:
     """Whether only a thread can read this response."""
     body = getattr(response, "stream", None)
     return body is not None and not hasattr(body, "__aiter__")
+
+
+def refuse_read(value: Any) -> None:
+    """Check that something is left to read of a value that can be read once.
+
+    Raises:
+        UsageError: it is a generator or coroutine that has ended, or a response that was read or closed, or holds one.
+    """
+    if _is_over(value):
+        raise UsageError(
+            f"the {type(value).__name__} was read already, or closed, and can be read only once: pass a new one, or a "
+            "function that makes the request"
+        )
+
+
+def _is_over(value: Any) -> bool:
+    if inspect.isgenerator(value):
+        return value.gi_frame is None
+    if inspect.isasyncgen(value):
+        return value.ag_frame is None
+    if inspect.iscoroutine(value):
+        return value.cr_frame is None
+    for name in _INNER_STREAMS:
+        value = getattr(value, name, value)
+    response = value if is_response(value) else getattr(value, "response", None)
+    if response is None or not is_response(response) or not getattr(response, "is_closed", False):
+        return False
+    try:
+        _ = response.content  # a client may have read all of it ahead of us
+    except Exception:  # httpx's own: it holds nothing
+        return True
+    return False
 
 
 # -- other values

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -18,7 +19,6 @@ import anyio.lowlevel
 from ..answers import Answer
 from ..core.delivery import Steps
 from ..core.steps import PULL, START_WORK, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
-from ..errors import UsageError
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
@@ -183,9 +183,10 @@ class AsyncStreamManager(Manager):
 
     async def _perform(self, step: Any) -> Any:
         match step:
-            case OpenSource(value=value):
+            case OpenSource(value=value, limits=limits, clock=clock):
                 self._schedule = self._schedule or scheduler()
-                return await self._in_scope(open_async, value)
+                opens = partial(self._in_scope, open_async, value, limits)
+                return await (opens() if clock is None else clock.wait_async(opens))
             case CallForSource(function=function):
                 value = call_source(function)
                 return await self._in_scope(await_source, value) if inspect.isawaitable(value) else value
@@ -205,6 +206,9 @@ class AsyncStreamManager(Manager):
 
     async def _next_event(self) -> Event | None:
         """The next event for iteration, None at the end."""
+        if self._running:
+            self._refuse_second_reader("task")
+            return None
         self._running = True
         try:
             return await anext(self._events, None)
@@ -214,8 +218,7 @@ class AsyncStreamManager(Manager):
     async def _drain(self) -> None:
         """Run to the end, without handing out events."""
         if self._running:
-            if not self._ended:
-                raise UsageError("the stream runs already: a hook or another task cannot run it to its end")
+            self._refuse_second_reader("task")
         elif self._tasks is not None or not self._engine.takes_outputs:  # nothing runs beside it
             await self._drain_in_scope()
         else:

@@ -11,10 +11,11 @@ from os import PathLike
 from typing import Any, Protocol, TypeAlias
 
 from ..handlers import Handler
+from ..limits import Limits, Timeouts
 from ..protocols import Decoder
 from ..sources.source import AsyncSource, Readable, Source
 from .aio import AsyncStreamManager
-from .state import StreamState
+from .state import MAX_STEPS, StreamState
 from .sync import StreamManager
 
 __all__ = ["AsyncStreamManager", "StreamManager", "astream", "stream"]
@@ -49,8 +50,11 @@ def stream(
     protocol: str | type[Decoder] | None = None,
     strict: bool = False,
     then: Callable[[StreamState], Any] | None = None,
+    max_steps: int = MAX_STEPS,
     fields: Mapping[str, str] | None = None,
     after: str | None = None,
+    limits: Limits | None = None,
+    timeouts: Timeouts | None = None,
 ) -> StreamManager:
     """A manager for a stream, driven by the caller's thread.
 
@@ -65,19 +69,34 @@ def stream(
         handlers: receive each event, in this order.
         protocol: the wire protocol, by name or decoder class; without it, it is recognised from the items.
         strict: raise `ProtocolError` for a malformed item, in place of repairing it and calling `on_warning`.
-        then: called with the stream when a source has ended and every pending question was answered: returns the next
-            source of the same run, or None.
+        then: called with the stream, a `StreamState`, when a source has ended and every pending question was answered:
+            returns the next source of the same run, or None.
+        max_steps: how many sources one run may have with `then=`. If it asks for more, the run ends `incomplete` with the
+            `finish_reason` "max_steps".
         fields: string arguments of tools that become messages of their own, which stream beside their calls:
             `{"send_message.message": "text", "execute.code": "code"}`. A kind is `text`, `reasoning`, `code` (its
             language is the argument `language` beside it, if that came first) or `code:python`. In a path, indexes
             count as keys, `*` is any key (or any tool), and a backslash goes before a dot in a name.
         after: resume after this cursor, which `stream.cursor` of the same source returned. Events before it rebuild the
             messages without calling handlers; a message that is open there is emitted as created plus one delta.
+        limits: the sizes that end the stream with a `LimitError`; without it, those of `Limits()`.
+        timeouts: how long to wait for content, before the stream fails with a `SourceTimeoutError`; without it, only the
+            client's own timeouts hold.
 
     Raises:
-        UsageError: a handler is async, or is on another live stream; there is no such protocol; a field is malformed.
+        UsageError: a handler is async, or is on another live stream; there is no such protocol; a field is malformed;
+            `max_steps` is no number from 1 on.
     """
-    options: dict[str, Any] = {"protocol": protocol, "strict": strict, "then": then, "fields": fields, "after": after}
+    options: dict[str, Any] = {
+        "protocol": protocol,
+        "strict": strict,
+        "then": then,
+        "max_steps": max_steps,
+        "fields": fields,
+        "after": after,
+        "limits": limits,
+        "timeouts": timeouts,
+    }
     return StreamManager(_for_stream(source), handlers, **options)
 
 
@@ -88,8 +107,11 @@ def astream(
     protocol: str | type[Decoder] | None = None,
     strict: bool = False,
     then: Callable[[StreamState], Any] | None = None,
+    max_steps: int = MAX_STEPS,
     fields: Mapping[str, str] | None = None,
     after: str | None = None,
+    limits: Limits | None = None,
+    timeouts: Timeouts | None = None,
 ) -> AsyncStreamManager:
     """A manager for a stream, driven by the caller's task, on asyncio or trio.
 
@@ -103,7 +125,16 @@ def astream(
     loop has to be `async def`. `then` is called on the event loop, as hooks are; for a request that blocks, it returns a
     callable.
     """
-    options: dict[str, Any] = {"protocol": protocol, "strict": strict, "then": then, "fields": fields, "after": after}
+    options: dict[str, Any] = {
+        "protocol": protocol,
+        "strict": strict,
+        "then": then,
+        "max_steps": max_steps,
+        "fields": fields,
+        "after": after,
+        "limits": limits,
+        "timeouts": timeouts,
+    }
     return AsyncStreamManager(_for_stream(source), handlers, **options)
 
 

@@ -8,7 +8,7 @@ an unanswered confirmation means, whether the run goes on with another source, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -16,12 +16,14 @@ from typing import Any
 
 from ..core.delivery import HookStopped, Steps, add_note
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
-from ..errors import StreamkitError, UsageError
-from ..events import Event, RunStep, StreamEnd
+from ..errors import RunFailedError, StreamkitError, UsageError
+from ..events import Event, Run, RunDone, RunStep, StreamEnd
 from ..handlers import Handler
 from .state import StreamState
 
 __all__ = ["Lifecycle"]
+
+_MOST_NAMES = 10  # of calls in one warning
 
 
 class Lifecycle(StreamState):
@@ -39,14 +41,14 @@ class Lifecycle(StreamState):
             if self._source is None:
                 yield from self._open(self._source_given)
             while self._source_decoder is not None:
-                decode = self._source_decoder.decode
+                decode = self._decode
                 while not self._is_read and (yield from self._deliver_batches(decode)):
                     yield from self._settle(at_end=False)
                 yield from self._finish_source()
                 yield from self._settle(at_end=True)
                 if not (yield from self._open_next()):
                     break
-            yield from self._deliver(chain(self._engine.end(), self._last()))
+            yield from self._deliver(chain(self._missing_answers(), self._engine.end(), self._last()))
         except GeneratorExit:  # garbage collected: whoever drives the steps ends the stream
             raise
         except BaseException as error:
@@ -90,6 +92,8 @@ class Lifecycle(StreamState):
     def _finish(self) -> None:
         """The course is over. If its end was interrupted, everything is still there, so that `close` can end it."""
         self._mark("end")
+        if self._clock is not None:
+            self._clock.stop()
         if self._ended:
             self._release()
 
@@ -112,16 +116,27 @@ class Lifecycle(StreamState):
         if not self.started:
             self._claim_handlers()
         self._mark("start")
+        if self._clock is not None:
+            self._clock.restart()
         try:
-            source = yield OpenSource(value)
+            source = yield OpenSource(value, self._engine.limits, self._clock)
         except StreamkitError:
             if self._closing:
                 raise Stopped from None
             raise
         if source is None:
             raise Stopped
+        if self._clock is not None:
+            self._clock.guard(source)
         self._source = source
         self._source_opened(source)
+
+    @property
+    def _decode(self) -> Callable[[Any], Sequence[Any]]:
+        """Makes events of a batch of the present source."""
+        assert self._source_decoder is not None
+        decode = self._source_decoder.decode
+        return decode if self._clock is None else self._clock.noting(decode)
 
     def _claim_handlers(self) -> None:
         """The stream starts: its handlers are its own from here on.
@@ -130,13 +145,14 @@ class Lifecycle(StreamState):
             UsageError: another stream was given one of them since; that handler gets nothing from this stream.
         """
         if lost := self._drop_lost_handlers():
-            raise UsageError(f"{type(lost[0]).__name__} was given to another stream before this one started")
+            raise UsageError(f"{lost[0].streamkit_name} was given to another stream before this one started")
+        self._notice_hooks()
 
     def _drop_lost_handlers(self) -> list[Handler]:
         """Drop the handlers that belong to another stream by now, and return them."""
         lost = [handler for handler in self._handlers if not handler.streamkit_is_on(self)]
         if lost:
-            self._use_handlers([handler for handler in self._handlers if handler not in lost])
+            self._use_handlers([handler for handler in self._handlers if handler.streamkit_is_on(self)])
         return lost
 
     def _open_next(self) -> Generator[Any, Any, bool]:
@@ -186,6 +202,9 @@ class Lifecycle(StreamState):
         goes_on = source_decoder.continues_in_next_source or answered
         if self._then is None or engine.unanswered or not goes_on:
             return None
+        if self._source_number >= self._max_steps:
+            engine.runs.end_with(Run(status="incomplete", finish_reason="max_steps"))
+            return None
         return partial(self._then, self)
 
     # -- a source inside another
@@ -202,8 +221,7 @@ class Lifecycle(StreamState):
             try:
                 yield from self._open(value)
                 yield from self._deliver(self._action_taken())
-                assert self._source_decoder is not None
-                decode = self._source_decoder.decode
+                decode = self._decode
                 while not self._is_read and (yield from self._deliver_batches(decode)):
                     pass
                 yield from self._finish_source()
@@ -254,6 +272,20 @@ class Lifecycle(StreamState):
             for answer, deferral in over:
                 answer.expire(deferral)
 
+    def _missing_answers(self) -> Iterator[Event]:
+        """A warning that the run ends here because `then` waits for outputs that were not given."""
+        engine = self._engine
+        missing = engine.unanswered
+        if self._then is None or not missing or engine.declined or engine.cut_short:
+            return
+        names = ", ".join(f"{call.call_id or call.id} ({call.name})" for call in missing[:_MOST_NAMES])
+        names += ", …" if len(missing) > _MOST_NAMES else ""
+        given = "; the outputs that were given are in `messages`" if self._answers_taken else ""
+        yield engine.advise(
+            "missing-outputs",
+            f"the run requires outputs of tool calls, so `then` was not called: {names} got none{given}",
+        )
+
     # -- failure
 
     def _fail(self, error: BaseException) -> Generator[Any, Any, list[Event]]:
@@ -277,16 +309,21 @@ class Lifecycle(StreamState):
             except BaseException as raised:
                 cause = raised.__cause__ if isinstance(raised, HookStopped) else None
                 first = _first_of(first, event, cause or raised)
+                if isinstance(first, Exception):
+                    self._error = first  # what `on_exception` gets, if that is still to come
         self._closing = True
         if first is not error:
-            self._error = first if isinstance(first, Exception) else self._error
             raise first
         return delivered
 
 
 def _first_of(error: BaseException, event: Event, another: BaseException) -> BaseException:
-    """Which of two errors is raised: an interrupt outranks an error, an error outranks `Stopped`; else the earlier one."""
+    """Which of two errors is raised: an interrupt outranks an error, an error outranks `Stopped`; else the earlier one.
+    What a hook makes of a run's failure, where it learns of it, stands in the place of that failure."""
     if _weight(another) > _weight(error):
+        return another
+    if isinstance(event, RunDone) and isinstance(error, RunFailedError) and isinstance(another, Exception):
+        another.__context__ = another.__context__ or error
         return another
     add_note(error, event, another)
     return error

@@ -8,14 +8,14 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Generator, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from ..core.delivery import Steps
 from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
-from ..errors import UsageError
 from ..events import Event, Run, RunStep
-from ..handlers import Handler, needs_async
+from ..handlers import Handler, refuse_async
 from ..messages import Message
 from ..sources.chunks import SyncChunks
 from ..sources.interrupt import Interruptible
@@ -42,10 +42,7 @@ class StreamManager(Manager):
     """
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
-        for handler in handlers:
-            if name := needs_async(handler):
-                kind = type(handler).__name__
-                raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
+        refuse_async(handlers)
         self._wakeup: threading.Event | None = None  # while it waits for an answer
         self._calls = Interruptible()  # those that open a source
         super().__init__(source, handlers, awaitables=False, **options)
@@ -65,15 +62,16 @@ class StreamManager(Manager):
 
         Raises:
             StreamkitError: as the stream ended, each time it is iterated.
+            UsageError: it runs already, so that a hook or another thread cannot read it.
         """
-        for event in self._events:  # noqa: UP028  # not `yield from`, which would close the stream where a loop breaks
+        for event in self._unread():  # noqa: UP028  # not `yield from`, which would close the stream where a loop breaks
             yield event
         self._final()
 
     @property
     def text_deltas(self) -> Iterator[str]:
         """The assistant's text (choice 0) as it arrives. A repair that replaces text is not in it."""
-        for event in self._events:
+        for event in self._unread():
             if is_answer_text(event):
                 yield event.value
         self._final()
@@ -181,8 +179,9 @@ class StreamManager(Manager):
 
     def _perform(self, step: Any) -> Any:
         match step:
-            case OpenSource(value=value):
-                return self._calls.call(open_sync, value)
+            case OpenSource(value=value, limits=limits, clock=clock):
+                opens = partial(self._calls.call, open_sync, value, limits)
+                return opens() if clock is None else clock.wait(opens, self._calls.stop)
             case CallForSource(function=function):
                 return self._calls.call(call_source, function)
             case WaitForAnswers(deferred=deferred):
@@ -190,11 +189,17 @@ class StreamManager(Manager):
             case _:  # CLOSE
                 return self._close_source()
 
+    def _unread(self) -> Any:  # as `_events`
+        """An iterator of the events that are still to come: of none for a hook of the stream's end."""
+        if not self._events.gi_running:
+            return self._events
+        self._refuse_second_reader("thread")
+        return iter(())
+
     def _drain(self) -> None:
         """Run to the end, without handing out events."""
         if self._events.gi_running:
-            if not self._ended:
-                raise UsageError("the stream runs already: a hook or another thread cannot run it to its end")
+            self._refuse_second_reader("thread")
             return
         self._iterated = False
         for _ in self._events:

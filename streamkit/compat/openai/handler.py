@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import openai
@@ -16,6 +16,7 @@ from openai.types.beta.threads.runs import RunStep
 from ...answers import Confirmation
 from ...errors import UsageError
 from ...events import Event
+from ...sources.interrupt import hang_up_response
 from ...streams.sync import StreamManager
 from .binding import BoundHandler, ClientStream
 from .dispatch import Dispatcher
@@ -95,6 +96,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
     def __next__(self) -> AssistantStreamEvent:
         """The next event, after its hooks were called."""
         manager, dispatcher = self._streamkit_manager(), self._streamkit_dispatcher()
+        dispatcher.refuse_reading_in_hooks()
         if dispatcher.unread is None:
             dispatcher.unread = deque()
         while not dispatcher.unread:
@@ -118,17 +120,20 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
         """
         self._streamkit_innermost(self._streamkit_manager()).until_done()
 
-    def submit_tool_outputs(self, tool_outputs: Iterable[Mapping[str, Any]], /, *_: Any, **__: Any) -> None:
-        """Answer tool calls that the run waits for, on a stream with `then=`.
+    def submit_tool_outputs(self, *arguments: Any, **options: Any) -> Any:
+        """Answer tool calls that the run waits for, on a stream with `then=`: `submit_tool_outputs(tool_outputs)`.
+
+        A subclass may have something else by this name, as OpenAI's guide has: type checkers take any signature.
 
         Args:
-            tool_outputs: A list of `{"tool_call_id": …, "output": …}`. Further arguments, such as the `run_id` in
-                OpenAI's guide, are ignored. A subclass may have something else by the name of this method.
+            arguments: The first, or the option `tool_outputs`, is a list of `{"tool_call_id": …, "output": …}`. Further
+                ones, such as the `run_id` in OpenAI's guide, are ignored.
+            options: See there.
 
         Raises:
             UsageError: A call does not wait for an output, or cannot get one because there is no `then=`.
         """
-        self._streamkit_respond(tool_outputs)
+        self._streamkit_respond(arguments, options)
 
     def close(self) -> None:
         """Stop: close the response, call the done hooks of what is open, then `on_end`. Closing again does nothing."""
@@ -152,8 +157,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
 
     # -- what the stream and the client call
 
-    def handle(self, event: Event, /) -> None:
-        """Calls the hooks of an event, in order. The stream calls it."""
+    def _streamkit_handle(self, event: Event) -> None:
         dispatcher = self._streamkit
         assert dispatcher is not None
         if (interrupted := dispatcher.take_interrupted()) is not None:
@@ -163,6 +167,12 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
 
     def _init(self, stream: openai.Stream[AssistantStreamEvent]) -> None:
         """The client calls it with the stream that it has opened."""
+        if not hasattr(stream, "__iter__"):
+            hang_up_response(getattr(stream, "response", None))  # to close it would have to be awaited
+            raise UsageError(
+                f"{type(self).__name__} is for a sync client, and this stream is an async client's: subclass "
+                "AsyncAssistantEventHandler"
+            )
         source = ClientStream(stream)
         try:
             reader = self._streamkit_begin(source, StreamManager, NestedStream)
@@ -184,7 +194,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
             raise UsageError(f"{type(self).__name__} is on an async stream: use what `astream()` returned")
         return stream
 
-    def streamkit_needs_async(self) -> str | None:
+    def _streamkit_needs_async(self) -> str | None:
         """The name of an async hook that was assigned to the object; None if there is none."""
         return next((name for name in self.__dict__ if inspect.iscoroutinefunction(getattr(self, name))), None)
 

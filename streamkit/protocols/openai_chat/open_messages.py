@@ -132,23 +132,25 @@ class OpenMessages:
             yield from self.finish_reasoning()
             self.seen.add("executed")
             id = self._executed[key] = self._new_id()
-            fields: dict[str, Any] = {
-                "content": text_or_json(tool.get("arguments")),
-                "name": name,
-                **self._shared_fields(),
-            }
-            yield MessageDone(ToolCallMessage(id, call_id=id, provider_executed=True, **fields))
+            content = text_or_json(tool.get("arguments"))
+            call = ToolCallMessage(
+                id, call_id=id, name=name, content=content, provider_executed=True, **self._shared_fields()
+            )
+            yield MessageDone(call)
         if id and tool.get("output") is not None:
             self._executed[key] = ""
             results = without_keys(tool, "index", "name", "type", "arguments", "output")
-            fields = {
-                "content": text_or_json(tool["output"]),
-                "name": name,
-                **self._shared_fields(),
-                "role": "computer",
-            }
+            fields: dict[str, Any] = {**self._shared_fields(), "role": "computer"}
             metadata = {"executed_tool": as_text(tool.get("type")), **results}
-            yield MessageDone(ToolOutputMessage(f"{id}.output", call_id=id, metadata=metadata, **fields))
+            output = ToolOutputMessage(
+                f"{id}.output",
+                call_id=id,
+                name=name,
+                content=text_or_json(tool["output"]),
+                metadata=metadata,
+                **fields,
+            )
+            yield MessageDone(output)
 
     def finish(self, kind: str, status: Status) -> Iterator[Event]:
         """The end of the open message of this kind, if there is one."""

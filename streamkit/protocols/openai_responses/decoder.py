@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
-import msgspec
-
 from ...events import Event, RawEvent, RunStatus
 from ...messages import AudioMessage, TextMessage
+from ...messages.json_text import NOT_JSON
 from .. import base
 from ..framing import Frames
 from ..values import WireObject, as_count, as_text, is_list
@@ -88,7 +87,7 @@ class Decoder(base.Decoder):
                 if delta.item_id == item_id and delta.index == index and delta.output_index == output_index:
                     events.append(make_event(message_id, delta.delta, position=delta.sequence_number, raw_item=data))
                     continue
-            except (TypeError, msgspec.DecodeError, UnicodeDecodeError):
+            except (TypeError, *NOT_JSON):
                 pass  # another event, or a frame with an SSE id, which is a tuple
             if self.exhausted:
                 return events
@@ -115,7 +114,7 @@ class Decoder(base.Decoder):
         try:
             delta = decode_any_delta(data)
             target = response.targets[delta.item_id]
-        except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        except (KeyError, TypeError, *NOT_JSON):
             return None
         if target.decode is not DELTA_DECODERS[type(delta)]:
             return None
