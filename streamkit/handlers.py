@@ -403,7 +403,8 @@ class Hooks(Handler, Generic[R]):
         return self._nothing
 
     def on_tool_call_done(self, message: ToolCallMessage, /) -> R:
-        """Called when a tool call is complete, typically to run the tool: `message.arguments` are its arguments.
+        """Called when a tool call is complete, typically to run the tool: `message.arguments` are its arguments, unless
+        `message.malformed` says that the model's JSON cannot be read.
 
         Where `message.waiting` is true, the stream takes the tool's output: call `message.respond(output)` here, or
         `message.defer()` here and `respond` later from any thread. A call that is not answered ends the run with the

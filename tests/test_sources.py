@@ -805,3 +805,15 @@ async def test_plain_text_is_no_stream_and_the_error_says_what_is(face: Face, pi
 def test_the_beginning_of_a_framing_is_a_stream_that_was_cut_off(body: bytes) -> None:
     with pytest.raises(sk.IncompleteStreamError):
         sk.stream([body]).until_done()
+
+
+@pytest.mark.parametrize("error", [httpx2.ReadTimeout(""), TimeoutError()], ids=["httpx", "Python"])
+def test_a_timeout_without_words_of_its_own_says_what_happened(error: Exception) -> None:
+    """As async clients raise it."""
+
+    def items() -> Iterator[Any]:
+        yield from chat("Hel", finish=None)
+        raise error
+
+    with pytest.raises(sk.SourceTimeoutError, match="nothing came from the source within its client's timeout"):
+        sk.stream(items()).until_done()

@@ -81,6 +81,7 @@ class AsyncStreamManager(Manager):
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
+        self._check_text_is_left()
         return AsyncIteration(
             self._next_event, self._final, lambda event: event.value if is_answer_text(event) else None
         )

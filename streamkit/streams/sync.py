@@ -69,7 +69,13 @@ class StreamManager(Manager):
 
     @property
     def text_deltas(self) -> Iterator[str]:
-        """The assistant's text (choice 0) as it arrives. A repair that replaces text is not in it."""
+        """The assistant's text (choice 0) as it arrives. A repair that replaces text is not in it.
+
+        Raises:
+            StreamkitError: as the stream ended.
+            UsageError: the stream had ended before, or runs already.
+        """
+        self._check_text_is_left()
         for event in self._unread():
             if is_answer_text(event):
                 yield event.value
