@@ -17,6 +17,7 @@ from . import events
 from .answers import Confirmation
 from .errors import (
     IncompleteStreamError,
+    LimitError,
     ProtocolError,
     RunFailedError,
     SourceError,
@@ -26,6 +27,7 @@ from .errors import (
 )
 from .events import *  # noqa: F403  # every event there is
 from .handlers import AsyncEventHandler, EventHandler, Handler, Hooks
+from .limits import Limits, Timeouts
 from .messages import (
     Annotation,
     AudioMessage,
@@ -69,6 +71,8 @@ __all__ = [
     "Hooks",
     "ImageMessage",
     "IncompleteStreamError",
+    "LimitError",
+    "Limits",
     "MemoryRelay",
     "Message",
     "ProtocolError",
@@ -83,6 +87,7 @@ __all__ = [
     "StreamkitError",
     "TextMessage",
     "Throttled",
+    "Timeouts",
     "Timing",
     "ToolCallMessage",
     "ToolOutputMessage",

@@ -3,6 +3,7 @@
     StreamkitError
     ├── UsageError               the caller erred: a wrong argument, an answer that cannot be taken
     ├── ProtocolError            an item of the source is malformed (strict streams only)
+    │   └── LimitError           the source is larger than `limits=` allows
     ├── SourceError              the transport failed: connection, HTTP status, a producer that raised
     │   └── SourceTimeoutError   the transport timed out; it is a `TimeoutError` too
     ├── IncompleteStreamError    the stream stopped before its protocol's end
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IncompleteStreamError",
+    "LimitError",
     "ProtocolError",
     "RunFailedError",
     "SourceError",
@@ -39,6 +41,18 @@ class StreamkitError(Exception):
     """
 
     messages: Sequence[Message] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Every error is pickled and copied with its attributes, whatever the arguments of its class."""
+        state = {**self.__dict__, "messages": list(self.messages)} if self.messages else dict(self.__dict__)
+        return _restored, (type(self), self.args, state)
+
+
+def _restored(kind: type[StreamkitError], arguments: tuple[Any, ...], state: dict[str, Any]) -> StreamkitError:
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    error.__dict__.update(state)
+    return error
 
 
 class UsageError(StreamkitError):
@@ -62,6 +76,29 @@ class ProtocolError(StreamkitError):
         self.fault = fault
         self.index = index
         self.kind = kind
+
+
+_MEASURED = {
+    "line": "bytes of one item",
+    "message": "characters of one message",
+    "open_messages": "open messages",
+    "total": "characters in all messages",
+}
+
+
+class LimitError(ProtocolError):
+    """The source is larger than the stream's `Limits` allow. It is raised on every stream, strict or not.
+
+    Attributes:
+        limit: the name of the limit, a field of `Limits`.
+        allowed: its value.
+    """
+
+    def __init__(self, limit: str, allowed: int) -> None:
+        what = _MEASURED.get(limit, limit)
+        super().__init__(f"limit-{limit}", f"it has more than {allowed:,} {what}, as `Limits.{limit}` allows")
+        self.limit = limit
+        self.allowed = allowed
 
 
 class SourceError(StreamkitError):

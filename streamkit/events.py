@@ -29,6 +29,7 @@ import msgspec
 
 from . import messages as m
 from .answers import Confirmation
+from .messages.json_text import decode_json, read_json
 
 __all__ = [
     "EVENTS",
@@ -164,9 +165,10 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
         if not isinstance(self.raw_item, bytes):
             return self.raw_item
         try:
-            return msgspec.json.decode(self.raw_item)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self.raw_item.decode("utf-8", "replace")
+            return decode_json(self.raw_item)
+        except (ValueError, RecursionError):
+            value = read_json(self.raw_item)
+            return self.raw_item.decode("utf-8", "replace") if value is None else value
 
     def arguments(self) -> tuple[Any, ...]:
         """The arguments that this event's hooks are called with."""
@@ -174,7 +176,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
 
 
 # The wire types of abstract classes, and of what only an engine gets.
-_ABSTRACT = ("created", "delta", "done", "run_event", "run_step_event", "retell", "call_passed")
+_ABSTRACT = ("created", "delta", "done", "run_event", "run_step_event", "retell", "call_passed", "split_delta")
 
 
 def _register(kind: type[Event]) -> None:

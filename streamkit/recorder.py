@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from os import SEEK_END, PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,7 +14,8 @@ import msgspec
 from .errors import UsageError
 from .events import Event, StreamEnd, StreamException, ToolOutputDone
 from .handlers import Handler
-from .protocols import codec, is_list, is_object
+from .messages.json_text import decode_json, is_nested_too_deep
+from .protocols import codec
 from .protocols.framing import is_frame
 from .sources.recording import MARK_LENGTH, is_marked
 from .streams.state import StreamState
@@ -113,23 +115,14 @@ class Recorder(Handler):
 
 def _encoded(line: dict[str, Any]) -> bytes:
     """A line as JSON. An item that JSON cannot hold is written as text, so that it does not end the stream."""
+    if is_nested_too_deep(line):
+        return _encode({"time": line.get("time", 0.0), "text": "an item that is nested too deep"})
     try:
         return _encode(line)
-    except (TypeError, ValueError, RecursionError):
-        shown = ascii(line.get("data"))[:_CHUNK] if not _is_deep(line) else "an item that is nested too deep"
-        return _encode({"time": line.get("time", 0.0), "text": shown})
-
-
-def _is_deep(value: Any, left: int = 100) -> bool:
-    """Whether objects and lists are nested deeper than `left` levels."""
-    if left == 0:
-        return True
-    inner: Iterable[Any] = ()
-    if is_object(value):
-        inner = value.values()
-    elif is_list(value):
-        inner = value
-    return any(_is_deep(one, left - 1) for one in inner)
+    except UnicodeEncodeError:
+        return json.dumps(line, default=str).encode()  # which has an escape for a half of a surrogate pair
+    except (TypeError, ValueError):
+        return _encode({"time": line.get("time", 0.0), "text": ascii(line.get("data"))[:_CHUNK]})
 
 
 def _ends_its_line(path: Path) -> bool:
@@ -141,7 +134,7 @@ def _ends_its_line(path: Path) -> bool:
 def _line(item: Any, now: float, *, answers: bool = False) -> dict[str, Any]:
     """The line for an item. With `answers`, an event is an answer among the items of another protocol."""
     if isinstance(item, Event):
-        return {"time": now, "event" if answers else "data": codec.event_to_dict(item)}
+        return {"time": now, "event" if answers else "data": codec.event_to_dict(item, keep_surrogates=True)}
     if not is_frame(item):
         return {"time": now, "data": item}
     id, name, data = item
@@ -150,7 +143,7 @@ def _line(item: Any, now: float, *, answers: bool = False) -> dict[str, Any]:
         if value:
             line[key] = value.decode("utf-8", "replace")
     try:
-        line["data"] = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        line["text"] = data.decode("utf-8", "replace")
+        line["data"] = decode_json(data)
+    except (ValueError, RecursionError):
+        line["text"] = data.decode("utf-8", "surrogateescape")  # so that the same bytes are read again
     return line

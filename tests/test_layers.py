@@ -19,8 +19,9 @@ PACKAGE = Path(streamkit.__file__).parent
 # side in one line: what users name, which knows each other (a message knows the events about it), and edges that have
 # nothing to do with each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version",),
+    ("_version", "html_text"),
     ("errors",),
+    ("limits",),
     ("messages", "answers", "events"),
     ("handlers",),
     ("throttled",),
@@ -36,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("asking", "__main__"),
 )
-CORE = ("errors", "messages", "answers", "events", "core", "protocols")
+CORE = ("errors", "limits", "messages", "answers", "events", "core", "protocols")
 
 # Imports for the type checkers alone that point back up: both ends know each other, and only one can import the other.
 BACKWARDS = {
@@ -44,6 +45,7 @@ BACKWARDS = {
     ("messages.message", "events"): "a class of messages names the events about it",
     ("messages.kinds", "answers"): "a tool call holds the answer that it waits for",
     ("handlers", "streams.state"): "a handler has the stream that it is on",
+    ("relay.lanes", "relay.emitter"): "a lane emits through its emitter",
     ("relay.reader", "relay.interface"): "a reader reads any relay, and every relay has readers",
     ("relay.memory_reading", "relay.memory_run"): "a reading belongs to its run",
     ("computer.supervisor", "computer.runner"): "a supervisor and a stop act on their runner",

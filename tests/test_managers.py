@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -578,3 +579,19 @@ def test_the_repr_of_an_event_shows_its_own_fields() -> None:
     assert repr(usage) == "Usage(input_tokens=1, output_tokens=2, total_tokens=3, details={})"
     assert repr(sk.TextDelta("m1", "Hi", raw_item=b"{...}")) == "TextDelta(message_id='m1', value='Hi')"
     assert repr(sk.StreamEnd(status="completed")) == "StreamEnd(status='completed')"
+
+
+@every_face
+@body
+async def test_the_rate_of_deltas_leaves_out_the_time_in_which_somebody_thought(face: Face) -> None:
+    """A confirmation that waited does not slow the model down."""
+
+    def think(_: Any, confirmation: sk.Confirmation) -> None:
+        time.sleep(0.2)
+
+    told = face.told(on_confirmation=think)
+    stream = face.stream(iter(interpreter()), told)
+    await stream.until_done()
+    timing = stream.timing
+    assert timing.duration > 0.2
+    assert timing.deltas / timing.deltas_per_second < timing.duration - 0.2

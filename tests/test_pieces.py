@@ -183,3 +183,28 @@ def test_empty_pieces_mean_nothing(name: str, place: int) -> None:
     """They are blank lines only among lines."""
     data = BODIES[name].encode()
     assert story(iter([data[:place], b"", b"", data[place:]])) == story(data)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize(
+    "first",
+    [
+        ": ping - 2026-11-22 09:20:21\n\n",
+        ":\n\n",
+        ": a: b: c\n\n",
+        "id: 2026-11-22T09:20:21\n",
+        "event: a:b\n",
+        "retry: 5\n",
+    ],
+)
+def test_a_first_line_with_colons_is_the_same_however_it_is_cut(first: str, size: int) -> None:
+    """A piece that begins with a colon begins no line."""
+    text = first + BODIES["sse"]
+    pieces = [text[n : n + size] for n in range(0, len(text), size)]
+    assert story(iter(pieces)) == story([text.encode()])
+
+
+def test_lines_that_begin_with_comments_are_joined() -> None:
+    """Without their ends: the first field after them shows that they are lines."""
+    lines = [": ping - 2026-11-22 09:20:21", "", ":", ": ping", *BODIES["sse"].splitlines()]
+    assert story(iter(lines)) == story([BODIES["sse"].encode()])

@@ -418,3 +418,46 @@ def test_lines_that_make_no_sense_do_not_break_a_recording(tmp_path: Path, line:
     path.write_text("\n".join([*lines[:2], line, *lines[2:]]) + "\n")
     assert sk.stream(path).get_final_text() == "Hello"
     assert sk.stream(sk.replay(path, speed=1000)).get_final_text() == "Hello"
+
+
+# -- damage
+
+
+@pytest.mark.parametrize("place", [2, 3, 4])
+def test_a_damaged_line_inside_a_recording_is_reported(tmp_path: Path, place: int) -> None:
+    """It is no crash that damaged it, so it is never dropped silently; a strict stream raises."""
+    path = tmp_path / "run.jsonl"
+    sk.stream(chat("a", "b", "c"), sk.Recorder(path)).until_done()
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[place] = lines[place][:20] + b"\n"
+    path.write_bytes(b"".join(lines))
+    stream = sk.stream(path)
+    stream.until_done()
+    [warning] = stream.warnings
+    assert (warning.code, warning.index) == ("not-json", place - 2)
+    assert "it is a damaged line of a recording" in warning.fault
+    with pytest.raises(sk.ProtocolError, match="damaged line of a recording"):
+        sk.stream(path, strict=True).until_done()
+
+
+def test_the_line_that_a_crash_cut_off_is_not_reported(tmp_path: Path) -> None:
+    """Neither at the end of the file nor before the source that was recorded afterwards."""
+    path = tmp_path / "run.jsonl"
+    sk.stream(chat("a"), sk.Recorder(path)).until_done()
+    path.write_bytes(path.read_bytes() + b'{"time": 0.2, "data": {"choi')
+    whole = sk.stream(path)
+    whole.until_done()
+    sk.stream(chat("b"), sk.Recorder(path)).until_done()
+    both = sk.stream(path)
+    both.until_done()
+    assert [message.content for message in both.messages] == ["a", "b"]
+    assert not whole.warnings
+    assert not both.warnings
+
+
+def test_a_recording_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    sk.stream(chat("a"), sk.Recorder(path)).until_done()
+    path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":99', 1))
+    with pytest.raises(sk.SourceError, match="version 99, and this streamkit reads version 1"):
+        sk.stream(path).until_done()

@@ -22,7 +22,7 @@ from ..streams.sync import StreamManager
 from .async_steps import first_async_source
 from .code import FIELDS
 from .computer_protocol import supports_language
-from .conversation import UserInput, input_messages
+from .conversation import UserInput
 from .core import AgentCore
 from .stream_state import prepare_for_agent
 from .sync_steps import first_source
@@ -41,8 +41,8 @@ class _BaseAgent(AgentCore):
         if isinstance(input, Handler):
             return self._new_turn(None, (input, *handlers), options)
         self._check_idle()
-        turn = Turn(self, {**self.options, **options}, partial(self._start, input_messages(input)))
-        return turn, (_ConversationRecorder(self), *handlers)
+        turn = Turn(self, {**self.options, **options}, partial(self._start, self._checked_input(input)))
+        return turn, (_ConversationRecorder(self, turn), *handlers)
 
     def _stream_options(self) -> dict[str, Any]:
         fields = {**(FIELDS if self.computer is not None else {}), **self.fields}
@@ -55,8 +55,8 @@ class _BaseAgent(AgentCore):
     def _start(self, messages: Sequence[Message], stream: StreamState) -> None:
         """The stream starts: from here on it is the only one that may run, and the input is in the conversation."""
         self._check_idle()
+        self._go_on_with(messages)
         self._live = stream
-        self.messages += messages
 
 
 class Agent(_BaseAgent):
@@ -82,7 +82,7 @@ class Agent(_BaseAgent):
             that runs code.
         instructions: the system prompt.
         auto_run: which code runs without a confirmation: none (False, the default), all (True), or that for which this
-            function of the `CodeMessage` returns True.
+            function of the `CodeMessage` returns True. It returns a bool.
         max_steps: how many model calls one run may have, 20 by default. If the model asks for more, the run ends
             `incomplete` with the `finish_reason` "max_steps".
         protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client at
@@ -91,8 +91,8 @@ class Agent(_BaseAgent):
             `{"send_message.message": "text"}`.
         output_limit: characters of one run's console output that the model reads, 10,000 by default; the middle of a
             longer output is left out. `messages` keep all of it.
-        images: whether the model takes images, which code may display; True by default. Otherwise it reads that there
-            were some.
+        images: whether the model takes images, the user's and those that code displays; True by default. Otherwise it
+            reads that there were some, and the text that came with them.
         messages: the conversation so far, as `Message`s or their dicts.
         options: further arguments of every request, such as `temperature=0`.
 
@@ -117,8 +117,9 @@ class Agent(_BaseAgent):
             agent.stream(Terminal(), temperature=0).until_done()  # continues without a new input
 
         Args:
-            input: the user's text, or flat messages; added to `messages` when the stream starts. May be left out: the
-                conversation then continues as it stands.
+            input: the user's text, or flat messages; added to `messages` when the stream starts. An image that is a
+                path is read. May be left out: the conversation then continues as it stands, and what nobody answered
+                is asked again. The input of a stream that failed before the model answered gives way to the next one.
             handlers: receive each event, in this order.
             options: further arguments of the requests of this stream, besides those of the agent.
 
@@ -126,8 +127,9 @@ class Agent(_BaseAgent):
             A stream like those of `streamkit.stream`: iterate over it, or call `until_done()` or `get_final_text()`.
 
         Raises:
-            UsageError: a stream of this agent is still running; a handler has `async def` hooks; a message is malformed.
-                An option that the agent sets itself raises when the request is sent.
+            UsageError: a stream of this agent is still running; a handler has `async def` hooks; a message is malformed,
+                or the provider does not take it; an image cannot be read. An option that the agent sets itself raises
+                when the request is sent.
         """
         turn, all_handlers = self._new_turn(input, handlers, options)
         stream = StreamManager(first_source(turn.course), all_handlers, **self._stream_options())
@@ -161,7 +163,7 @@ class AsyncAgent(_BaseAgent):
             that runs code.
         instructions: the system prompt.
         auto_run: which code runs without a confirmation: none (False, the default), all (True), or that for which this
-            function of the `CodeMessage` returns True.
+            function of the `CodeMessage` returns True. It returns a bool.
         max_steps: how many model calls one run may have, 20 by default. If the model asks for more, the run ends
             `incomplete` with the `finish_reason` "max_steps".
         protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client at
@@ -170,8 +172,8 @@ class AsyncAgent(_BaseAgent):
             `{"send_message.message": "text"}`.
         output_limit: characters of one run's console output that the model reads, 10,000 by default; the middle of a
             longer output is left out. `messages` keep all of it.
-        images: whether the model takes images, which code may display; True by default. Otherwise it reads that there
-            were some.
+        images: whether the model takes images, the user's and those that code displays; True by default. Otherwise it
+            reads that there were some, and the text that came with them.
         messages: the conversation so far, as `Message`s or their dicts.
         options: further arguments of every request, such as `temperature=0`.
 
@@ -197,8 +199,9 @@ class AsyncAgent(_BaseAgent):
             await agent.stream("What is 34/24?", Terminal()).until_done()
 
         Args:
-            input: the user's text, or flat messages; added to `messages` when the stream starts. May be left out: the
-                conversation then continues as it stands.
+            input: the user's text, or flat messages; added to `messages` when the stream starts. An image that is a
+                path is read. May be left out: the conversation then continues as it stands, and what nobody answered
+                is asked again. The input of a stream that failed before the model answered gives way to the next one.
             handlers: receive each event, in this order; sync and async ones.
             options: further arguments of the requests of this stream, besides those of the agent.
 
@@ -206,8 +209,8 @@ class AsyncAgent(_BaseAgent):
             A stream like those of `streamkit.astream`: iterate over it, or await `until_done()` or `get_final_text()`.
 
         Raises:
-            UsageError: a stream of this agent is still running; a message is malformed. An option that the agent sets
-                itself raises when the request is sent.
+            UsageError: a stream of this agent is still running; a message is malformed, or the provider does not take
+                it; an image cannot be read. An option that the agent sets itself raises when the request is sent.
         """
         turn, all_handlers = self._new_turn(input, handlers, options)
         stream = AsyncStreamManager(first_async_source(turn.course), all_handlers, **self._stream_options())
@@ -223,14 +226,20 @@ class AsyncAgent(_BaseAgent):
 class _ConversationRecorder(EventHandler):
     """Adds a stream's messages to the conversation, and prepares the computer as soon as the model begins to write code.
 
-    It is an agent's first handler, so that `messages` are up to date when the other handlers are called.
+    It is an agent's first handler, so that `messages` are up to date when the other handlers are called. At the end it has
+    the turn record what became of the actions that were stopped.
     """
 
-    def __init__(self, agent: AgentCore) -> None:
+    def __init__(self, agent: AgentCore, turn: Turn) -> None:
         self._agent = agent
+        self._turn = turn
 
     def on_message_created(self, message: Message, /) -> None:
-        self._agent.messages.append(message)
+        if message.role != "assistant" or not self._turn.presents_again:
+            self._agent.messages.append(message)
+
+    def on_end(self) -> None:
+        self._turn.finish()
 
     def on_code_created(self, message: CodeMessage, /) -> None:
         computer, language = self._agent.computer, (message.format or "").lower()

@@ -2,13 +2,14 @@
 
 Neither package is imported: a client is recognised by the methods that it has. Each request sends the complete
 conversation and refers to nothing stored on a server, so a saved conversation can continue with any provider.
-(Reasoning goes back to OpenAI only in encrypted form: with `store=False` and
-`include=["reasoning.encrypted_content"]`, which not all models accept.)
+(Reasoning goes back to OpenAI by its id, where it is stored. With the option `store=False` it goes back only in encrypted
+form, with `include=["reasoning.encrypted_content"]`, which not all models accept.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -17,7 +18,7 @@ from ..answers import Confirmation
 from ..errors import UsageError
 from ..messages import Message, TextMessage
 from ..protocols import to_input
-from ..protocols.values import is_object
+from ..protocols.values import as_object, is_object
 
 __all__ = ["Provider", "outputs_after_calls", "tool_name"]
 
@@ -45,6 +46,9 @@ class Provider:
         self.client = client
         self.protocol = protocol or _protocol_of(client)
         self.is_async = any(kind.__name__.startswith("Async") for kind in type(client).__mro__)
+        # Whether the server of Chat Completions counts tokens if it is asked to; None as long as that is unknown. Some
+        # compatible servers refuse arguments that they do not know.
+        self._takes_usage = True if _host(client) == _OPENAI_HOST else None
         if self.protocol not in _APIS:
             raise UsageError(f"an agent cannot use protocol {protocol!r}; choose one of: {', '.join(_APIS)}")
         self._api = _APIS[self.protocol]
@@ -60,6 +64,7 @@ class Provider:
         instructions: str,
         tools: Sequence[Mapping[str, Any]],
         options: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None = None,
     ) -> Callable[[], Any]:
         """A function that sends the request. It returns the client's stream, or an awaitable of it (async clients).
 
@@ -69,6 +74,7 @@ class Provider:
             instructions: come before the conversation, as the system prompt.
             tools: schemas of functions in any provider's form, and tools that the provider runs itself.
             options: further arguments of the request.
+            metadata: of the run that the request goes on with, as the decoder has it.
 
         Raises:
             UsageError: an option is one that the agent sets itself, or the provider does not accept a message.
@@ -76,13 +82,47 @@ class Provider:
         if reserved := [key for key in _RESERVED if key in options]:
             raise UsageError(f"{reserved[0]!r} is set by the agent and cannot be an option")
         instructions, rest = _leading_instructions(messages, instructions)
-        arguments = self._api.arguments(to_input(rest, self.protocol), instructions, tools)
-        if self.protocol == "openai_chat" and _host(self.client) == _OPENAI_HOST:
-            # Only there, because some compatible servers reject arguments that they do not know.
-            arguments["stream_options"] = {"include_usage": True}
+        input = to_input(rest, self.protocol, host=_host(self.client))
+        arguments = self._api.arguments(input, instructions, tools)
+        if self.protocol == "anthropic" and (container := as_object(as_object(metadata).get("container")).get("id")):
+            arguments["container"] = container  # code that waits for an output waits there
         arguments = {"model": model, "stream": True, **arguments, **options}
         create = self._api.create(self.client)
-        return lambda: create(**arguments)
+        if self.protocol != "openai_chat" or "stream_options" in options or self._takes_usage is False:
+            return lambda: create(**arguments)
+        with_usage = {**arguments, "stream_options": {"include_usage": True}}
+        if self._takes_usage:
+            return lambda: create(**with_usage)
+        send = self._try_usage_async if self.is_async else self._try_usage
+        return partial(send, create, with_usage, arguments)
+
+    def _try_usage(self, create: Callable[..., Any], with_usage: Mapping[str, Any], plain: Mapping[str, Any]) -> Any:
+        """Send the request that asks for the tokens; where the server refuses it, once more without that."""
+        try:
+            answer = create(**with_usage)
+        except Exception as error:
+            if not _is_refusal(error):
+                raise
+            answer = create(**plain)
+            self._takes_usage = False
+        else:
+            self._takes_usage = True
+        return answer
+
+    async def _try_usage_async(
+        self, create: Callable[..., Any], with_usage: Mapping[str, Any], plain: Mapping[str, Any]
+    ) -> Any:
+        """As `_try_usage`, for an async client."""
+        try:
+            answer = await create(**with_usage)
+        except Exception as error:
+            if not _is_refusal(error):
+                raise
+            answer = await create(**plain)
+            self._takes_usage = False
+        else:
+            self._takes_usage = True
+        return answer
 
 
 def _protocol_of(client: Any) -> str:
@@ -92,6 +132,11 @@ def _protocol_of(client: Any) -> str:
     if hasattr(client, "messages"):
         return "anthropic"
     raise UsageError(f"{client!r} is not a client of openai or anthropic; pass `protocol=` if it has the same methods")
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the server may have refused an argument of the request."""
+    return getattr(error, "status_code", None) in (400, 422)
 
 
 def _host(client: Any) -> str | None:

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from ..errors import SourceError, StreamkitError, UsageError
 from ..handlers import EventHandler
@@ -22,22 +23,29 @@ from ..renderers.characters import printable
 from ..streams.api import StreamManager
 from ..streams.state import StreamState
 
-__all__ = ["explain", "printable", "renderer", "run_and_report"]
+__all__ = ["explain", "picture_folder", "printable", "renderer", "run_and_report"]
 
 _NARROW = 60  # columns under which a message's summary takes two lines
 
 
-def renderer() -> EventHandler:
+def picture_folder() -> Path:
+    """Where pictures are saved that code makes in a chat or in the demo."""
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "streamkit" / "pictures"
+
+
+def renderer(pictures: Path | None = None, *, cut_off: bool = True) -> EventHandler:
     """The handler that shows a stream on stdout: a live display on a terminal, a printer elsewhere or without `rich`.
 
-    It leaves out warnings and errors, which the summary and the last line on stderr show.
+    It leaves out warnings and errors, which the summary and the last line on stderr show. Pictures are saved in the folder
+    `pictures`, if there is one; `cut_off` says whether a text is marked that did not end by itself.
     """
     if sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
         try:
-            return LiveDisplay(warnings=False, errors=False, run_end=False)
+            return LiveDisplay(warnings=False, errors=False, run_end=False, cut_off=cut_off, pictures=pictures)
         except UsageError as error:
             print(f"streamkit: {error} (printing plain text instead)", file=sys.stderr)
-    return ConsolePrinter(warnings=False, errors=False, run_end=False)
+    return ConsolePrinter(warnings=False, errors=False, run_end=False, pictures=pictures)
 
 
 # -- the summary
@@ -145,6 +153,8 @@ def explain(error: BaseException) -> str:
     elif cause is not None and not isinstance(cause, OSError):
         text = f"{cause}{_root_cause(cause)}"
     notes: Sequence[str] = getattr(error, "__notes__", ())
+    if isinstance(error, OSError) and error.strerror:  # as of a full disk, which every later write reports again
+        notes = [note for note in notes if error.strerror not in note]
     return _cut(" ".join([*text.split(), *(f"({note})" for note in notes)]), 500)
 
 

@@ -48,7 +48,10 @@ class Delivery:
         self._awaits = awaits
         self._coroutine = CoroutineType if awaits else None  # what a hook returns that certainly has to be awaited
         self._current: Event | None = None
-        self._position: int | str | None = None  # of the last event before the current one that had one
+        self._position: int | str | None = (
+            None  # of the last event before the current one that had one, as `_note` saw it
+        )
+        self._batch: Sequence[Event] = ()  # the events that are being delivered
         self._closing = False  # `close` or `cancel` was called, or the stream failed
         self._ending = False  # it ends early: the async manager shields what is awaited from cancellation
         self._ended = False  # `StreamEnd` was delivered
@@ -102,7 +105,9 @@ class Delivery:
                 if batch is None or self._closing:
                     self._check()
                     return False
-                look_again = not (events := decode(batch))
+                self._position = self._last_position()
+                self._batch = events = decode(batch)
+                look_again = not events
                 for event in events:
                     if event.message_id is not message_id or type(event) is not kind or event.replace:
                         message_id = None
@@ -112,7 +117,7 @@ class Delivery:
                             yield from self._deliver(self._engine.complete_event(event))
                             continue
                         if len(pieces) >= COMPACT_AT:
-                            message.compact()
+                            self._engine.compact(message)
                         message, message_id, kind = found, event.message_id, type(event)
                         pieces, hooks = found.pieces, hooks_of(kind, ())
                     pieces.append(event.value)
@@ -128,7 +133,7 @@ class Delivery:
                         yield event
                         self._check()
                 if len(pieces) >= COMPACT_AT:
-                    message.compact()
+                    self._engine.compact(message)
                 if (look_again or pending) and self._must_look():
                     return True
         except StopIteration as error:
@@ -205,9 +210,23 @@ class Delivery:
 
     def _note(self, event: Event) -> None:
         """Make an event the current one."""
-        if self._current is not None and self._current.position is not None:
-            self._position = self._current.position
+        self._position = self._last_position()
         self._current = event
+
+    def _last_position(self) -> int | str | None:
+        """The position of the current event, else of the last one before it that has one: some servers number only some
+        items. Deltas of open messages are not noted one by one, so they are looked up in their batch."""
+        current = self._current
+        if current is None or current.position is not None:
+            return None if current is None else current.position
+        if self._position is None or not isinstance(current, Delta):
+            return self._position
+        is_before = False
+        for event in reversed(self._batch):
+            is_before = is_before or event is current
+            if is_before and event.position is not None:
+                return event.position
+        return self._position
 
     def _must_await(self, hook: Any, result: Any) -> bool:
         """Whether what a hook returned has to be awaited.

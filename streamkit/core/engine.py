@@ -19,8 +19,10 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from .. import events as e
-from ..errors import ProtocolError
+from ..errors import LimitError, ProtocolError
+from ..limits import Limits
 from ..messages import (
+    COMPACT_AT,
     ConsoleMessage,
     Message,
     Status,
@@ -30,8 +32,10 @@ from ..messages import (
     message_class,
     output_text,
 )
+from ..messages.json_text import decode_json, has_surrogates, join_surrogates, json_key
 from .pending import PendingAnswers
 from .run_tracker import RunTracker
+from .split_text import SplitDelta
 from .unique_ids import UniqueIds
 
 __all__ = ["Engine"]
@@ -40,6 +44,8 @@ _T = TypeVar("_T")
 _Completion = Callable[[Any, Any], Iterator[e.Event]]  # takes the engine and an event
 
 _MOST_WARNINGS = 1000
+_MEASURE_AFTER = 1 << 24  # bytes
+_LONG_ITEM = 1 << 14  # bytes; `warnings` holds no longer items
 _FAILED = ("failed", "expired", "incomplete", "cancelled")
 _NO_CAUSE = e.StreamEnd()  # of events that no item of the source caused
 
@@ -59,6 +65,7 @@ class Engine(PendingAnswers):
         find_open: the open message that a decoder's id refers to, None if there is none.
         new_id: gives message ids that no other message has.
         number_of: the number of the source's item that a delta came from; None where that is unknown.
+        limits: the sizes that end the stream.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
         is_canonical: whether the source is another stream's events, whose end is this stream's end.
         source_ends: the cursors of the events with which a canonical source ended, by their class.
@@ -68,6 +75,10 @@ class Engine(PendingAnswers):
     def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
         super().__init__(wake)
         self.strict = strict
+        self.limits = Limits()
+        self._unmeasured = 0  # bytes of long items since all open messages were measured
+        self._total = 0  # characters of all messages, as far as they were measured
+        self._sizes: dict[str, int] = {}  # of the open messages, when they were measured
         self.messages: list[Message] = []
         self.runs = RunTracker()
         self.warnings: list[e.StreamWarning] = []
@@ -81,6 +92,9 @@ class Engine(PendingAnswers):
         # whose id was taken by another message.
         self._open: dict[str, Message] = {}
         self._renamed: dict[str, Message] = {}
+        # The first half of a surrogate pair, by the id of a message that ends with it. Meanwhile the message is in
+        # `_renamed`, so that its next delta is completed here.
+        self._halves: dict[str, str] = {}
         self.find_open: Callable[[Any], Message | None] = self._open.get
         self._by_id: dict[str, Message] = {}
         self._ids = UniqueIds(self._by_id)
@@ -91,6 +105,38 @@ class Engine(PendingAnswers):
         self._cause: e.Event | None = None
         self._item_index: int | None = None
         self.number_of: Callable[[Any], int | None] = _unknown
+
+    # -- sizes
+
+    def compact(self, message: Message) -> None:
+        """Join the deltas of an open message, and compare its size with the limits.
+
+        Raises:
+            LimitError: it is too long, or all messages together are.
+        """
+        message.compact()
+        self._measure(message)
+
+    def measure_open(self) -> None:
+        """Compare the sizes of all open messages with the limits. Raises as `compact`."""
+        for message in (*self._open.values(), *self._renamed.values()):
+            self._measure(message)
+
+    def long_item_came(self, size: int) -> None:
+        """Items of this size may fill the memory long before the deltas of a message are joined."""
+        self._unmeasured += size
+        if self._unmeasured > _MEASURE_AFTER:
+            self._unmeasured = 0
+            self.measure_open()
+
+    def _measure(self, message: Message) -> None:
+        size = message.size
+        self._total += size - self._sizes.get(message.id, 0)
+        self._sizes[message.id] = size
+        if size > self.limits.message:
+            raise LimitError("message", self.limits.message)
+        if self._total > self.limits.total:
+            raise LimitError("total", self.limits.total)
 
     def release(self) -> None:
         """Refer no more to what drives the engine, so that both are freed as soon as nothing else refers to them."""
@@ -120,7 +166,8 @@ class Engine(PendingAnswers):
             else:
                 yield from self.complete_event(event)
         for message in self._open.values():
-            message.compact()
+            if len(message.pieces) >= COMPACT_AT:
+                self.compact(message)
 
     def append_delta(self, event: Any) -> bool:
         """Append a delta of an open message: the common case, in which the event is complete as it is. False for any
@@ -174,6 +221,8 @@ class Engine(PendingAnswers):
 
     def _create(self, template: Message, cause: e.Event) -> Iterator[e.Event]:
         """Create a message like this one, empty."""
+        if len(self._open) + len(self._renamed) >= self.limits.open_messages:
+            raise LimitError("open_messages", self.limits.open_messages)
         yield from self.runs.open_step(cause)
         if isinstance(template, ConsoleMessage):
             yield from self._code_runs()
@@ -204,18 +253,56 @@ class Engine(PendingAnswers):
             return
         message = self._find(event.message_id)
         if message is None:
-            if event.message_id in self._ids:
-                fault = f"a delta came for message {event.message_id!r}, which was done; it begins another message"
-                yield self._warn("delta-after-done", fault, event)
-            # A delta of a family without hooks of its own is text.
-            family = TextMessage if event.family in (None, Message) else event.family
-            yield from self._create(family(event.message_id), event)
+            yield from self._create_for(event, event)
             message = self.messages[-1]
+        if self._halves:
+            yield from self._end_half(event.message_id, message, event)
         if event.replace:
             message.replace_content(event.value)
         else:
             message.pieces.append(event.value)
         yield self._delta(message, event.value, event, replace=event.replace, metadata=event.metadata)
+
+    def _create_for(self, delta: e.Delta, cause: e.Event) -> Iterator[e.Event]:
+        """Create the message of a delta."""
+        if delta.message_id in self._ids:
+            fault = f"a delta came for message {delta.message_id!r}, which was done; it begins another message"
+            yield self._warn("delta-after-done", fault, cause)
+        # A delta of a family without hooks of its own is text.
+        family = TextMessage if delta.family in (None, Message) else delta.family
+        yield from self._create(family(delta.message_id), cause)
+
+    def _complete_split_delta(self, event: SplitDelta) -> Iterator[e.Event]:
+        """Emit the text up to the half of a surrogate pair that it ends with, and hold that half."""
+        delta, id = event.delta, event.delta.message_id
+        if self._find(id) is None:
+            yield from self._create_for(delta, event)
+        text = join_surrogates(self._take_half(id) + event.text)
+        half = text[-1:] if has_surrogates(text) else ""
+        delta.value = text.removesuffix(half)
+        delta.position, delta.raw_item = event.position, event.raw_item
+        yield from self._complete_delta(delta)
+        if half:
+            message = self._open.pop(id, None) or self._renamed[id]
+            self._renamed[id] = message
+            self._halves[id] = half
+
+    def _take_half(self, id: str) -> str:
+        """The half that is held for a message; "" if there is none. Its next deltas may be appended at once again."""
+        half = self._halves.pop(id, "")
+        if half and self._renamed[id].id == id:
+            self._open[id] = self._renamed.pop(id)
+        return half
+
+    def _end_half(self, id: str, message: Message, cause: e.Event) -> Iterator[e.Event]:
+        """The second half of a surrogate pair did not come: the first is U+FFFD."""
+        if self._take_half(id):
+            fault = (
+                f"a text of message {message.id!r} ends in the middle of a surrogate pair; it was replaced by U+FFFD"
+            )
+            yield self._warn("lone-surrogate", fault, cause)
+            message.pieces.append("\ufffd")
+            yield self._delta(message, "\ufffd", cause)
 
     def _delta(
         self,
@@ -234,6 +321,8 @@ class Engine(PendingAnswers):
     def _complete_done(self, event: e.Done) -> Iterator[e.Event]:
         final = event.message
         message = self._find(final.id)
+        if message is not None and self._halves:
+            yield from self._end_half(final.id, message, event)
         if message is None:
             if final.id in self._ids:
                 return  # it was done before: an item and the entire response repeat each other
@@ -254,6 +343,7 @@ class Engine(PendingAnswers):
         if isinstance(message, TextMessage) and isinstance(final, TextMessage):
             for annotation in final.annotations:
                 yield from self._annotate(message, annotation, event)
+        self._measure(message)
         yield from self._close(final.id or message.id, message, final.status, event)
 
     def _compare(self, message: Message, final: str, event: e.Event) -> Iterator[e.Event]:
@@ -281,6 +371,7 @@ class Engine(PendingAnswers):
         self._renamed.pop(key, None)
         message.status = status
         message.mark_complete()
+        self._sizes.pop(message.id, None)
         if call is not None and status == "completed":
             self._expect_output(call, pending_key)
         yield message.done_event(message, position=cause.position, raw_item=cause.raw_item)
@@ -288,6 +379,8 @@ class Engine(PendingAnswers):
     def _close_open(self, status: e.RunStatus, cause: e.Event) -> Iterator[e.Event]:
         """All open messages are done, because their run or its source ends with this status."""
         for key, message in [*self._open.items(), *self._renamed.items()]:
+            if self._halves:
+                yield from self._end_half(key, message, cause)
             yield from self._close(key, message, e.OPEN_MESSAGE_STATUS[status], cause)
 
     def _complete_call_passed(self, event: e.CallPassed) -> Iterator[e.Event]:
@@ -339,7 +432,7 @@ class Engine(PendingAnswers):
 
     def _annotate(self, message: TextMessage, annotation: Any, cause: e.Event) -> Iterator[e.Event]:
         seen = self._annotated.setdefault(message.id, set())
-        key = msgspec.json.encode(annotation, enc_hook=repr)
+        key = json_key(annotation)
         if key in seen:
             return  # it comes with its delta, and again with the complete item
         seen.add(key)
@@ -461,7 +554,9 @@ class Engine(PendingAnswers):
 
     def _listed(self, warning: e.StreamWarning) -> e.Event:
         if len(self.warnings) < _MOST_WARNINGS:
-            self.warnings.append(warning)
+            raw = warning.raw_item
+            is_long = isinstance(raw, bytes) and len(raw) > _LONG_ITEM
+            self.warnings.append(msgspec.structs.replace(warning, raw_item=None) if is_long else warning)
             self._faults.add(warning.fault)
         return warning
 
@@ -471,6 +566,7 @@ class Engine(PendingAnswers):
         e.RawEvent: _emit,
         e.Created: _complete_created,
         e.Delta: _complete_delta,
+        SplitDelta: _complete_split_delta,
         e.Done: _complete_done,
         e.CallPassed: _complete_call_passed,
         e.ActiveLine: _complete_active_line,
@@ -523,6 +619,6 @@ def _ids_from(ids: UniqueIds) -> Callable[[], str]:
 
 def _json(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
+        return decode_json(text)
     except (ValueError, RecursionError):  # not JSON, or nested too deep to be read
         return None

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ..answers import Answer
+from ..limits import Limits
 
 __all__ = ["CLOSE", "PULL", "START_WORK", "CallForSource", "OpenSource", "Step", "Stopped", "WaitForAnswers"]
 
@@ -33,12 +34,15 @@ class Step:
 
 
 class OpenSource(Step):
-    """Open what the user gave as a source. Its result is the source, or None if a cancellation came first."""
+    """Open what the user gave as a source, within the limits, and in the time of the clock if there is one. Its result is
+    the source, or None if a cancellation came first."""
 
-    __slots__ = ("value",)
+    __slots__ = ("clock", "limits", "value")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, limits: Limits, clock: Any = None) -> None:
         self.value = value
+        self.limits = limits
+        self.clock = clock
 
 
 class CallForSource(Step):

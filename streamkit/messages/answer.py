@@ -175,6 +175,10 @@ class Answer:
             self.closed = True
             return not self.given
 
+    def __reduce__(self) -> tuple[Callable[[str], Answer], tuple[str]]:
+        """A copy, in this process or another, is closed: nothing waits for it."""
+        return _closed, (self.what,)
+
     def _changed(self) -> None:
         self.changes.append(self)
         self.wake()
@@ -185,3 +189,13 @@ class Answer:
             raise UsageError(f"{self.what} has been answered already")
         if self.closed:
             raise UsageError(f"{self.what} takes no answer any more: it was decided without one")
+
+
+def _closed(what: str) -> Answer:
+    answer = Answer(what, _nothing)
+    answer.close()
+    return answer
+
+
+def _nothing() -> None:
+    """Nothing waits for the answer."""

@@ -256,6 +256,11 @@ class Message:
         return other
 
     @property
+    def size(self) -> int:
+        """The characters of its deltas so far, without joining them."""
+        return sum(map(len, self._chunks)) + sum(map(len, self.pieces))
+
+    @property
     def delta_count(self) -> int:
         """How many deltas were added."""
         return self._compacted + len(self.pieces)

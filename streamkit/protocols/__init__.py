@@ -6,16 +6,20 @@ one, and `values` has the readers for values of any JSON type.
 """
 
 from .base import Decoder, Encoder
+from .encoding_report import left_out_of
 from .registry import BUILT_IN, find, names, recognise, to_input
+from .request_content import LeftOut
 from .values import is_list, is_object
 
 __all__ = [
     "BUILT_IN",
     "Decoder",
     "Encoder",
+    "LeftOut",
     "find",
     "is_list",
     "is_object",
+    "left_out_of",
     "names",
     "recognise",
     "to_input",

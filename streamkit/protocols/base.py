@@ -49,14 +49,16 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from ..core.split_text import SplitDelta, split_deltas
 from ..events import Event, StreamWarning
 from ..messages import TextMessage
+from ..messages.json_text import Lenient, decode_json, is_nested_too_deep, read_leniently, well_formed
 from .framing import Frames, as_frame
 from .values import WireObject, is_object
 
 __all__ = ["Decoder", "Encoder"]
 
-_decode_json = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder(enc_hook=lambda value: dict(value) if is_object(value) else None).encode
 
 
 class Decoder:
@@ -161,16 +163,11 @@ class Decoder:
             events = []  # an empty `data:` field keeps the connection alive
         else:
             try:
-                item: Any = _decode_json(data)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                kind = name if self.sse_event_names is None or name in self.sse_event_names else b""
-                events = [self.warn("not-json", f"its data is not JSON and was skipped: {error}", _text(kind))]
+                item: Any = decode_json(data)
+            except (ValueError, RecursionError) as error:
+                events = self._feed_leniently(name, data, error)
             else:
-                if self.wraps_event_name and not (is_object(item) and "event" in item and "data" in item):
-                    item = {"event": _text(name), "data": item}
-                elif name == b"error" and is_object(item) and "error" not in item and "type" not in item:
-                    item = {"error": item}
-                events = self._guarded(item)
+                events = self._guarded(self._named(name, item))
         for event in events:
             event.raw_item, event.item_index = data, self.index
         if id:
@@ -184,12 +181,55 @@ class Decoder:
         """The events of items that are parsed already, as a producer in this process yields them."""
         events: list[Event] = []
         for item in items:
-            emitted = self._guarded(item)
+            emitted = self._feed_item(item)
             for event in emitted:
                 event.raw_item, event.item_index = item, self.index
             self.index += 1
             events += emitted
         return events
+
+    def _named(self, name: bytes, item: Any) -> Any:
+        """A frame's item with its event name, where that is part of the protocol's items."""
+        if self.wraps_event_name and not (is_object(item) and "event" in item and "data" in item):
+            return {"event": _text(name), "data": item}
+        if name == b"error" and is_object(item) and "error" not in item and "type" not in item:
+            return {"error": item}
+        return item
+
+    def _feed_leniently(self, name: bytes, data: bytes, error: Exception) -> list[Event]:
+        """The events of data that is not quite JSON, as far as it can be read."""
+        lenient = read_leniently(data)
+        if lenient is None:
+            kind = name if self.sse_event_names is None or name in self.sse_event_names else b""
+            return [self.warn("not-json", f"its data is not JSON and was skipped: {error}", _text(kind))]
+        return self._feed_repaired(self._named(name, lenient.value), lenient)
+
+    def _feed_repaired(self, item: Any, lenient: Lenient) -> list[Event]:
+        """The events of an item that was repaired, after the warnings about that."""
+        kind = item.get("type") if is_object(item) else None
+        events = split_deltas(self._guarded(item), lenient.halves)
+        joined = {event.text for event in events if isinstance(event, SplitDelta)}
+        warnings: list[Event] = []
+        if lenient.fault:
+            fault = f"its data is not JSON: it has {lenient.fault}; it was read all the same"
+            warnings.append(self.warn("lenient-json", fault, kind))
+        if lenient.lost or not joined.issuperset(lenient.halves.values()):
+            fault = "it has half of a surrogate pair, which is no text and was replaced by U+FFFD"
+            warnings.append(self.warn("lone-surrogate", fault, kind))
+        return warnings + events
+
+    def _feed_item(self, item: Any) -> list[Event]:
+        """The events of an item that is parsed already. It may hold what JSON text cannot."""
+        if is_nested_too_deep(item):
+            return self._guarded(item)  # what is too deep in it reads as if it were absent
+        try:
+            _encode(item)
+        except UnicodeEncodeError:
+            lenient = well_formed(item)
+            return self._feed_repaired(lenient.value, lenient)
+        except Exception:
+            pass  # values that JSON lacks: the decoder passes over them
+        return self._guarded(item)
 
     def number_of(self, source: Any) -> int | None:
         """The index of the item with this data among the newest frames, None if it is not one of them."""

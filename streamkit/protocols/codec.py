@@ -17,6 +17,7 @@ from ..answers import Confirmation
 from ..errors import StreamkitError
 from ..events import EVENTS, Event, Run, RunStep, version
 from ..messages import Message
+from ..messages.json_text import TOO_DEEP, is_nested_too_deep, is_too_deep, read_leniently, well_formed
 from .values import is_object
 
 __all__ = ["decode_event", "encode_event", "event_from_dict", "event_to_dict"]
@@ -24,13 +25,17 @@ __all__ = ["decode_event", "encode_event", "event_from_dict", "event_to_dict"]
 
 def encode_event(event: Event) -> bytes:
     """The event as one line of JSON, without the newline."""
-    return _encoder.encode(_portable(event))
+    try:
+        return _encoder.encode(_portable(event))
+    except UnicodeEncodeError:
+        return msgspec.json.encode(event_to_dict(event))
 
 
-def event_to_dict(event: Event) -> dict[str, Any]:
-    """The event as plain JSON values."""
+def event_to_dict(event: Event, *, keep_surrogates: bool = False) -> dict[str, Any]:
+    """The event as plain JSON values. Half of a surrogate pair, which cannot be encoded, is U+FFFD if it is not kept."""
     plain: dict[str, Any] = msgspec.to_builtins(_portable(event), enc_hook=_to_builtin)
-    return plain
+    cleaned: dict[str, Any] = plain if keep_surrogates else well_formed(plain).value
+    return cleaned
 
 
 def decode_event(data: bytes | str) -> Event:
@@ -39,15 +44,23 @@ def decode_event(data: bytes | str) -> Event:
     Raises:
         ValueError: the text is not JSON, or not a canonical event.
     """
+    if is_too_deep(data):
+        raise ValueError(TOO_DEEP)
     try:
         event: Event = _decoder(version()).decode(data)
     except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(str(error)) from error
+    except ValueError:
+        if (lenient := read_leniently(data)) is None:
+            raise
+        return event_from_dict(lenient.value)
     return event
 
 
 def event_from_dict(value: Mapping[str, Any]) -> Event:
     """The event of plain JSON values. Raises as `decode_event`."""
+    if is_nested_too_deep(value):
+        raise ValueError(TOO_DEEP)
     name = value.get("type") if is_object(value) else None
     # The class alone, where it is known: msgspec builds the union anew in each call.
     kind = EVENTS.get(name) or _any_event(version()) if isinstance(name, str) else _any_event(version())

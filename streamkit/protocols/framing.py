@@ -8,8 +8,12 @@ Any other block is read line by line, as the specification says, with the same r
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from typing import TypeAlias, TypeGuard
+from collections.abc import Callable, Container, Sequence
+from typing import Any, TypeAlias, TypeGuard
+
+from ..errors import LimitError
+from ..limits import Limits
+from ..messages.json_text import shallow
 
 __all__ = [
     "Frame",
@@ -47,15 +51,70 @@ def as_data(frames: Frames, names: Container[bytes]) -> Frames:
     return [frame[2] if not frame[0] and frame[1] not in names else frame for frame in map(as_frame, frames)]
 
 
+def _nothing(size: int) -> None:
+    """Nobody measures."""
+
+
 class Framer:
-    """Cuts the bytes of one body into frames."""
+    """Cuts the bytes of one body into frames. Data that is nested too deep is marked, so that no decoder reads it.
+
+    Args:
+        longest: the bytes that one item may have. One that has more raises `LimitError`.
+
+    Attributes:
+        measure: called with the size of each long item.
+        rescued: the frames that came in one chunk with, and before, one that was too long.
+    """
+
+    def __init__(self, longest: int = Limits().line) -> None:
+        self._longest = longest
+        self._pending: list[bytes] = []  # pieces of what is unfinished
+        self._size = 0  # the size of `_pending`, where that has several pieces
+        self._failure: LimitError | None = None
+        self.rescued: Frames = []
+        self.measure: Callable[[int], object] = _nothing
+
+    def _hold(self, piece: bytes) -> None:
+        """Add a piece to what is unfinished.
+
+        Raises:
+            LimitError: that is too long.
+        """
+        pending = self._pending
+        self._size = len(piece) + (self._size if len(pending) > 1 else sum(map(len, pending)))
+        pending.append(piece)
+        if self._size > self._longest + _LONG:  # the names of its fields are no data; `_checked` is exact
+            raise LimitError("line", self._longest)
+
+    def _checked(self, frames: Frames) -> Frames:
+        """Frames, of which some are long: those that are nested too deep are marked.
+
+        Raises:
+            LimitError: one is too long. `rescued` has those before it.
+        """
+        checked: list[Any] = []
+        for frame in frames:
+            data = frame if isinstance(frame, bytes) else frame[2]
+            if len(data) > self._longest:
+                self.rescued, self._failure = checked, LimitError("line", self._longest)
+                raise self._failure
+            if len(data) >= _LONG:
+                self.measure(len(data))
+                data = shallow(data)
+            checked.append(data if isinstance(frame, bytes) else (frame[0], frame[1], data))
+        return checked
+
+    def _check_failure(self) -> None:
+        """Raise the error of a frame that was too long, again."""
+        if self._failure is not None:
+            raise self._failure
 
     def expect_names(self, names: Container[bytes] | None) -> None:
         """Set the SSE event names that the decoder heeds, None (as at the beginning) for all. Frames without an id and
         without such a name may then be returned as plain data."""
 
     def feed(self, chunk: bytes) -> Frames:
-        """The frames that this chunk completes."""
+        """The frames that this chunk completes. Raises `LimitError` where an item is too long, then and from then on."""
         raise NotImplementedError(f"{type(self).__name__}.feed")
 
     def finish(self) -> Frames:
@@ -65,6 +124,7 @@ class Framer:
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CR, _LF = 13, 10
+_LONG = 1000  # bytes; shorter data is not nested too deep for a decoder of a struct, which skips what it does not know
 _LINES_PER_BLOCK = {b"data": 2, b"even": 3, b"id: ": 4}  # with the empty line, by how its first line begins
 
 
@@ -87,8 +147,8 @@ class SseFramer(Framer):
     - `_as_data` says that blocks with the expected head are returned as plain data.
     """
 
-    def __init__(self) -> None:
-        self._pending: list[bytes] = []
+    def __init__(self, longest: int = Limits().line) -> None:
+        super().__init__(longest)
         self._in_data = False
         self._is_lf_only = False
         self._started = False  # the byte order mark, if any, was dropped
@@ -111,32 +171,47 @@ class SseFramer(Framer):
 
     def feed(self, chunk: bytes) -> Frames:
         """The frames that this chunk completes. The paths before `_feed_any` are for one block, and for a run of them."""
-        pending, head, size = self._pending, self._head, self._head_size
-        if not pending and self._is_lf_only and chunk[:size] == head and chunk[-1] == _LF and chunk[-2] == _LF:
-            data = chunk[size:-2]  # one block alone, from a server that flushes each event
-            if _LF not in data and _CR not in data:
+        pending = self._pending
+        if not pending and self._is_lf_only and chunk[: self._head_size] == self._head and chunk[-2:] == b"\n\n":
+            data = chunk[self._head_size : -2]  # one block alone, from a server that flushes each event
+            if _LF not in data and _CR not in data and len(data) < _LONG:
                 return [data if self._as_data else (b"", self._head_name, data)]
-        pieces = []
         if self._in_data and _CR not in chunk:
             if _LF not in chunk:
-                pending.append(chunk)
+                self._hold(chunk)
                 return []
             pieces = chunk.split(self._separator)
-            pieces[0] = b"".join((*pending, pieces[0]))
-        elif self._is_lf_only and _CR not in chunk and len(pending) < 2 and (not pending or len(pending[0]) < size):
-            text = pending[0] + chunk if pending else chunk
-            if text[:size] == head:
-                pieces = text[size:].split(self._separator)
-        if pieces:
-            rest = pieces.pop()
-            if _LF not in b"".join(pieces):
-                if _LF not in rest:
-                    self._in_data = True
-                    self._pending = [rest]
-                    return pieces if self._as_data else self._named(pieces)
-                if self._end_run(rest, pieces):
-                    return self._named(pieces)
-        return self._feed_any(chunk)
+            pieces[0] = b"".join(pending) + pieces[0]
+        elif (
+            self._is_lf_only
+            and _CR not in chunk
+            and len(pending) < 2
+            and (not pending or len(pending[0]) < self._head_size)
+            and (text := pending[0] + chunk if pending else chunk)[: self._head_size] == self._head
+        ):
+            pieces = text[self._head_size :].split(self._separator)
+        else:
+            return self._feed_any(chunk)
+        rest = pieces.pop()
+        if _LF in b"".join(pieces):
+            return self._feed_any(chunk)
+        if _LF not in rest:
+            self._in_data = True
+            self._pending = [rest]
+        elif not self._end_run(rest, pieces):
+            return self._feed_any(chunk)
+        if pieces and max(map(len, pieces)) >= _LONG:
+            pieces = self._checked_pieces(pieces)
+        return pieces if self._as_data else self._named(pieces)
+
+    def _checked_pieces(self, pieces: list[bytes]) -> list[bytes]:
+        """As `_checked`, for the data of blocks with the expected name."""
+        try:
+            return [as_frame(piece)[2] for piece in self._checked(pieces)]
+        except LimitError:
+            self.rescued = self._named([as_frame(frame)[2] for frame in self.rescued])
+            self._in_data = self._is_lf_only = False  # the next chunk raises it again
+            raise
 
     def _end_run(self, rest: bytes, pieces: list[bytes]) -> bool:
         """Take in the data of the last block of a run, and what follows it. The data joins the pieces if its block is
@@ -149,6 +224,7 @@ class SseFramer(Framer):
         self._in_data = False
         if len(after) == 1:
             self._pending = [self._head, rest]
+            self._size = len(rest)
         else:
             pieces.append(rest[:end])
             self._pending = [after[2:]] if len(after) > 2 else []
@@ -160,13 +236,14 @@ class SseFramer(Framer):
 
     def _feed_any(self, chunk: bytes) -> Frames:
         """As `feed`, for any chunk."""
+        self._check_failure()
         pending = self._restore_head()
         if not self._is_lf_only or _CR in chunk:
             chunk = self._normalise(chunk)
         end = chunk.rfind(b"\n\n") if _LF in chunk else -1
         if end < 0 and not (chunk.startswith(b"\n") and pending and pending[-1].endswith(b"\n")):
             if chunk:
-                pending.append(chunk)
+                self._hold(chunk)
             frames: Frames = []
         else:
             text = b"".join((*pending, chunk[: max(end, 0)]))
@@ -175,6 +252,8 @@ class SseFramer(Framer):
             lines = text.split(b"\n")
             lines.append(b"")
             frames = self._by_columns(lines) or self._by_lines(lines)
+            if max(map(len, lines)) >= _LONG:
+                frames = self._checked(frames)
         if self._is_lf_only and len(pending) == 1 and pending[0].startswith(self._head):
             data = pending[0][self._head_size :]
             if _LF not in data:
@@ -185,6 +264,7 @@ class SseFramer(Framer):
         """What is pending, with the head of its block."""
         if self._in_data:
             self._pending.insert(0, self._head)
+            self._size = sum(map(len, self._pending))
             self._in_data = False
         return self._pending
 
@@ -217,7 +297,8 @@ class SseFramer(Framer):
         """The frame of the unfinished block, if it has data."""
         lines = b"".join(self._restore_head()).split(b"\n")
         self._pending.clear()
-        return self._by_lines([*lines, b""])
+        self._check_failure()
+        return [as_frame(frame) for frame in self._checked(self._by_lines([*lines, b""]))]
 
     def _normalise(self, chunk: bytes) -> bytes:
         """Drop a byte order mark, which may come in pieces, and turn CRLF and CR into LF. The two halves of a CRLF may
@@ -272,26 +353,28 @@ class SseFramer(Framer):
 class NdjsonFramer(Framer):
     """One JSON value on each line. Blank lines are skipped."""
 
-    def __init__(self) -> None:
-        self._pending: list[bytes] = []  # pieces of the unfinished line
+    def __init__(self, longest: int = Limits().line) -> None:
+        super().__init__(longest)
         self._started = False
 
     def feed(self, chunk: bytes) -> Frames:
         """The frames of the lines that this chunk completes."""
+        self._check_failure()
         lines, newline, rest = chunk.rpartition(b"\n")
         if not newline:
             if chunk:
-                self._pending.append(chunk)
+                self._hold(chunk)
             return []
         lines = self._take_pending(lines)
         if rest:
             self._pending.append(rest)
-        return [(b"", b"", line) for line in lines.split(b"\n") if line.strip()]
+        return self._checked([(b"", b"", line) for line in lines.split(b"\n") if line.strip()])
 
     def finish(self) -> list[Frame]:
         """The frame of the last line, where no newline ends it."""
         line = self._take_pending(b"").strip()
-        return [(b"", b"", line)] if line else []
+        self._check_failure()
+        return [as_frame(frame) for frame in self._checked([(b"", b"", line)])] if line else []
 
     def _take_pending(self, more: bytes) -> bytes:
         """What is pending, followed by `more`, without a byte order mark at the start of the body."""
@@ -303,13 +386,13 @@ class NdjsonFramer(Framer):
         return text
 
 
-def framer_for(start: bytes) -> Framer | None:
+def framer_for(start: bytes, longest: int = Limits().line) -> Framer | None:
     """The framer for a body that starts like this: newline-delimited JSON if it starts with an object or a list, else
     SSE. None if these bytes are too few to decide."""
     text = start.removeprefix(_BYTE_ORDER_MARK).lstrip(b" \t\r\n")
     if not text or _BYTE_ORDER_MARK.startswith(text):
         return None
-    return NdjsonFramer() if text[:1] in (b"{", b"[") else SseFramer()
+    return NdjsonFramer(longest) if text[:1] in (b"{", b"[") else SseFramer(longest)
 
 
 def sse_frame(data: bytes, name: str | None = None, id: str | None = None) -> bytes:

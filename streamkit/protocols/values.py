@@ -15,6 +15,7 @@ import msgspec
 
 from ..events import Usage
 from ..messages import Annotation
+from ..messages.json_text import decode_json, is_nested_too_deep
 
 __all__ = [
     "LARGEST_COUNT",
@@ -46,7 +47,6 @@ LARGEST_COUNT = 2**53
 """No counter of a real stream exceeds what every JSON reader can hold exactly."""
 
 _OTHER_JSON_TYPES = frozenset((str, int, float, bool, list, type(None)))
-_decode = msgspec.json.Decoder().decode
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
@@ -127,13 +127,15 @@ def without_keys(wire: WireObject, *keys: str) -> dict[str, Any]:
 def parse_json(text: str | bytes | bytearray) -> Any:
     """The value that JSON text holds; None if it is not JSON, is nested too deep to be read, or is `null`."""
     try:
-        return _decode(text)
+        return decode_json(text)
     except (ValueError, RecursionError):
         return None
 
 
 def json_text(value: Any) -> str:
     """Any value as compact JSON text, objects of other types as their `str`; "" for a circular or too deep value."""
+    if is_nested_too_deep(value):
+        return ""
     try:
         return _encode(value)
     except (TypeError, ValueError, RecursionError):

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 __all__ = ["BodyJoiner"]
 
+_named_field = re.compile(rb"(?:data|event|id|retry|error) ?:").match
 _field = re.compile(rb"(data|event|id|retry|error)? ?:").match
 _tokens = re.compile(rb'\\.|["{}\[\]\\]', re.DOTALL).findall
 _HEAD = 32  # the first bytes of a line, enough to see its SSE field
@@ -97,7 +98,9 @@ class BodyJoiner:
         value = head[field.end() :].lstrip(b" ") if field and field[1] == b"data" else head
         if value[:1] in (b"{", b"["):
             return self._json.complete and (item[:1] not in (b"", b" ", b"\t") or (not item and field is not None))
-        return field is not None and _field(item) is not None
+        if field is None or field[1] is None:  # a comment may hold anything but the name of a field
+            return field is not None and _named_field(item) is not None
+        return _named_field(item) is not None or item.startswith(b": ")
 
 
 class _Json:

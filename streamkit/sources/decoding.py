@@ -11,8 +11,10 @@ import msgspec
 from ..core.argument_fields import ArgumentFields
 from ..core.engine import Engine
 from ..core.resume import Resumption
-from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
+from ..core.split_text import without_split_deltas
+from ..errors import IncompleteStreamError, LimitError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
+from ..messages.json_text import read_json
 from ..protocols import registry
 from ..protocols.base import Decoder
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
@@ -21,7 +23,7 @@ from .chained import UpstreamConfirmations
 from .live import ForeignQuestions, decoder_of_possible_question
 from .source import AsyncSource, Source
 
-__all__ = ["SourceDecoder"]
+__all__ = ["PreparingDecoder", "SourceDecoder"]
 
 _SSE_FIELDS = (b"data", b"event", b"id", b"retry")
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
@@ -52,7 +54,6 @@ class SourceDecoder:
         self._engine = engine
         self._receivers = receivers
         self._fields = fields
-        self._prepare = source.prepare if isinstance(source, AsyncSource) else None
         self._read_to_end = source.traits.read_to_end
         # From bytes to events in two calls, once nothing but the framer and the decoder takes part.
         self._to_frames: Callable[[bytes], Frames] | None = None
@@ -94,32 +95,41 @@ class SourceDecoder:
 
     def decode(self, batch: Any) -> Sequence[Event]:
         """The events of a batch of the source: bytes, or a list of frames or of items."""
-        if self._prepare is not None:
-            batch = self._prepared(batch, self._prepare)
-        if self._to_frames is not None and type(batch) is bytes:
-            return self._to_events(self._to_frames(batch))
+        if self._to_frames is not None and batch.__class__ is bytes:
+            try:
+                return self._to_events(self._to_frames(batch))
+            except LimitError as error:
+                return self._to_events(self._rescued(error))
         events = self._filtered(self._decode(batch))
         only_decoded = not self._receivers and self._fields is None and self.resumption is None
         if only_decoded and self._framer is not None and self.decoder is not None:
             self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
         return events
 
-    def _prepared(self, item: Any, prepare: Callable[[Any], Any]) -> Any:
-        """The batch of an item that an async source pulled."""
+    def _frames(self, chunk: bytes) -> Frames:
+        assert self._framer is not None
         try:
-            return prepare(item)
-        except Exception as error:
-            raise_source_error(error)
+            return self._framer.feed(chunk)
+        except LimitError as error:
+            return self._rescued(error)
+
+    def _rescued(self, error: LimitError) -> Frames:
+        """The frames before one that was too long, of the same chunk. Where there are none, the error is raised."""
+        assert self._framer is not None
+        frames, self._framer.rescued = self._framer.rescued, []
+        if not frames:
+            raise error
+        return frames
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
         """These events with the messages that `fields=` makes of arguments, without those before the cursor."""
         if self._fields is not None:
-            events = self._fields.feed(events)
+            events = self._fields.feed(without_split_deltas(events))
         return events if self.resumption is None else self.resumption.feed(events)
 
     def _decode(self, batch: Any) -> Sequence[Event]:
         if type(batch) is bytes:
-            return self._decode_frames(self._framer.feed(batch)) if self._framer else self._decode_first(batch)
+            return self._decode_frames(self._frames(batch)) if self._framer else self._decode_first(batch)
         if batch and type(batch[0]) is tuple:
             return self._decode_frames(batch)
         decoder = self.decoder
@@ -136,12 +146,14 @@ class SourceDecoder:
         """Hold the first bytes until they show how they are framed."""
         self._seen = self._seen or chunk
         self._start = (self._start + chunk).lstrip(b" \t\r\n")
-        self._framer = framer_for(self._start)
+        self._framer = framer_for(self._start, self._engine.limits.line)
+        if self._framer is not None:
+            self._framer.measure = self._engine.long_item_came
         if self._framer is None:
             return ()
         self._drop_event_names()
         start, self._start = self._start, b""
-        return self._decode_frames(self._framer.feed(start))
+        return self._decode_frames(self._frames(start))
 
     def _decode_frames(self, frames: Frames) -> Sequence[Event]:
         for receive in self._receivers:
@@ -268,6 +280,19 @@ class SourceDecoder:
         raise self._unrecognised()
 
 
+class PreparingDecoder(SourceDecoder):
+    """Decodes what an async source pulled, which its `prepare` makes a batch of."""
+
+    def decode(self, batch: Any) -> Sequence[Event]:
+        assert isinstance(self.source, AsyncSource)
+        assert self.source.prepare is not None
+        try:
+            prepared = self.source.prepare(batch)
+        except Exception as error:
+            raise_source_error(error)
+        return super().decode(prepared)
+
+
 def _decode_frames_with(decoder: Decoder, frames: Frames) -> list[Event]:
     """The events of frames whose event names were left in: the decoder gets those that it ignores as data alone."""
     return decoder.feed_frames(frames if decoder.sse_event_names is None else as_data(frames, decoder.sse_event_names))
@@ -288,10 +313,7 @@ def _protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
         return kind
     if parsed:
         return registry.recognise(item)
-    try:
-        return registry.recognise(msgspec.json.decode(item[2]), item[1].decode("utf-8", "replace"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    return registry.recognise(read_json(item[2]), item[1].decode("utf-8", "replace"))
 
 
 def _parsed(held: Any) -> Any:
@@ -299,10 +321,8 @@ def _parsed(held: Any) -> Any:
     if not is_frame(held):
         return held
     _, _, data = held
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return data.decode("utf-8", "replace")
+    value = read_json(data)
+    return data.decode("utf-8", "replace") if value is None else value
 
 
 def _error_in(held: Any) -> dict[str, Any] | None:
@@ -329,10 +349,4 @@ def _is_plain(start: bytes) -> bool:
 
 def _is_complete(data: bytes) -> bool:
     """Whether the data of a frame that only the end of the stream closed is complete."""
-    if data.startswith(b"[DONE"):
-        return True
-    try:
-        msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
+    return data.startswith(b"[DONE") or read_json(data) is not None

@@ -1,7 +1,8 @@
 """Opens a value that the user passes as a source.
 
 No client is imported to recognise its objects (`recognition.py`). Of an SDK's stream whose response is unread the bytes are
-read, so that the SDK's own objects are never built.
+read, so that the SDK's own objects are never built; but for bodies that are neither Server-Sent Events nor JSON, such as
+Amazon Bedrock's, which the SDK reads.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import anyio
 
 from ..errors import raise_source_error
 from ..events import Run, RunDone, StreamEnd
+from ..limits import Limits
 from .chunks import AsyncChunks, SyncChunks
 from .interrupt import Interruptible
 from .items import Items, batches_of
@@ -25,6 +27,7 @@ from .recognition import (
     is_client,
     is_complete_answer,
     is_file,
+    is_framed,
     is_live,
     is_path,
     is_response,
@@ -32,6 +35,7 @@ from .recognition import (
     refuse_read,
     response_of,
     unknown_source,
+    unread_body,
     wants_async,
 )
 from .recording import read_recording, recording_in
@@ -41,6 +45,7 @@ from .threads import call_off_loop, direct, in_thread, threaded
 __all__ = ["open_async", "open_sync", "source_of_async_stream", "source_of_stream", "wants_async"]
 
 _END: Any = object()
+_DEFAULT = Limits()
 _CANCELLED = [RunDone(Run(status="cancelled")), StreamEnd(status="cancelled")]  # the end of a stream that was cancelled
 
 
@@ -66,20 +71,43 @@ def source_of_stream(manager: Any, chunks: SyncChunks | None = None) -> Source:
     return Source(batches(), manager.close, traits, upstream=manager)
 
 
-def _of_response(value: Any) -> Source:
+def _of_response(value: Any, limits: Limits) -> Source:
     """An HTTP response, or the one in an SDK's stream: its bytes."""
     response = response_of(value)
     if is_async_response(response):
         raise wants_async(value)
     if response.status_code >= 400:
         try:
-            body = response.read()
+            body = _beginning(response.iter_bytes(), limits.error_body)
         except Exception as error:
             raise_source_error(error)
         finally:
             response.close()
         raise http_error(response, body)
+    if not is_framed(response):
+        response.close()
+        raise unread_body(response)
     return Source(iter(response.iter_bytes()), response.close, response=response)
+
+
+def _beginning(chunks: Iterator[bytes], limit: int) -> bytes:
+    """The first bytes of a body, at most so many. The rest is not read."""
+    body = b""
+    for chunk in chunks:
+        body += chunk
+        if len(body) >= limit:
+            break
+    return body[:limit]
+
+
+async def _async_beginning(chunks: AsyncIterator[bytes], limit: int) -> bytes:
+    """As `_beginning`."""
+    body = b""
+    async for chunk in chunks:
+        body += chunk
+        if len(body) >= limit:
+            break
+    return body[:limit]
 
 
 def _of_file(file: Any) -> Source:
@@ -113,7 +141,7 @@ def _distinct(items: Any, value: Any) -> tuple[Any, ...]:
     return (items,) if items is value else (items, value)
 
 
-def _of_context(value: Any) -> Source:
+def _of_context(value: Any, limits: Limits) -> Source:
     """The source that a context manager gives when it is entered. Closing the source leaves it."""
     stack = contextlib.ExitStack()
     try:
@@ -124,7 +152,7 @@ def _of_context(value: Any) -> Source:
         stack.close()
         raise unknown_source(value)
     try:
-        source = open_sync(entered)
+        source = open_sync(entered, limits)
     except BaseException:
         stack.close()
         raise
@@ -168,25 +196,25 @@ def _refuse_async(value: Any) -> Source:
 # and a context manager too, but its response is read directly, so that its objects are never built. A mapping, a str and
 # a class are iterable or callable, and must be refused before those. A file is iterable, but may be a recording. A value
 # that is iterable and a context manager needs no entering. One that is sync and async is read as a sync one.
-_SYNC_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Source]], ...] = (
-    (inspect.isawaitable, _of_awaitable),
-    (_is_a(Readable), lambda value: value.source()),
-    (_is_a(SyncChunks), lambda value: source_of_stream(value.manager, value)),
-    (_is_a(Source), lambda value: value),
+_SYNC_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Limits], Source]], ...] = (
+    (inspect.isawaitable, lambda value, _: _of_awaitable(value)),
+    (_is_a(Readable), lambda value, _: value.source()),
+    (_is_a(SyncChunks), lambda value, _: source_of_stream(value.manager, value)),
+    (_is_a(Source), lambda value, _: value),
     (lambda value: response_of(value) is not None, _of_response),
-    (is_path, read_recording),
-    (_is_a(bytes, bytearray), lambda value: Source(iter([bytes(value)]), _close_nothing)),
-    (_is_a(str, Mapping, type), _refuse_unknown),
-    (is_complete_answer, lambda value: Source(batches_of([value]), _close_nothing)),
-    (is_file, _of_file),
-    (_has("__iter__"), _of_iterable),
+    (is_path, lambda value, _: read_recording(value)),
+    (_is_a(bytes, bytearray), lambda value, _: Source(iter([bytes(value)]), _close_nothing)),
+    (_is_a(str, Mapping, type), lambda value, _: _refuse_unknown(value)),
+    (is_complete_answer, lambda value, _: Source(batches_of([value]), _close_nothing)),
+    (is_file, lambda value, _: _of_file(value)),
+    (_has("__iter__"), lambda value, _: _of_iterable(value)),
     (lambda value: hasattr(value, "__enter__") and not is_client(value), _of_context),
-    (_has("__aiter__", "__aenter__"), _refuse_async),
-    (callable, lambda value: open_sync(call_source(value))),
+    (_has("__aiter__", "__aenter__"), lambda value, _: _refuse_async(value)),
+    (callable, lambda value, limits: open_sync(call_source(value), limits)),
 )
 
 
-def open_sync(value: Any) -> Source:
+def open_sync(value: Any, limits: Limits = _DEFAULT) -> Source:
     """The source for a sync stream that a value is, contains or returns. Its request is sent here.
 
     Raises:
@@ -196,14 +224,14 @@ def open_sync(value: Any) -> Source:
     refuse_read(value)
     for is_kind, source_of in _SYNC_KINDS:
         if is_kind(value):
-            return source_of(value)
+            return source_of(value, limits)
     raise unknown_source(value)
 
 
 # -- async
 
 
-async def open_async(value: Any) -> AsyncSource:
+async def open_async(value: Any, limits: Limits = _DEFAULT) -> AsyncSource:
     """The source for an async stream that a value is, contains or returns. Its request is sent here.
 
     A sync source is pulled in worker threads, one call at a time. Raises as `open_sync`.
@@ -216,21 +244,22 @@ async def open_async(value: Any) -> AsyncSource:
     if isinstance(value, AsyncChunks):
         return source_of_async_stream(value.manager, value)
     if inspect.isawaitable(value):
-        return await open_async(await await_source(value))
+        return await open_async(await await_source(value), limits)
     response = response_of(value)
     if response is not None and not is_sync_response(response) and hasattr(response, "aiter_bytes"):
-        return await _of_async_response(response)
+        return await _of_async_response(response, limits)
     if isinstance(value, type):
         raise unknown_source(value)
     if hasattr(value, "__aiter__") and response is None:
         return _of_async_iterable(value)
     if hasattr(value, "__aenter__") and response is None and not hasattr(value, "__iter__") and not is_client(value):
-        return await _of_async_context(value)
+        return await _of_async_context(value, limits)
     if callable(value) and not hasattr(value, "__iter__") and not hasattr(value, "__enter__"):
-        return await open_async(await call_off_loop(value))
+        return await open_async(await call_off_loop(value), limits)
     if isinstance(value, (SyncChunks, Source)):
         return threaded(open_sync(value))
-    source = open_sync(value) if not hasattr(value, "__enter__") else await in_thread(partial(open_sync, value))
+    opens = partial(open_sync, value, limits)
+    source = opens() if not hasattr(value, "__enter__") else await in_thread(opens)
     blocks = source.response is not None or not isinstance(value, (list, tuple, bytes, bytearray))
     return threaded(source) if blocks else direct(source)
 
@@ -251,16 +280,19 @@ def source_of_async_stream(manager: Any, chunks: AsyncChunks | None = None) -> A
     return AsyncSource(pull, manager.close, SourceTraits(protocol=protocol, read_to_end=True, chunks=chunks))
 
 
-async def _of_async_response(response: Any) -> AsyncSource:
+async def _of_async_response(response: Any, limits: Limits) -> AsyncSource:
+    chunks: AsyncIterator[bytes] = response.aiter_bytes()
     if response.status_code >= 400:
         try:
-            body = await response.aread()
+            body = await _async_beginning(chunks, limits.error_body)
         except Exception as error:
             raise_source_error(error)
         finally:
-            await response.aclose()
+            await _close_all(chunks, response)
         raise http_error(response, body)
-    chunks: AsyncIterator[bytes] = response.aiter_bytes()
+    if not is_framed(response):
+        await _close_all(chunks, response)
+        raise unread_body(response)
     return AsyncSource(chunks.__anext__, partial(_close_all, chunks, response))
 
 
@@ -292,14 +324,14 @@ def _of_async_iterable(value: Any) -> AsyncSource:
     return AsyncSource(items.__anext__, finish, SourceTraits(live=live), prepare=prepare)
 
 
-async def _of_async_context(value: Any) -> AsyncSource:
+async def _of_async_context(value: Any, limits: Limits) -> AsyncSource:
     stack = contextlib.AsyncExitStack()
     try:
         entered = await stack.enter_async_context(value)
     except Exception as error:
         raise_source_error(error)
     try:
-        source = await open_async(entered)
+        source = await open_async(entered, limits)
     except BaseException:
         await stack.aclose()
         raise

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import io
 import os
-from collections.abc import Sequence, Set
+import re
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from ..errors import SourceError, UsageError
@@ -16,6 +17,7 @@ __all__ = [
     "is_client",
     "is_complete_answer",
     "is_file",
+    "is_framed",
     "is_live",
     "is_path",
     "is_response",
@@ -23,6 +25,7 @@ __all__ = [
     "refuse_read",
     "response_of",
     "unknown_source",
+    "unread_body",
     "wants_async",
 ]
 
@@ -34,6 +37,13 @@ _ACCEPTED = (
 
 # Where the SDKs' helpers keep the stream that they read: of Responses, Chat and Messages; of Assistants.
 _INNER_STREAMS = ("_raw_stream", "_AssistantEventHandler__stream", "_AsyncAssistantEventHandler__stream")
+
+
+# The content types of bodies that streamkit frames: Server-Sent Events and JSON, under whichever names servers send them.
+# Some send none.
+_FRAMED = re.compile(
+    r"$|text/|application/octet-stream|application/[\w.+-]*json|application/event-stream", re.IGNORECASE
+)
 
 
 # -- HTTP responses
@@ -56,13 +66,25 @@ def response_of(value: Any) -> Any:
 
 
 def _sdk_response(value: Any) -> Any:
-    """The unread response inside an SDK's stream, None if there is none."""
+    """The unread response inside an SDK's stream, None if there is none, or if the SDK alone can read its body."""
     for name in _INNER_STREAMS:
         value = getattr(value, name, value)
     response = getattr(value, "response", None)
     if response is None or not is_response(response) or getattr(response, "is_stream_consumed", True):
         return None
-    return response
+    return response if is_framed(response) else None
+
+
+def is_framed(response: Any) -> bool:
+    """Whether streamkit can read the body of a response, as far as its content type says. Amazon's are binary."""
+    headers: Mapping[str, str] = getattr(response, "headers", None) or {}
+    return _FRAMED.match(str(headers.get("content-type") or "")) is not None
+
+
+def unread_body(response: Any) -> UsageError:
+    """The error for a response with a body that is neither Server-Sent Events nor JSON."""
+    kind = response.headers.get("content-type")
+    return UsageError(f"a body of the type {kind!r} is no stream of text; pass the client's own stream, which reads it")
 
 
 def is_async_response(response: Any) -> bool:

@@ -11,12 +11,13 @@
     {"time": 1.7, "end": "completed"}                          how the stream ended; missing after a crash
 
 A recording can be read at any moment while it is written: a crash cuts off its last line at most. Replaying such a one
-ends with `IncompleteStreamError`.
+ends with `IncompleteStreamError`. A damaged line anywhere else is reported as an item that is not JSON.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import re
 import time
 from collections.abc import Callable, Generator
@@ -28,6 +29,7 @@ import msgspec
 
 from ..errors import SourceError, SourceTimeoutError, UsageError
 from ..events import Event
+from ..messages.json_text import NOT_JSON, damaged, shallow
 from ..protocols import codec
 from .source import Source, SourceTraits
 
@@ -36,6 +38,7 @@ __all__ = ["MARK_LENGTH", "is_marked", "read_recording", "recording_in", "replay
 is_marked = re.compile(rb'\s*\{\s*"streamkit"\s*:\s*"recording"').match
 MARK_LENGTH = 40  # bytes that the mark is found in
 _CHUNK = 1 << 16
+_VERSION = 1
 
 
 def read_recording(path: str | PathLike[str]) -> Source:
@@ -99,6 +102,10 @@ def _as_bytes(read: str | bytes) -> bytes:
     return read.encode("utf-8", "surrogatepass") if isinstance(read, str) else bytes(read)
 
 
+class _FirstLine(msgspec.Struct):
+    version: int = 1
+
+
 class _SourceLine(msgspec.Struct):
     source: int
     fields: dict[str, str] | None = None
@@ -137,6 +144,8 @@ def _content(opened: Callable[[], BinaryIO], marked: bool, size: int) -> _Conten
         for line in file if marked else ():
             if place >= size:
                 break
+            if place == 0:
+                _check_version(line)
             if line.startswith(b'{"source":') or not (starts or is_marked(line)):
                 starts.append(place)  # the first part may lack that line, if the file's position is in the middle
                 fields = fields or _fields_in(line)
@@ -147,9 +156,19 @@ def _content(opened: Callable[[], BinaryIO], marked: bool, size: int) -> _Conten
 def _fields_in(line: bytes) -> dict[str, str] | None:
     """The fields in the line that begins a source."""
     try:
-        return msgspec.json.decode(line, type=_SourceLine).fields
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(shallow(line), type=_SourceLine).fields
+    except NOT_JSON:
         return None
+
+
+def _check_version(line: bytes) -> None:
+    """Raise `SourceError` for a recording of another version, whose lines may mean something else."""
+    try:
+        version = msgspec.json.decode(shallow(line), type=_FirstLine).version
+    except NOT_JSON:
+        return  # the rest of the recording may be readable
+    if version != _VERSION:
+        raise SourceError(f"the recording is of version {version}, and this streamkit reads version {_VERSION}")
 
 
 def _source(
@@ -204,10 +223,13 @@ def _items(content: _Content, start: int, end: int, speed: float | None, began: 
         file.seek(start)
         while start < end and (text := file.readline()):
             start += len(text)
-            try:
-                line = _decode(text)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue  # a line that a crash cut off, or of another format
+            line = _line_of(text)
+            if line is None:
+                if (
+                    start < end and text.strip()
+                ):  # not the last line before the end, or before another source: a crash cuts that
+                    yield [(b"", b"", damaged(text.strip()))]
+                continue
             if speed is not None and (wait := line.time / speed - (time.monotonic() - began)) > 0:
                 time.sleep(wait)
             if line.error is not None:
@@ -215,8 +237,31 @@ def _items(content: _Content, start: int, end: int, speed: float | None, began: 
             elif line.event is not None:
                 yield _answer(line.event)
             elif line.text is not None or line.data:
-                data = line.text.encode() if line.text is not None else bytes(line.data)
-                yield [(line.id.encode(), line.name.encode(), data)]
+                data = _text_bytes(line.text) if line.text is not None else bytes(line.data)
+                yield [(line.id.encode(), line.name.encode(), shallow(data))]
+
+
+def _line_of(text: bytes) -> _Line | None:
+    """A line; None if it is damaged."""
+    text = shallow(text)
+    try:
+        return _decode(text)
+    except NOT_JSON:
+        pass
+    try:
+        value = json.loads(text)  # a half of a surrogate pair is nothing that msgspec decodes
+        data = msgspec.Raw(json.dumps(value.pop("data")).encode()) if "data" in value else msgspec.Raw()
+        return msgspec.structs.replace(msgspec.convert(value, _Line), data=data)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _text_bytes(text: str) -> bytes:
+    """The bytes of an item that is not JSON. Those that are not UTF-8 are escaped in it."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _answer(event: dict[str, Any]) -> list[Event]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -183,9 +184,10 @@ class AsyncStreamManager(Manager):
 
     async def _perform(self, step: Any) -> Any:
         match step:
-            case OpenSource(value=value):
+            case OpenSource(value=value, limits=limits, clock=clock):
                 self._schedule = self._schedule or scheduler()
-                return await self._in_scope(open_async, value)
+                opens = partial(self._in_scope, open_async, value, limits)
+                return await (opens() if clock is None else clock.wait_async(opens))
             case CallForSource(function=function):
                 value = call_source(function)
                 return await self._in_scope(await_source, value) if inspect.isawaitable(value) else value

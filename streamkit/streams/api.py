@@ -11,6 +11,7 @@ from os import PathLike
 from typing import Any, Protocol, TypeAlias
 
 from ..handlers import Handler
+from ..limits import Limits, Timeouts
 from ..protocols import Decoder
 from ..sources.source import AsyncSource, Readable, Source
 from .aio import AsyncStreamManager
@@ -52,6 +53,8 @@ def stream(
     max_steps: int = MAX_STEPS,
     fields: Mapping[str, str] | None = None,
     after: str | None = None,
+    limits: Limits | None = None,
+    timeouts: Timeouts | None = None,
 ) -> StreamManager:
     """A manager for a stream, driven by the caller's thread.
 
@@ -76,13 +79,24 @@ def stream(
             count as keys, `*` is any key (or any tool), and a backslash goes before a dot in a name.
         after: resume after this cursor, which `stream.cursor` of the same source returned. Events before it rebuild the
             messages without calling handlers; a message that is open there is emitted as created plus one delta.
+        limits: the sizes that end the stream with a `LimitError`; without it, those of `Limits()`.
+        timeouts: how long to wait for content, before the stream fails with a `SourceTimeoutError`; without it, only the
+            client's own timeouts hold.
 
     Raises:
         UsageError: a handler is async, or is on another live stream; there is no such protocol; a field is malformed;
             `max_steps` is no number from 1 on.
     """
-    options: dict[str, Any] = {"protocol": protocol, "strict": strict, "then": then, "fields": fields, "after": after}
-    options["max_steps"] = max_steps
+    options: dict[str, Any] = {
+        "protocol": protocol,
+        "strict": strict,
+        "then": then,
+        "max_steps": max_steps,
+        "fields": fields,
+        "after": after,
+        "limits": limits,
+        "timeouts": timeouts,
+    }
     return StreamManager(_for_stream(source), handlers, **options)
 
 
@@ -96,6 +110,8 @@ def astream(
     max_steps: int = MAX_STEPS,
     fields: Mapping[str, str] | None = None,
     after: str | None = None,
+    limits: Limits | None = None,
+    timeouts: Timeouts | None = None,
 ) -> AsyncStreamManager:
     """A manager for a stream, driven by the caller's task, on asyncio or trio.
 
@@ -109,8 +125,16 @@ def astream(
     loop has to be `async def`. `then` is called on the event loop, as hooks are; for a request that blocks, it returns a
     callable.
     """
-    options: dict[str, Any] = {"protocol": protocol, "strict": strict, "then": then, "fields": fields, "after": after}
-    options["max_steps"] = max_steps
+    options: dict[str, Any] = {
+        "protocol": protocol,
+        "strict": strict,
+        "then": then,
+        "max_steps": max_steps,
+        "fields": fields,
+        "after": after,
+        "limits": limits,
+        "timeouts": timeouts,
+    }
     return AsyncStreamManager(_for_stream(source), handlers, **options)
 
 

@@ -8,7 +8,7 @@ an unanswered confirmation means, whether the run goes on with another source, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -41,7 +41,7 @@ class Lifecycle(StreamState):
             if self._source is None:
                 yield from self._open(self._source_given)
             while self._source_decoder is not None:
-                decode = self._source_decoder.decode
+                decode = self._decode
                 while not self._is_read and (yield from self._deliver_batches(decode)):
                     yield from self._settle(at_end=False)
                 yield from self._finish_source()
@@ -92,6 +92,8 @@ class Lifecycle(StreamState):
     def _finish(self) -> None:
         """The course is over. If its end was interrupted, everything is still there, so that `close` can end it."""
         self._mark("end")
+        if self._clock is not None:
+            self._clock.stop()
         if self._ended:
             self._release()
 
@@ -114,16 +116,27 @@ class Lifecycle(StreamState):
         if not self.started:
             self._claim_handlers()
         self._mark("start")
+        if self._clock is not None:
+            self._clock.restart()
         try:
-            source = yield OpenSource(value)
+            source = yield OpenSource(value, self._engine.limits, self._clock)
         except StreamkitError:
             if self._closing:
                 raise Stopped from None
             raise
         if source is None:
             raise Stopped
+        if self._clock is not None:
+            self._clock.guard(source)
         self._source = source
         self._source_opened(source)
+
+    @property
+    def _decode(self) -> Callable[[Any], Sequence[Any]]:
+        """Makes events of a batch of the present source."""
+        assert self._source_decoder is not None
+        decode = self._source_decoder.decode
+        return decode if self._clock is None else self._clock.noting(decode)
 
     def _claim_handlers(self) -> None:
         """The stream starts: its handlers are its own from here on.
@@ -208,8 +221,7 @@ class Lifecycle(StreamState):
             try:
                 yield from self._open(value)
                 yield from self._deliver(self._action_taken())
-                assert self._source_decoder is not None
-                decode = self._source_decoder.decode
+                decode = self._decode
                 while not self._is_read and (yield from self._deliver_batches(decode)):
                     pass
                 yield from self._finish_source()

@@ -17,6 +17,7 @@ from ..core.resume import ResumableEngine
 from ..core.run_tracker import merge
 from ..errors import (
     IncompleteStreamError,
+    LimitError,
     ProtocolError,
     RunFailedError,
     SourceTimeoutError,
@@ -35,10 +36,12 @@ from ..events import (
     Usage,
 )
 from ..handlers import Handler
+from ..limits import Limits, Timeouts
 from ..messages import Message, ToolCallMessage
 from ..protocols import Decoder
-from ..sources.decoding import SourceDecoder
+from ..sources.decoding import PreparingDecoder, SourceDecoder
 from ..sources.source import AsyncSource, Source
+from ..sources.timeouts import ContentClock
 
 __all__ = ["MAX_STEPS", "StreamState", "Timing", "error_of"]
 
@@ -53,7 +56,8 @@ class Timing(msgspec.Struct, frozen=True):
         first_delta: until the first delta; None as long as there was none.
         duration: until the end; None before it.
         deltas: how many deltas arrived.
-        deltas_per_second: their rate from the first one to the end; None before the end.
+        deltas_per_second: their rate from the first one to the end, without the time in which a confirmation waited for
+            its answer; None before the end.
     """
 
     first_delta: float | None
@@ -80,9 +84,13 @@ class StreamState(Delivery):
         fields: Mapping[str, str] | None = None,
         after: str | None = None,
         max_steps: int = MAX_STEPS,
+        limits: Limits | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
         kind: type[Decoder] | None = protocols.find(protocol).Decoder if isinstance(protocol, str) else protocol
         _check_arguments(handlers, kind, then, after, max_steps)
+        _check_kind("limits", limits, Limits)
+        _check_kind("timeouts", timeouts, Timeouts)
         handlers = [handler.streamkit_attachable() for handler in handlers]
         super().__init__(ResumableEngine(strict=strict, wake=wake), handlers, awaits=awaitables)
         self._fields = None if fields is None else ArgumentFields(fields)
@@ -90,6 +98,8 @@ class StreamState(Delivery):
         self._then = then
         self._max_steps = max_steps
         self._after = after
+        self._engine.limits = limits or Limits()
+        self._clock = None if timeouts is None else ContentClock(timeouts)
         self._engine.takes_outputs = self._engine.takes_approvals = then is not None
         self._engine.takes_awaitables = awaitables
         self._engine.number_of = lambda item: self._decoder.number_of(item) if self._decoder else None
@@ -172,8 +182,7 @@ class StreamState(Delivery):
     @property
     def cursor(self) -> str | None:
         """The cursor of the newest event: `stream(source, after=cursor)` resumes after it. None if the source has none."""
-        position = self._current.position if self._current is not None else None
-        position = self._position if position is None else position
+        position = self._last_position()
         return None if position is None else str(position)
 
     @property
@@ -188,6 +197,7 @@ class StreamState(Delivery):
         start, first, end = (self._times.get(key) for key in ("start", "first", "end"))
         deltas = self._engine.forgotten_deltas + sum(message.delta_count for message in self._engine.messages)
         flow = _seconds(first, end)  # from the first delta on
+        flow = None if flow is None else flow - self._times.get("asking", 0.0)
         return Timing(
             first_delta=_seconds(start, first),
             duration=_seconds(start, end),
@@ -261,7 +271,8 @@ class StreamState(Delivery):
         traits = source.traits
         if traits.fields and self._fields is None:
             self._fields = ArgumentFields(traits.fields)
-        self._source_decoder = SourceDecoder(
+        prepares = isinstance(source, AsyncSource) and source.prepare is not None
+        self._source_decoder = (PreparingDecoder if prepares else SourceDecoder)(
             source, self._engine, self._protocol, self._receivers, after, fields=self._fields
         )
         self._source_number += not traits.same_step
@@ -385,6 +396,12 @@ def _check_arguments(
         raise UsageError(f"max_steps is a number from 1 on, not {max_steps!r}")
 
 
+def _check_kind(name: str, value: object, kind: type) -> None:
+    """Raise `UsageError` for an option that is neither None nor of its class."""
+    if value is not None and not isinstance(value, kind):
+        raise UsageError(f"`{name}` is a `{kind.__name__}`, not {value!r}")
+
+
 def _seconds(start: float | None, end: float | None) -> float | None:
     """The time between two moments, None if one of them has not come."""
     return None if start is None or end is None else end - start
@@ -392,7 +409,9 @@ def _seconds(start: float | None, end: float | None) -> float | None:
 
 def _details(error: BaseException) -> dict[str, Any]:
     """The error's own fields, as a `StreamException` has them."""
-    details = {key: getattr(error, key, None) for key in ("code", "body", "status_code", "fault", "index", "kind")}
+    details = {
+        key: getattr(error, key, None) for key in ("code", "body", "status_code", "fault", "index", "kind", "allowed")
+    }
     return {key: value for key, value in details.items() if value is not None}
 
 
@@ -402,6 +421,8 @@ def error_of(event: StreamException) -> StreamkitError:
         return event.exception
     details = event.details
     match getattr(errors, event.error, None):
+        case errors.LimitError if limit := str(details.get("code", "")).partition("-")[2]:
+            return LimitError(limit, details.get("allowed", 0))
         case errors.RunFailedError:
             return RunFailedError(event.message, details.get("code"), details.get("body"))
         case errors.ProtocolError:

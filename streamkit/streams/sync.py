@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Generator, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -184,8 +185,9 @@ class StreamManager(Manager):
 
     def _perform(self, step: Any) -> Any:
         match step:
-            case OpenSource(value=value):
-                return self._calls.call(open_sync, value)
+            case OpenSource(value=value, limits=limits, clock=clock):
+                opens = partial(self._calls.call, open_sync, value, limits)
+                return opens() if clock is None else clock.wait(opens, self._calls.stop)
             case CallForSource(function=function):
                 return self._calls.call(call_source, function)
             case WaitForAnswers(deferred=deferred):

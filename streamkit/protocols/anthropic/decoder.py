@@ -18,10 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-import msgspec
-
 from ... import events as e
 from ... import messages as m
+from ...messages.json_text import NOT_JSON
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without_keys
@@ -94,7 +93,7 @@ class Decoder(base.Decoder):
                 if type(delta) is struct and (data is frame or not frame[0]):
                     events.append(make_event(message_id, delta.value, raw_item=data))
                     continue
-            except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+            except (KeyError, *NOT_JSON):
                 pass
             self.index = start + len(events) - surplus
             slow = self.feed_frame(*as_frame(frame))

@@ -26,6 +26,7 @@ import msgspec
 from ... import events as e
 from ... import messages as m
 from ...events import OPEN_MESSAGE_STATUS, ToolCallDelta
+from ...messages.json_text import NOT_JSON
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_count, as_text, error_item, text_or_json
@@ -109,7 +110,7 @@ class Decoder(base.Decoder):
                         event = ToolCallDelta(call.message_id, value, raw_item=data)
                 elif type(item) is text.struct and item.otid == text.otid and item.id == text.id:
                     event = text.delta_event(text.message_id, item.value, raw_item=data)
-            except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
+            except (KeyError, *NOT_JSON):
                 pass
             else:
                 if event is not None:

@@ -16,6 +16,7 @@ import msgspec
 
 from ...answers import Confirmation
 from ...events import ConfirmationCreated, Event, RawEvent, Run, RunDone, StreamWarning
+from ...messages.json_text import NOT_JSON, has_surrogates
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import is_object, text_or_none
@@ -91,7 +92,7 @@ class Decoder(base.Decoder):
         for id, name, data in map(as_frame, frames):
             try:
                 piece = _decode_piece(data)
-            except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
+            except NOT_JSON:
                 if self.exhausted:
                     break
                 events += self.feed_frame(id, name, data)
@@ -134,6 +135,7 @@ class Decoder(base.Decoder):
                 if (
                     content.__class__ is str
                     and content
+                    and not has_surrogates(content)
                     and item.get("type") == group.type
                     and item.get("role") == group.role
                     and item.get("format") == group.format

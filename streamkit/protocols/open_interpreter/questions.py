@@ -19,8 +19,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, cast
 
-import msgspec
-
+from ...messages.json_text import read_json
 from ..values import is_list, is_object, text_or_none
 from .wire import DEFAULT_ROLES, is_action, is_chunk, letters, shown
 
@@ -61,10 +60,7 @@ def is_question_line(line: bytes) -> bool:
     """Whether a line of a body (`data: {…}` or `{…}`) is a chunk with a question."""
     if not _QUESTION_BYTES.search(line):
         return False
-    try:
-        item = msgspec.json.decode(line.strip().removeprefix(b"data:"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
+    item = read_json(line.strip().removeprefix(b"data:"))
     return is_object(item) and is_chunk(item) and question_in_item(item) is not None
 
 

@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from ...core.unique_ids import UniqueIds
 from ...events import (
     OPEN_MESSAGE_STATUS,
@@ -33,6 +31,7 @@ from ...events import (
     TextDelta,
 )
 from ...messages import Status
+from ...messages.json_text import NOT_JSON
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_objects, as_text
@@ -107,7 +106,7 @@ class Decoder(base.Decoder):
                     if index == part.index:
                         events.append(TextDelta(message_id, part.text.value, raw_item=data))
                         continue
-                except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+                except (KeyError, *NOT_JSON):
                     pass
             self.index = start + len(events) - extra
             slow = self.feed_frame(id, name, data)

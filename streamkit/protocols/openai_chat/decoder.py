@@ -18,9 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-import msgspec
-
 from ...events import Event, RawEvent, ReasoningDelta, Run, RunCreated, RunDone, TextDelta, ToolCallDelta
+from ...messages.json_text import NOT_JSON
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import (
@@ -109,7 +108,7 @@ class Decoder(base.Decoder):
                     event: Event | None = TextDelta(choice.open_text_id, text, raw_item=data)
                 else:
                     event = _plain_event(choice, delta, data)
-            except (KeyError, msgspec.DecodeError, UnicodeDecodeError):
+            except (KeyError, *NOT_JSON):
                 event = None
             if event is None:
                 self.index = start + len(events) - surplus

@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
-import msgspec
-
 from ...events import Event, RawEvent, RunStatus
 from ...messages import AudioMessage, TextMessage
+from ...messages.json_text import NOT_JSON
 from .. import base
 from ..framing import Frames
 from ..values import WireObject, as_count, as_text, is_list
@@ -29,6 +28,7 @@ from .part_events import (
     read_delta,
     read_final_text,
     read_partial_image,
+    read_patch_delta,
     read_speech,
 )
 from .response_events import read_begin, read_end, read_error, read_item_added, read_item_done, read_untyped
@@ -87,7 +87,7 @@ class Decoder(base.Decoder):
                 if delta.item_id == item_id and delta.index == index and delta.output_index == output_index:
                     events.append(make_event(message_id, delta.delta, position=delta.sequence_number, raw_item=data))
                     continue
-            except (TypeError, msgspec.DecodeError, UnicodeDecodeError):
+            except (TypeError, *NOT_JSON):
                 pass  # another event, or a frame with an SSE id, which is a tuple
             if self.exhausted:
                 return events
@@ -114,7 +114,7 @@ class Decoder(base.Decoder):
         try:
             delta = decode_any_delta(data)
             target = response.targets[delta.item_id]
-        except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        except (KeyError, TypeError, *NOT_JSON):
             return None
         if target.decode is not DELTA_DECODERS[type(delta)]:
             return None
@@ -177,6 +177,8 @@ def _readers() -> dict[str, _Reader]:
         readers[f"{stem}.added"] = partial(read_content_part, index_key=index_key, is_end=False)
         readers[f"{stem}.done"] = partial(read_content_part, index_key=index_key, is_end=True)
     for suffix, is_end in (("delta", False), ("done", True)):
+        patch = f"response.apply_patch_call_operation_diff.{suffix}"
+        readers[patch] = partial(read_patch_delta, is_end=is_end)
         readers[f"response.shell_call_output_content.{suffix}"] = partial(read_console, is_end=is_end)
         for stem, message_class in (("response.audio", AudioMessage), ("response.audio.transcript", TextMessage)):
             readers[f"{stem}.{suffix}"] = partial(read_speech, message_class=message_class, is_end=is_end)

@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
+from ...core.split_text import SplitDelta
 from ...events import EVENTS, Created, Delta, Event, StreamEnd
+from ...messages.json_text import has_surrogates
 from .. import base
 from ..codec import event_from_dict
 from ..values import WireObject, as_object, as_text
@@ -53,7 +55,10 @@ class Decoder(base.Decoder):
             if isinstance(item, Event):
                 if isinstance(item, StreamEnd):
                     self.complete = True
-                events.append(msgspec.structs.replace(item, item_index=self.index))
+                event = msgspec.structs.replace(item, item_index=self.index)
+                if isinstance(event, Delta) and has_surrogates(event.value):
+                    event = SplitDelta(event, event.value, position=event.position, item_index=self.index)
+                events.append(event)
                 self.index += 1
             else:
                 decoded = super().feed_items([item])

@@ -1,0 +1,242 @@
+"""`limits=`: no source fills the memory of its client. What was received before stays."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import httpx2
+import pytest
+
+import streamkit as sk
+from streamkit.events import ToolCallCreated
+from streamkit.messages import ToolCallMessage
+from streamkit.protocols.framing import framer_for
+from streamkit.testing import ModelServer, Reply
+
+from .faces import Face, ask, body, every_face
+
+
+def chunk(content: str, finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": {"content": content}, "finish_reason": finish}
+    return (
+        b"data: " + json.dumps({"id": "c", "object": "chat.completion.chunk", "choices": [choice]}).encode() + b"\n\n"
+    )
+
+
+END = chunk("", "stop") + b"data: [DONE]\n\n"
+
+
+@contextmanager
+def serving(content: bytes, status: int = 200, encoding: str = "identity") -> Iterator[tuple[str, list[int]]]:
+    """A server with this response to everything, in pieces. Gives its URL, and a list of how many bytes were sent."""
+    sent: list[int] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            self.send_response(status)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("content-encoding", encoding)
+            self.send_header("connection", "close")
+            self.end_headers()
+            sent.append(0)
+            try:
+                for start in range(0, len(content), 4096):
+                    self.wfile.write(content[start : start + 4096])
+                    sent[-1] += 4096
+            except OSError:
+                pass  # the client left
+
+        do_GET = do_POST
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", sent
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+async def raised_by(stream: Any) -> Any:
+    with pytest.raises(sk.LimitError) as caught:
+        await stream.until_done()
+    return caught.value
+
+
+@every_face
+@pytest.mark.parametrize("ends", [False, True], ids=["never ends", "ends"])
+@body
+async def test_a_line_that_is_too_long_ends_the_stream(face: Face, ends: bool) -> None:
+    """By the real client. It is noticed before the line has ended; what came before stays."""
+    long = b"data: " + b"x" * 300_000 + (b"\n\n" + END if ends else b"")
+    with serving(chunk("Hello") + long) as (url, _):
+        async with face.client(url) as client:
+            told = face.told()
+            stream = face.stream(ask(client), told, limits=sk.Limits(line=100_000))
+            error = await raised_by(stream)
+    assert (error.limit, error.allowed, error.code) == ("line", 100_000, "limit-line")
+    assert "more than 100,000 bytes of one item, as `Limits.line` allows" in str(error)
+    assert [m.content for m in error.messages] == ["Hello"]
+    assert [m.status for m in stream.messages] == ["failed"]
+    told.check_brackets()
+    assert told.of("on_exception") == [error]
+
+
+@pytest.mark.parametrize("size", [1, 7, 999, 100_000, 10**6])
+@pytest.mark.parametrize("lines", [False, True], ids=["sse", "ndjson"])
+def test_a_line_that_is_too_long_is_found_however_it_is_cut(size: int, lines: bool) -> None:
+    """Also where it comes in one chunk with others, or as the last one without its end."""
+
+    def shaped(data: bytes) -> bytes:
+        return data.replace(b"data: ", b"").replace(b"\n\n", b"\n") if lines else data
+
+    good, bad = shaped(chunk("Hel") + chunk("lo")), shaped(b'data: {"x": "' + b"x" * 3000 + b'"}\n\n')
+    for content in (good + bad + shaped(chunk("no")), good + bad, (good + bad).rstrip(), good + bad[:2500]):
+        pieces = [content[n : n + size] for n in range(0, len(content), size)]
+        stream = sk.stream(iter(pieces), limits=sk.Limits(line=2000), protocol="openai_chat")
+        with pytest.raises(sk.LimitError) as caught:
+            stream.until_done()
+        assert [message.content for message in caught.value.messages] == ["Hello"]
+
+
+def test_a_line_of_the_allowed_length_is_read() -> None:
+    content = chunk("x" * 5000) + END
+    allowed = len(chunk("x" * 5000)) - len("data: \n\n")
+    for size in (1, 1000, 10**6):
+        pieces = [content[n : n + size] for n in range(0, len(content), size)]
+        assert len(sk.stream(iter(pieces), limits=sk.Limits(line=allowed)).get_final_text()) == 5000
+        with pytest.raises(sk.LimitError):
+            sk.stream(iter(pieces), limits=sk.Limits(line=allowed - 1)).until_done()
+
+
+def test_a_framer_that_found_a_line_too_long_stays_ended() -> None:
+    framer = framer_for(b"data: ", 1000)
+    assert framer is not None
+    for _ in range(2):
+        with pytest.raises(sk.LimitError):
+            framer.feed(b"data: " + b"x" * 1001 + b"\n\n")
+    with pytest.raises(sk.LimitError):
+        framer.finish()
+
+
+@every_face
+@body
+async def test_a_message_that_is_too_long_ends_the_stream(face: Face) -> None:
+    """By the real client and the scripted server."""
+    with ModelServer([Reply(*["word "] * 5000)]) as server:
+        async with face.client(server) as client:
+            stream = face.stream(ask(client), limits=sk.Limits(message=10_000))
+            error = await raised_by(stream)
+    assert error.limit == "message"
+    [message] = error.messages
+    assert 10_000 < len(message.content) < 10_000 + 5 * 600
+    assert message.status == "failed"
+
+
+@every_face
+@body
+async def test_messages_that_are_too_long_together_end_the_stream(face: Face) -> None:
+    """Over all sources of a run."""
+    with ModelServer([Reply("a" * 600), Reply("b" * 600)]) as server:
+        async with face.client(server) as client:
+            asks = iter([ask(client)])
+            stream = face.stream(ask(client), limits=sk.Limits(total=1000), then=lambda stream: next(asks, None))
+            await stream.until_done()
+            assert [len(message.content) for message in stream.messages] == [600]
+    long = [sk.events.TextDone(sk.TextMessage(f"m{n}", content="x" * 400)) for n in range(3)]
+    with pytest.raises(sk.LimitError, match="1,000 characters in all messages"):
+        sk.stream(long, limits=sk.Limits(total=1000)).until_done()
+
+
+@every_face
+@body
+async def test_too_many_open_messages_end_the_stream(face: Face) -> None:
+    created = [ToolCallCreated(ToolCallMessage(f"m{n}", name="f")) for n in range(11)]
+    told = face.told()
+    stream = face.stream(iter(created), told, limits=sk.Limits(open_messages=10))
+    error = await raised_by(stream)
+    assert (error.limit, len(error.messages)) == ("open_messages", 10)
+    told.check_brackets()
+
+
+@every_face
+@body
+async def test_a_body_is_measured_after_decompression(face: Face) -> None:
+    """A small gzip body that becomes a long line. Its client is the one of httpx2, and the one of openai."""
+    bomb = gzip.compress(chunk("Hello") + b"data: " + b" " * 3_000_000)
+    with serving(bomb, encoding="gzip") as (url, _):
+        async with face.client(url) as client:
+            error = await raised_by(face.stream(ask(client), limits=sk.Limits(line=500_000)))
+            assert [message.content for message in error.messages] == ["Hello"]
+
+
+@pytest.mark.parametrize("compressed", [False, True], ids=["", "gzip"])
+def test_of_an_error_body_only_the_beginning_is_read(compressed: bool) -> None:
+    """The connection is closed while the server still sends."""
+    content = b'{"error": "too busy"}' + b" " * 30_000_000
+    with serving(gzip.compress(content) if compressed else content, 503, "gzip" if compressed else "identity") as (
+        url,
+        sent,
+    ):
+        with (
+            httpx2.Client() as client,
+            client.stream("GET", url) as response,
+            pytest.raises(sk.SourceError, match="too busy") as caught,
+        ):
+            sk.stream(response, limits=sk.Limits(error_body=5000)).until_done()
+        assert caught.value.status_code == 503
+    assert compressed or sent[0] < 20_000_000
+
+
+@pytest.mark.anyio
+async def test_of_an_error_body_only_the_beginning_is_read_by_a_task() -> None:
+    with serving(b'{"error": "too busy"}' + b" " * 30_000_000, 503) as (url, sent):
+        async with httpx2.AsyncClient() as client, client.stream("GET", url) as response:
+            with pytest.raises(sk.SourceError, match="too busy"):
+                await sk.astream(response, limits=sk.Limits(error_body=5000)).until_done()
+    assert sent[0] < 20_000_000
+
+
+def test_warnings_hold_no_long_items() -> None:
+    """A thousand warnings are kept; the items that they are about are not, if they are long."""
+    stream = sk.stream([b"data: " + b"x" * 100_000 + b"\n\n", b"data: x\n\n", chunk("a"), END])
+    events = [event for event in stream if isinstance(event, sk.events.StreamWarning)]
+    assert len(events[0].raw) == 100_000
+    assert [warning.raw for warning in stream.warnings] == [None, "x"]
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, None, "1", True])
+@pytest.mark.parametrize("name", ["line", "message", "open_messages", "error_body", "total"])
+def test_a_limit_is_a_whole_number_above_zero(name: str, value: Any) -> None:
+    with pytest.raises(sk.UsageError, match=rf"Limits\.{name} is a whole number above 0"):
+        sk.Limits(**{name: value})
+
+
+def test_a_line_is_not_limited_too_tightly() -> None:
+    with pytest.raises(sk.UsageError, match=r"Limits\.line is at least 1,000, not 999"):
+        sk.Limits(line=999)
+
+
+def test_limits_are_limits() -> None:
+    with pytest.raises(sk.UsageError, match="`limits` is a `Limits`"):
+        sk.stream([], limits=7)  # type: ignore[arg-type]
+
+
+def test_the_error_crosses_a_chain_and_a_pickle() -> None:
+    inner = sk.stream([chunk("Hello"), b"data: " + b"x" * 3000], limits=sk.Limits(line=2000))
+    with pytest.raises(sk.LimitError) as caught:
+        sk.stream(inner).until_done()
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (str(copy), copy.limit, copy.allowed) == (str(caught.value), "line", 2000)
