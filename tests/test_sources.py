@@ -815,7 +815,9 @@ def test_a_timeout_without_words_of_its_own_says_what_happened(error: Exception)
         yield from chat("Hel", finish=None)
         raise error
 
-    with pytest.raises(sk.SourceTimeoutError, match="nothing came from the source within its client's timeout"):
+    with pytest.raises(
+        sk.SourceTimeoutError, match="timed out: nothing came from the source within its client's timeout"
+    ):
         sk.stream(items()).until_done()
 
 
