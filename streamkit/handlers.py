@@ -215,6 +215,9 @@ class Hooks(Handler, Generic[R]):
     The hooks of one message nest: `on_message_created`, `on_text_created`, then for each delta `on_text_delta` and
     `on_message_delta`, then `on_text_done`, `on_message_done`. `on_event` comes before the others of its event.
 
+    A hook may also be assigned to the object, even while the stream runs: it is called from the next event on that is no
+    delta.
+
     What a hook raises ends the stream, and is raised to whoever reads it.
     """
 
