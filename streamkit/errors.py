@@ -147,7 +147,8 @@ def raise_source_error(error: Exception) -> NoReturn:
     names = {kind.__name__ for kind in type(error).__mro__}
     timed_out = isinstance(error, TimeoutError) or any("Timeout" in name for name in names)
     kind = SourceTimeoutError if timed_out else SourceError
-    text = str(error) or ("timed out" if timed_out else "")  # asyncio's and trio's have no text
+    # asyncio's and trio's timeouts have no text
+    text = str(error) or ("timed out: nothing came from the source within its client's timeout" if timed_out else "")
     translated = kind(f"{type(error).__name__}: {text}" if text else type(error).__name__)
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
     translated.status_code = status if isinstance(status, int) else None

@@ -114,6 +114,9 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
+_ORIGIN = ("position", "raw_item", "item_index")  # the fields that say where an event came from
+
+
 class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_field="type", tag=_snake):
     """One thing that happened. The root of all events, the application's own too.
 
@@ -139,6 +142,12 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
     position: int | str | None = msgspec.field(default=None, name="cursor")
     raw_item: Any = None
     item_index: int | None = None
+
+    def __repr__(self) -> str:
+        """The event's own fields that have a value. Where it came from is in `raw` and `cursor`."""
+        values = ((field, getattr(self, field)) for field in self.__struct_fields__ if field not in _ORIGIN)
+        shown = (f"{field}={value!r}" for field, value in values if value is not None and value is not False)
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -215,6 +215,9 @@ class Hooks(Handler, Generic[R]):
     The hooks of one message nest: `on_message_created`, `on_text_created`, then for each delta `on_text_delta` and
     `on_message_delta`, then `on_text_done`, `on_message_done`. `on_event` comes before the others of its event.
 
+    A hook may also be assigned to the object, even while the stream runs: it is called from the next event on that is no
+    delta.
+
     What a hook raises ends the stream, and is raised to whoever reads it.
     """
 
@@ -403,7 +406,8 @@ class Hooks(Handler, Generic[R]):
         return self._nothing
 
     def on_tool_call_done(self, message: ToolCallMessage, /) -> R:
-        """Called when a tool call is complete, typically to run the tool: `message.arguments` are its arguments.
+        """Called when a tool call is complete, typically to run the tool: `message.arguments` are its arguments, unless
+        `message.malformed` says that the model's JSON cannot be read.
 
         Where `message.waiting` is true, the stream takes the tool's output: call `message.respond(output)` here, or
         `message.defer()` here and `respond` later from any thread. A call that is not answered ends the run with the

@@ -878,6 +878,39 @@ async def test_then_may_give_nothing(face: Face) -> None:
     assert stream.status == "completed"
 
 
+MALFORMED: dict[str, tuple[str, str, bool]] = {
+    "an object": ("tool_calls", '{"n": 1}', False),
+    "nothing": ("tool_calls", "", False),
+    "cut": ("tool_calls", '{"n": 1', True),
+    "cut by the limit": ("length", '{"n": 1', True),
+    "a list": ("tool_calls", "[1]", True),
+    "too deep": ("tool_calls", '{"n":' + "[" * 5000 + "]" * 5000 + "}", True),
+}
+
+
+@every_face
+@pytest.mark.parametrize(("finish", "arguments", "malformed"), MALFORMED.values(), ids=MALFORMED)
+@body
+async def test_a_call_says_that_its_arguments_cannot_be_read(
+    face: Face, finish: str, arguments: str, malformed: bool
+) -> None:
+    """A tool whose parameters have defaults would run with those."""
+    items = calls("weather", finish=finish)
+    items[1]["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"] = arguments
+    seen: list[tuple[bool, bool]] = []
+    told = face.told(
+        on_tool_call_created=lambda _, call: seen.append((call.malformed, malformed)),
+        on_tool_call_done=lambda _, call: seen.append((call.malformed, malformed)),
+    )
+    await face.stream(items, told).until_done()
+    assert seen == [(False, malformed), (malformed, malformed)]
+
+
+def test_the_text_of_a_custom_tool_is_never_malformed() -> None:
+    call = sk.ToolCallMessage("c", content="any text", status="completed", metadata={"custom": True})
+    assert not call.malformed
+
+
 @every_face
 @pytest.mark.parametrize("limit", [1, 3, None])
 @body

@@ -770,6 +770,25 @@ async def test_the_client_may_have_read_the_response_already(face: Face, library
     await call(client.close)
 
 
+# On trio the client, which stops at `[DONE]`, leaves its own generators to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@every_face
+@pytest.mark.parametrize("way", ["bytes", "read", "stream"])
+@body
+async def test_a_body_of_done_alone_is_an_empty_stream(face: Face, way: str) -> None:
+    """Complete, without any event, whether the client or `stream` reads it."""
+    handler = a.hook_log(face)
+    raw = b"data: [DONE]\n\n"
+    if way == "read":
+        client = _client(face, pytest.importorskip("httpx2"), raw)
+        await a.use_client(face, client, handler)
+        await call(client.close)
+    else:
+        await (a.start_with_client if way == "bytes" else a.start_with_stream)(face, raw, handler)
+    assert handler.lines == ["end"]
+    assert handler.stream.status == "completed"
+
+
 @every_face
 @body
 async def test_outputs_may_be_sent_by_a_client_that_has_read_the_response(face: Face) -> None:

@@ -517,7 +517,10 @@ async def test_a_hook_that_reads_its_own_stream_is_told_so(face: Face, outer: An
     def at_end(told: Any) -> Any:
         async def nothing() -> None:
             with contextlib.suppress(StopAsyncIteration):
-                await inner(stream)
+                try:
+                    await inner(stream)
+                except sk.UsageError as error:
+                    assert "no text is left" in str(error)
 
         return read(lambda _: nothing())
 
@@ -527,6 +530,55 @@ async def test_a_hook_that_reads_its_own_stream_is_told_so(face: Face, outer: An
     assert len(errors) == 2
     assert await stream.get_final_text() == "Hello"
     assert handler.hooks.count("on_end") == 1
+
+
+@every_face
+@pytest.mark.parametrize("first", ["text_deltas", "until_done", "iterates"])
+@body
+async def test_text_deltas_of_a_stream_that_has_ended_are_refused(face: Face, first: str) -> None:
+    """No text is left to arrive, which an empty loop would not say. Another loop before the end goes on."""
+    stream = face.stream(chat("Hel", "lo"))
+    async for piece in stream.text_deltas:
+        assert piece == "Hel"
+        break
+    await OUTER[first](stream)
+    with pytest.raises(sk.UsageError, match="get_final_text"):
+        await _all(stream.text_deltas)
+    assert await stream.get_final_text() == "Hello"
+
+
+@every_face
+@body
+async def test_text_deltas_of_a_stream_that_failed_raise_its_error(face: Face) -> None:
+    stream = face.stream(chat("Hel", finish=None))
+    for _ in range(2):
+        with pytest.raises(sk.IncompleteStreamError):
+            await _all(stream.text_deltas)
+
+
+@every_face
+@body
+async def test_a_hooks_stop_iteration_is_what_handlers_get(face: Face) -> None:
+    """A coroutine cannot raise it: Python makes it the cause of a RuntimeError. `error` and the hooks have it itself."""
+
+    def stop(*_: Any) -> None:
+        raise StopIteration("mine")
+
+    first, second = SyncTold(on_text_delta=stop), face.told()
+    stream = face.stream(chat("a"), first, second)
+    with pytest.raises((StopIteration, RuntimeError)) as caught:
+        await stream.until_done()
+    assert isinstance(stream.error, StopIteration)
+    assert caught.value is stream.error or caught.value.__cause__ is stream.error
+    assert second.of("on_exception") == [stream.error]
+
+
+def test_the_repr_of_an_event_shows_its_own_fields() -> None:
+    """Not where it came from, which may be a whole response."""
+    usage = sk.Usage(1, 2, 3, raw_item=b"{...}", position=7, item_index=4)
+    assert repr(usage) == "Usage(input_tokens=1, output_tokens=2, total_tokens=3, details={})"
+    assert repr(sk.TextDelta("m1", "Hi", raw_item=b"{...}")) == "TextDelta(message_id='m1', value='Hi')"
+    assert repr(sk.StreamEnd(status="completed")) == "StreamEnd(status='completed')"
 
 
 @every_face

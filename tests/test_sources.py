@@ -807,6 +807,20 @@ def test_the_beginning_of_a_framing_is_a_stream_that_was_cut_off(body: bytes) ->
         sk.stream([body]).until_done()
 
 
+@pytest.mark.parametrize("error", [httpx2.ReadTimeout(""), TimeoutError()], ids=["httpx", "Python"])
+def test_a_timeout_without_words_of_its_own_says_what_happened(error: Exception) -> None:
+    """As async clients raise it."""
+
+    def items() -> Iterator[Any]:
+        yield from chat("Hel", finish=None)
+        raise error
+
+    with pytest.raises(
+        sk.SourceTimeoutError, match="timed out: nothing came from the source within its client's timeout"
+    ):
+        sk.stream(items()).until_done()
+
+
 @pytest.mark.parametrize("size", [1, 300, 10_000])
 def test_the_cursor_never_falls_back_where_only_some_items_have_an_id(size: int) -> None:
     """It is that of the newest item that has one, also between the items of one piece of the body."""

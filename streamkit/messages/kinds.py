@@ -211,6 +211,16 @@ class ToolCallMessage(Message):
         return parsed
 
     @property
+    def malformed(self) -> bool:
+        """Whether the call is complete, but its content is not the JSON object that its arguments should be.
+
+        `arguments` then is {}, or what could be read of it: a tool whose parameters all have defaults would run with
+        those. No content at all stands for no arguments.
+        """
+        is_over = self.status != "in_progress" and self.metadata.get("custom") is not True
+        return is_over and bool(self.content.strip()) and not _is_json_object(self.content)
+
+    @property
     def waiting(self) -> bool:
         """Whether the stream would take an output now."""
         return self.answer_slot is not None and self.answer_slot.open
@@ -336,3 +346,10 @@ def _parse_arguments(text: str, *, partial: bool) -> dict[str, Any]:
     except ValueError:
         return {}
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}  # JSON's keys are str
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (ValueError, RecursionError):  # not JSON, or nested too deep to be read
+        return False

@@ -270,7 +270,10 @@ class SourceDecoder:
         return IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end{seen}")
 
     def _held_error(self) -> Sequence[Event]:
-        """The failed run of a source that was nothing but an error, which has about the same shape in every protocol."""
+        """The failed run of a source that was nothing but an error, which has about the same shape in every protocol.
+        Nothing for one that has only `[DONE]`: it is complete, and empty."""
+        if all(_parsed(held) == "[DONE]" for held in self._held):
+            return []
         for held in self._held:
             if (error := _error_in(held)) is not None:
                 return [RunDone(Run(status="failed", error=error, raw=_parsed(held)))]

@@ -74,6 +74,7 @@ class AsyncStreamManager(Manager):
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
+        self._check_text_is_left()
         return AsyncTexts(self._next_event, self._final, self._answer_text)
 
     async def until_done(self) -> None:

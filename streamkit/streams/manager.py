@@ -76,6 +76,17 @@ class Manager(Lifecycle, Readable):
         """Something was answered or deferred, perhaps in another thread."""
         raise NotImplementedError("the manager's")
 
+    def _check_text_is_left(self) -> None:
+        """Check that the stream has not ended, so that its text can still be read as it arrives.
+
+        Raises:
+            StreamkitError: the stream failed.
+            UsageError: it has ended.
+        """
+        if self._ended:
+            self._final()
+            raise UsageError("the stream has ended, so no text is left to arrive: `get_final_text()` returns all of it")
+
     def _refuse_second_reader(self, kind: str) -> None:
         """Check that a stream which runs, in a thread or a task as `kind` says, has ended, so that nothing is to be read.
 

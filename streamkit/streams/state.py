@@ -241,7 +241,8 @@ class StreamState(Delivery):
         A task is cancelled where it waits. A thread that waits for the network is stopped there, even before the response
         begins: in httpx, so in the clients of openai and anthropic, and in `http.client`, so in urllib and requests. A
         thread that waits for anything else (a lock, `time.sleep`, a subprocess, a connection that is being made) cannot
-        be stopped by Python; the stream then ends when that wait does.
+        be stopped by Python; the stream then ends when that wait does. The same holds for a hook, or a tool that a hook
+        calls: it runs to its end before the stream ends.
         """
         raise NotImplementedError("the managers implement it")
 

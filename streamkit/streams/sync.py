@@ -71,7 +71,13 @@ class StreamManager(Manager):
     @property
     def text_deltas(self) -> Iterator[str]:
         """The assistant's text (choice 0) as it arrives: of all run steps, with an empty line before that of each further
-        one. A repair that replaces text is not in it."""
+        one. A repair that replaces text is not in it.
+
+        Raises:
+            StreamkitError: as the stream ended.
+            UsageError: the stream had ended before, or runs already.
+        """
+        self._check_text_is_left()
         piece_of = self._answer_text.piece
         for event in self._unread():
             if (piece := piece_of(event)) is not None:

@@ -7,7 +7,7 @@ handlers keep has `_streamkit` in its name, and all state of a stream is in one 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import openai
@@ -29,6 +29,8 @@ __all__ = ["HOOKS", "BoundHandler", "ClientStream"]
 HOOKS: tuple[str, ...] = tuple(name for name in dir(openai.AssistantEventHandler) if name.startswith("on_"))
 """The names of openai's 17 hooks."""
 _ALL_HOOKS = (*HOOKS, "on_confirmation")
+
+_DONE = {"event": "done", "data": "[DONE]"}
 
 M = TypeVar("M")
 N = TypeVar("N")
@@ -358,8 +360,20 @@ class ClientStream:
         """Let the client call this function instead of its stream's own `close`."""
         vars(self.stream)["close"] = close
 
-    def __iter__(self) -> Any:
-        return iter(self.stream)
+    # The client drops `[DONE]` where it iterates itself, so a stream of nothing else would look cut off.
 
-    def __aiter__(self) -> Any:
-        return aiter(self.stream)
+    def __iter__(self) -> Iterator[Any]:
+        is_empty = True
+        for item in self.stream:
+            is_empty = False
+            yield item
+        if is_empty:
+            yield _DONE
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        is_empty = True
+        async for item in self.stream:
+            is_empty = False
+            yield item
+        if is_empty:
+            yield _DONE
