@@ -134,6 +134,7 @@ def run(
     base_url: str | None,
     protocol: str | None,
     auto_run: bool,
+    images: bool,
     instructions: str | None,
 ) -> int:
     """Run the chat. Returns the exit code.
@@ -143,6 +144,7 @@ def run(
         base_url: the address of a compatible server, None for the provider's own.
         protocol: `openai_responses` or `openai_chat`; None decides by the client's address.
         auto_run: whether code runs without asking.
+        images: whether the model takes images.
         instructions: the system prompt, None for the built-in one.
 
     Raises:
@@ -159,6 +161,7 @@ def run(
             computer=computer,
             instructions=instructions if instructions is not None else _ROLE + (_TOOL if computer else "") + _STYLE,
             auto_run=auto_run,
+            images=images,
             protocol=protocol,
         )
         if sys.stdin.isatty():
