@@ -1152,9 +1152,10 @@ async def test_an_awaitable_of_a_stream_that_is_closed_first_never_runs(face: Fa
         ran.append(1)
         return "x"
 
-    stream = face.stream(calls("one"), AsyncTold(on_tool_call_done=lambda _, c: c.respond(work())), then=go_on())
+    stream = face.stream(calls("one"), AsyncTold(), then=go_on())
     async for event in stream:
         if event.type == "tool_call_done":
+            event.snapshot.respond(work())
             break
     await stream.close()
     assert ran == []

@@ -146,9 +146,9 @@ class AgentCore:
         """Whether these end with the input of a stream that failed before the model answered. It is not joined to the next
         input, which is it once more or takes its place."""
         newest, failed = self._newest_input, self._live is not None and self._live.error is not None
-        if not failed or not newest:
+        if not failed or not newest or len(newest) > len(messages):
             return False
-        ends = messages[len(messages) - len(newest) :] if len(newest) <= len(messages) else []
+        ends = messages[len(messages) - len(newest) :]
         return len(ends) == len(newest) and all(one is other for one, other in zip(ends, newest, strict=True))
 
     def _checked_input(self, input: Any) -> list[Message]:

@@ -16,7 +16,7 @@ from ..events import Delta, Event
 from ..handlers import Call, Handler, own_hooks, plan, refuse_async
 from ..messages import COMPACT_AT
 from .engine import Engine
-from .steps import PULL, START_WORK, Step, Stopped
+from .steps import PULL, Step, Stopped
 
 __all__ = ["Delivery", "HookStopped", "Steps", "add_note"]
 
@@ -86,12 +86,10 @@ class Delivery:
 
     # -- batches
 
+    # A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
+    # come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
     def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
-        """Pull batches and deliver their events. False: the source has ended. True: look again before the next pull.
-
-        A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
-        come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
-        """
+        """Pull batches and deliver their events. False: the source has ended. True: look again before the next pull."""
         find, pending, hooks_of = self._engine.find_open, self._engine.pending, self._delta_hooks.get
         message, message_id, kind, pieces, hooks = _NO_ROW
         try:
@@ -186,8 +184,6 @@ class Delivery:
                 raise
         if calls and not isinstance(event, Delta):
             self._notice_hooks()  # a hook may have assigned one for the deltas that follow
-        if self._awaits and self._engine.pending:
-            yield START_WORK
 
     def _calls_of(self, kind: type[Event]) -> tuple[Call, ...]:
         if kind not in self._plan:  # declared by the application after the stream was made
