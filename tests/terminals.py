@@ -34,6 +34,7 @@ class Terminal:
             "PYTHONPATH": str(ROOT),
             "LC_ALL": "C.UTF-8",
             "PYTHONUTF8": "1",
+            "XDG_DATA_HOME": str(socket.parent / "data"),  # where pictures are saved
             **environment,
         }
         keep = f"{line}; echo exit code $?; exec sleep 600"

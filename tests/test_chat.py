@@ -427,6 +427,20 @@ def test_auto_run_does_not_ask() -> None:
     assert "[console output]\n48\n" in result.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--no-images"]])
+def test_a_model_that_takes_no_images_gets_none(options: list[str], tmp_path: Path) -> None:
+    """Pictures are saved for the person either way."""
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    show = f"import base64; from IPython.display import Image, display; display(Image(base64.b64decode('{pixel}')))"
+    with ModelServer([runs(show), Reply("There.")]) as server:
+        result = pipe("Draw.\n", "--base-url", server.url, "--auto-run", *options, XDG_DATA_HOME=str(tmp_path))
+        assert ("image_url" in json.dumps(server.requests[1].body)) is not bool(options)
+    assert (result.returncode, result.stderr) == (0, "")
+    (path,) = tmp_path.rglob("*.png")
+    assert f"[image base64.png] {path}" in result.stdout
+
+
 def test_a_failure_in_a_pipe_is_the_exit_code() -> None:
     """One line on stderr."""
     with ModelServer(Reply(status=401)) as server:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -29,7 +30,14 @@ from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
 
 from .terminals import ROOT, TMUX, Terminal
 
-CLEAN = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1", "COLUMNS": "80"}
+DATA = tempfile.TemporaryDirectory(prefix="streamkit-tests-")  # where the demo saves its picture
+CLEAN = {
+    "PATH": os.environ["PATH"],
+    "PYTHONPATH": str(ROOT),
+    "PYTHONUTF8": "1",
+    "COLUMNS": "80",
+    "XDG_DATA_HOME": DATA.name,
+}
 FINAL_TEXT = (
     "It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back: the picture shows it.\n"
     "(Two responses and a run of code were needed for this answer, and it was one stream.)"

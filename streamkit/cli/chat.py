@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import StreamkitError, UsageError
@@ -98,7 +99,7 @@ class Chat:
                 case "/ask":
                     self._asker.always = False
                 case "/undo":
-                    print(_undo(self._agent.messages))
+                    print(_undone(self._agent.undo()))
                 case "/save" | "/load" if not path:
                     print(f"{name} needs a file name")
                 case "/save":
@@ -114,14 +115,12 @@ class Chat:
         return False
 
 
-def _undo(messages: list[Message]) -> str:
-    """Forget the person's last message and what followed. Returns what to print."""
-    for place in reversed(range(len(messages))):
-        if messages[place].role == "user":
-            text = one_line(messages[place].content)
-            del messages[place:]
-            return f"forgotten: {text[:60]}{'…' if len(text) > 60 else ''}"
-    return "there is nothing to undo"
+def _undone(messages: Sequence[Message]) -> str:
+    """What to print about a turn that was taken out of the conversation."""
+    if not messages:
+        return "there is nothing to undo"
+    text = one_line(messages[0].content)
+    return f"forgotten: {text[:60]}{'…' if len(text) > 60 else ''}"
 
 
 def _help() -> str:
@@ -135,6 +134,7 @@ def run(
     base_url: str | None,
     protocol: str | None,
     auto_run: bool,
+    images: bool,
     instructions: str | None,
 ) -> int:
     """Run the chat. Returns the exit code.
@@ -144,6 +144,7 @@ def run(
         base_url: the address of a compatible server, None for the provider's own.
         protocol: `openai_responses` or `openai_chat`; None decides by the client's address.
         auto_run: whether code runs without asking.
+        images: whether the model takes images.
         instructions: the system prompt, None for the built-in one.
 
     Raises:
@@ -160,6 +161,7 @@ def run(
             computer=computer,
             instructions=instructions if instructions is not None else _ROLE + (_TOOL if computer else "") + _STYLE,
             auto_run=auto_run,
+            images=images,
             protocol=protocol,
         )
         if sys.stdin.isatty():

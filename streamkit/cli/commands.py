@@ -87,6 +87,7 @@ def _add_chat(commands: _Commands) -> None:
         "is set, any compatible server with --base-url, and Anthropic with --model claude-… if ANTHROPIC_API_KEY is set.",
     )
     chat.add_argument("--auto-run", action="store_true", help="run all code without asking")
+    chat.add_argument("--no-images", action="store_true", help="for a model that takes no images: it gets their text")
     chat.add_argument("--instructions", metavar="TEXT", help="the system prompt, in place of the built-in one")
     _add_model_arguments(chat)
     chat.set_defaults(run=_chat)
@@ -100,6 +101,7 @@ def _chat(arguments: argparse.Namespace) -> int:
         base_url=arguments.base_url,
         protocol=_PROTOCOLS.get(arguments.protocol),
         auto_run=arguments.auto_run,
+        images=not arguments.no_images,
         instructions=arguments.instructions,
     )
 
