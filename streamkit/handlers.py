@@ -4,14 +4,15 @@ Subclass `EventHandler` (or `AsyncEventHandler`, whose hooks are `async def`) an
 A hook that is not overridden costs nothing. The root is `Handler`, which receives every event in one method.
 """
 
-# Methods that only streams call are named `streamkit_…`, so that all other names are free for subclasses.
+# Methods that only streams call are named `streamkit_…`, so that all other names are free for subclasses. A class that
+# leaves `handle`, `receive` and `bind` to its subclasses as well has streams call another object: see `streamkit_attachable`.
 
 from __future__ import annotations
 
 import difflib
 import inspect
 import warnings
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
@@ -52,7 +53,18 @@ from .messages import (
 if TYPE_CHECKING:
     from .streams.state import StreamState
 
-__all__ = ["AsyncEventHandler", "Call", "EventHandler", "Handler", "Hooks", "needs_async", "plan"]
+__all__ = [
+    "AsyncEventHandler",
+    "Call",
+    "EventHandler",
+    "Handler",
+    "Hooks",
+    "needs_async",
+    "own_hooks",
+    "plan",
+    "refuse_async",
+    "warn_of_near_misses",
+]
 
 R = TypeVar("R")
 
@@ -117,17 +129,26 @@ class Handler:
         live = self._streamkit_live
         if live is not None and live is not stream and live.started and not live.ended:
             raise UsageError(
-                f"{type(self).__name__} is on a live stream already; a handler serves one at a time: run that stream "
+                f"{self.streamkit_name} is on a live stream already; a handler serves one at a time: run that stream "
                 "to its end, or close it"
             )
         if self._streamkit_live is stream:
             raise UsageError(f"{type(self).__name__} was passed twice to the same stream")
-        self._streamkit_live = stream
+        vars(self)["_streamkit_live"] = stream  # also where the class refuses to set attributes, as a frozen dataclass
 
     def unbind(self, stream: StreamState) -> None:
         """Detach the handler from a stream that could not be made."""
         if self._streamkit_live is stream:
-            self._streamkit_live = None
+            vars(self)["_streamkit_live"] = None
+
+    @property
+    def streamkit_name(self) -> str:
+        """What errors call it: the name of its class."""
+        return type(self).__name__
+
+    def streamkit_attachable(self) -> Handler:
+        """The handler that streams attach and call for this one: itself, unless its class says otherwise."""
+        return self
 
     def streamkit_is_on(self, stream: StreamState) -> bool:
         """Whether this is the stream that the handler was attached to last."""
@@ -152,6 +173,42 @@ class Handler:
         return "handle" if inspect.iscoroutinefunction(self.handle) else None
 
 
+_ASSISTANTS_HOOK = "on_run_step_delta"  # the one hook that only openai's own handlers have
+
+
+def warn_of_near_misses(cls: type, hooks: Collection[str], others: Mapping[str, str], *, stacklevel: int) -> None:
+    """Warn of the names in a class that look like hooks and will never be called.
+
+    Args:
+        cls: the handler's class.
+        hooks: the names of its hooks. A name that differs from one in up to two characters is taken for a slip; others
+            are the application's own.
+        others: the hooks of other handlers, each with where those are.
+        stacklevel: as of `warnings.warn`.
+    """
+    for name in vars(cls):
+        if not name.startswith("on_") or name in hooks:
+            continue
+        near = next(
+            (hook for hook in hooks if abs(len(name) - len(hook)) <= 2 and _differing_characters(name, hook) <= 2), None
+        )
+        if name in others:
+            warnings.warn(
+                f"{cls.__name__}.{name} is a hook of the handlers of {others[name]} and will never be called here",
+                UserWarning,
+                stacklevel=stacklevel,
+            )
+        elif near is not None:
+            text = f"{cls.__name__}.{name} is no hook and will never be called; did you mean {near}?"
+            warnings.warn(text, UserWarning, stacklevel=stacklevel)
+
+
+def _differing_characters(one: str, other: str) -> int:
+    """How many characters of two names are only in one of them, at their place in the order."""
+    blocks = difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
+    return len(one) + len(other) - 2 * sum(block.size for block in blocks)
+
+
 class Hooks(Handler, Generic[R]):
     """Every hook, declared once. `R` is what hooks return: None in `EventHandler`, an awaitable in `AsyncEventHandler`.
 
@@ -166,11 +223,7 @@ class Hooks(Handler, Generic[R]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name in vars(cls):
-            if name.startswith("on_") and name not in _hook_events():
-                for near in difflib.get_close_matches(name, _hook_events(), 1, 0.8):
-                    text = f"{cls.__name__}.{name} is no hook and will never be called; did you mean {near}?"
-                    warnings.warn(text, UserWarning, stacklevel=2)
+        warn_of_near_misses(cls, _hook_events(), {_ASSISTANTS_HOOK: "streamkit.compat.openai"}, stacklevel=3)
 
     def handle(self, event: Event, /) -> Any:
         """Call the hooks of this event, in order. Returns an awaitable if one of them has to be awaited, else None."""
@@ -498,7 +551,28 @@ class AsyncEventHandler(Hooks[Awaitable[None]]):
 
 def needs_async(handler: object) -> str | None:
     """The name of a hook of this handler that only an async stream can call; None if there is none."""
-    return handler.streamkit_needs_async() if isinstance(handler, Handler) else None  # anything else is refused later
+    if not isinstance(handler, Handler):
+        return None  # it is refused later
+    return handler.streamkit_attachable().streamkit_needs_async()
+
+
+def refuse_async(handlers: Iterable[object]) -> None:
+    """Check that a sync stream can call these handlers.
+
+    Raises:
+        UsageError: one of them has an async hook.
+    """
+    for handler in handlers:
+        if isinstance(handler, Handler) and (name := needs_async(handler)):
+            kind = handler.streamkit_name
+            raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
+
+
+def own_hooks(handlers: Iterable[Handler]) -> list[tuple[str, int]]:
+    """The hooks that were assigned to these objects themselves, each by name and identity: what `plan` has to be
+    computed again for. A stream compares it at every event that is no delta."""
+    names = _hook_events().keys()
+    return [(name, id(own[name])) for handler in handlers for own in [vars(handler)] for name in names & own.keys()]
 
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:

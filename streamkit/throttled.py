@@ -40,7 +40,7 @@ class Throttled(Handler):
     def __init__(self, handler: Handler, interval: float) -> None:
         if not is_duration(interval):
             raise UsageError(f"an interval is a number of seconds from 0 on, not {interval!r}")
-        self._handler = handler
+        self._handler = handler.streamkit_attachable()
         self._interval = interval
         self._last: dict[str, float] = {}
         self._held: dict[str, list[Delta]] = {}

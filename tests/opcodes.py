@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -22,12 +24,36 @@ def opcodes(function: Callable[..., object], *arguments: Any) -> int:
         return trace
 
     before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        function(*arguments)
-    finally:
-        sys.settrace(before)
+    with _another_thread_wakes():
+        sys.settrace(trace)
+        try:
+            function(*arguments)
+        finally:
+            sys.settrace(before)
     return count
+
+
+@contextlib.contextmanager
+def _another_thread_wakes() -> Iterator[None]:
+    """While tracing, a thread that wants the interpreter now and then.
+
+    In CPython 3.11 a thread that gives the interpreter up while another one asks for it can leave a request behind that
+    nobody made. At the first instruction of a traced function the evaluation loop then handles that request again and again,
+    until the next real one clears it: without another active thread, for ever.
+    """
+    over = threading.Event()
+
+    def wake() -> None:
+        while not over.wait(0.02):
+            pass
+
+    thread = threading.Thread(target=wake)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def growth(function: Callable[[int], object], size: int = 30) -> float:

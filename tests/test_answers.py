@@ -835,6 +835,39 @@ async def test_all_calls_must_be_answered_to_go_on(face: Face, answered: int) ->
 
 
 @every_face
+@pytest.mark.parametrize("strict", [False, True], ids=["lenient", "strict"])
+@pytest.mark.parametrize("answered", [0, 1, 2])
+@body
+async def test_a_run_that_ends_for_want_of_an_output_says_so(face: Face, answered: int, strict: bool) -> None:
+    """`on_warning` names the calls without one. The fault is the application's, so a strict stream ends as well."""
+
+    def some(_: Any, call: Any) -> None:
+        if call.arguments["n"] < answered:
+            call.respond("done")
+
+    told = face.told(on_tool_call_done=some)
+    stream = face.stream(calls("one", "two"), told, then=lambda stream: None, strict=strict)
+    await stream.until_done()
+    assert [warning.code for warning in told.of("on_warning")] == ["missing-outputs"] * (answered < 2)
+    assert [warning.code for warning in stream.warnings] == ["missing-outputs"] * (answered < 2)
+    if answered == 0:
+        assert "call_0 (one), call_1 (two) got none" in stream.warnings[0].fault
+    if answered == 1:
+        assert "call_1 (two) got none; the outputs that were given are in `messages`" in stream.warnings[0].fault
+    assert [m.content for m in stream.messages if m.type == "tool_output"] == ["done"] * answered
+
+
+@every_face
+@pytest.mark.parametrize("reason", ["length", "tool_calls"])
+@body
+async def test_a_run_that_ends_for_another_reason_does_not(face: Face, reason: str) -> None:
+    """An answer that was cut short goes on with nothing; and without `then=` no output was to come."""
+    stream = face.stream(calls("one", finish=reason), then=None if reason == "tool_calls" else lambda stream: None)
+    await stream.until_done()
+    assert not stream.warnings
+
+
+@every_face
 @body
 async def test_then_may_give_nothing(face: Face) -> None:
     """The stream ends as completed: all was answered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -125,13 +126,27 @@ def test_edited_code_runs_in_its_place(chat: Open, tmp_path: Path) -> None:
 
 
 @on_terminal
-def test_without_an_editor_the_code_is_typed_anew(chat: Open) -> None:
-    """Up to a line with a dot."""
-    talk = chat(runs("print('theirs')"), Reply("Good."))
+def test_without_an_editor_the_code_is_typed_anew(chat: Open, tmp_path: Path) -> None:
+    """Up to a line with a dot. Here no editor is named, and neither vi nor nano is on the path."""
+    talk = chat(runs("print('theirs')"), Reply("Good."), PATH=str(tmp_path))
     talk.say("Tell me.")
     talk.wait("[a]lways:")
     talk.say("e", "for word in ['mine']:", "    print(word)", ".")
     assert "│ mine" in talk.wait("Good.")
+
+
+@on_terminal
+@pytest.mark.parametrize("name", ["vi", "nano"])
+def test_where_no_editor_is_named_vi_or_nano_edits(chat: Open, tmp_path: Path, name: str) -> None:
+    """Whichever there is."""
+    editor = tmp_path / name
+    editor.write_text(f'#!/bin/sh\n{shutil.which("sed")} -i s/secret/{name}/ "$1"\n')
+    editor.chmod(0o755)
+    talk = chat(runs("print('in ' + 'secret')"), Reply("Good."), PATH=str(tmp_path))
+    talk.say("Tell me.")
+    talk.wait("[a]lways:")
+    talk.say("e")
+    assert f"│ in {name}" in talk.wait("Good.")
 
 
 @on_terminal
@@ -184,6 +199,102 @@ def test_always_is_not_asked_again(chat: Open) -> None:
     talk.say("On.")
     assert "│ 2" in talk.wait("Two.")
     assert talk.terminal.screen.count("[a]lways:") == 1
+
+
+@on_terminal
+def test_always_can_be_taken_back(chat: Open) -> None:
+    """With /ask, and with a new conversation. The prompt says that nobody is asked."""
+    talk = chat(*(reply for n in range(3) for reply in (runs(f"n = {n}"), Reply(f"Answer {n}."))))
+    talk.say("Go.")
+    talk.wait("[a]lways:")
+    assert "n and a reason: tell the model why not." in talk.terminal.screen
+    talk.say("a")
+    talk.wait("Answer 0.")
+    talk.wait("\nalways runs code >")
+    talk.say("/help")
+    talk.wait("/ask")
+    talk.say("/ask")
+    talk.wait("\n>", 2)
+    talk.say("Go on.")
+    talk.wait("[a]lways:", 2)
+    talk.say("a")
+    talk.wait("Answer 1.")
+    talk.say("/new")
+    talk.wait("\n>", 3)
+    talk.say("Again.")
+    talk.wait("[a]lways:", 3)
+    talk.say("y")
+    talk.wait("Answer 2.")
+
+
+@on_terminal
+def test_a_pasted_text_is_one_message(chat: Open) -> None:
+    """Of ten lines here, the last without an end. It is sent with Enter, and is one entry of the history."""
+    pasted = "\n".join(f"line {n} of the paste" for n in range(10))
+    talk = chat(Reply("Ten lines."), Reply("Once more."))
+    talk.terminal.tmux("set-buffer", pasted)
+    talk.terminal.tmux("paste-buffer", "-p")
+    talk.wait("line 9 of the paste")
+    assert not talk.server.requests, "nothing is sent before Enter"
+    talk.say("")
+    talk.wait("Ten lines.")
+    assert len(talk.server.requests) == 1
+    assert json.dumps(pasted)[1:-1] in talk.sent()
+    talk.wait("\n>", 2)
+    talk.terminal.type("Up", "Enter")
+    talk.wait("Once more.")
+    assert talk.sent().count(json.dumps(pasted)[1:-1]) == 2
+
+
+@on_terminal
+def test_keys_that_are_pressed_during_an_answer_do_not_stand_in_it(chat: Open) -> None:
+    """The next line begins with them."""
+    talk = chat(Reply("word " * 40, delay=0.01), Reply("Good."))
+    talk.say("Tell me.")
+    talk.wait("word word")
+    talk.terminal.type("next ques")
+    talk.wait("\n> next ques")
+    answer = talk.terminal.screen.partition("Tell me.")[2].partition("\n>")[0]
+    assert answer.split() == ["word"] * 40
+    talk.say("tion")
+    talk.wait("Good.")
+    assert "next question" in talk.sent()
+
+
+@on_terminal
+def test_undo_forgets_the_last_question(chat: Open) -> None:
+    """And its answer; the model does not get them again."""
+    talk = chat(Reply("One."), Reply("Two."), Reply("Three."))
+    for question, answer in (("First?", "One."), ("Second?", "Two.")):
+        talk.say(question)
+        talk.wait(answer)
+    talk.say("/undo")
+    talk.wait("forgotten: Second?")
+    talk.say("Third?")
+    talk.wait("Three.")
+    assert "First?" in talk.sent()
+    assert "Second?" not in talk.sent()
+    assert "Two." not in talk.sent()
+    talk.say("/undo", "/undo", "/undo")
+    talk.wait("there is nothing to undo")
+
+
+@on_terminal
+def test_ctrl_c_while_the_model_thinks_or_writes_is_one_notice(chat: Open) -> None:
+    """And a clean prompt."""
+    talk = chat(Reply("never", first_delay=60), Reply("Rivers remember", never_ends=True), Reply("Here."))
+    talk.say("Think.")
+    while not talk.server.requests:
+        time.sleep(0.01)  # nothing on the screen says that it was sent
+    talk.terminal.type("C-c")
+    talk.wait("\n(stopped)\n>")
+    talk.say("Write.")
+    talk.wait("Rivers remember")
+    talk.terminal.type("C-c")
+    talk.wait("Rivers remember\n(stopped)\n>")
+    talk.say("Well?")
+    talk.wait("Here.")
+    assert "(cancelled)" not in talk.terminal.screen
 
 
 @pytest.mark.slow
@@ -309,6 +420,34 @@ def test_a_failure_in_a_pipe_is_the_exit_code() -> None:
     assert result.returncode == 1
     assert result.stderr.startswith("streamkit: the server answered with HTTP status 401")
     assert result.stderr.count("\n") == 1
+
+
+WITHOUT_FORK = """
+import os, sys
+import streamkit.agent, streamkit.cli.chat, streamkit.cli.demo
+del os.fork
+sys.modules["streamkit.computer"] = None
+sys.exit(streamkit.cli.main(sys.argv[1:]))
+"""
+
+
+def test_where_code_cannot_run_the_chat_goes_without() -> None:
+    """As on Windows. The model is not offered what runs code; the demo says what it needs."""
+    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+
+    def main(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", WITHOUT_FORK, *arguments]
+        return subprocess.run(command, env=clean, input="Hi\n", capture_output=True, text=True, timeout=60)
+
+    with ModelServer(Reply("Hello.")) as server:
+        result = main("chat", "--base-url", server.url)
+        assert "tools" not in server.requests[0].body
+        assert "execute" not in json.dumps(server.requests[0].body)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "[message] Hello." in result.stdout
+    result = main("demo", "--offline")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "the demo runs code, which needs a POSIX system" in result.stderr
 
 
 @pytest.mark.parametrize(

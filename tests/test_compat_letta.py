@@ -626,3 +626,33 @@ def test_nothing_else_is_imported() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, cwd=where
     )
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("terminal", [StreamingCLIInterface, StreamingRefreshCLIInterface])
+def test_a_streaming_terminals_lines_can_be_printed_on_the_class(terminal: Any, capsys: Any) -> None:
+    """As in MemGPT, and with the same text as on an instance."""
+    calls: list[tuple[str, tuple[Any, ...]]] = [
+        ("important_message", ("x",)),
+        ("warning_message", ("x",)),
+        ("memory_message", ("x",)),
+        ("system_message", ("x",)),
+        ("user_message", ("x", None, True)),
+        ("function_message", ("Success: x", None, True)),
+        ("print_messages", ([{"role": "user", "content": "x"}], True)),
+        ("print_messages_simple", ([{"role": "assistant", "content": "x"}],)),
+        ("print_messages_raw", ([{"role": "user", "content": "x"}],)),
+    ]
+    if terminal is StreamingCLIInterface:  # those of the refreshing terminal depend on its options
+        calls += [("internal_monologue", ("x",)), ("assistant_message", ("x",))]
+    for name, arguments in calls:
+        getattr(terminal, name)(*arguments)
+        on_class = capsys.readouterr().out
+        getattr(terminal(), name)(*arguments)
+        assert on_class == capsys.readouterr().out != ""
+
+
+@pytest.mark.parametrize("name", ["_process_chunk_to_letta_style", "_process_chunk_to_openai_style", "_push_to_buffer"])
+def test_a_hook_of_the_original_that_is_not_called_is_refused(name: str) -> None:
+    """Where the class is made; no hook is silently skipped."""
+    with pytest.raises(sk.UsageError, match=rf"Mine\.{name} would never be called: override `process_chunk`"):
+        type("Mine", (letta.StreamingServerInterface,), {name: lambda self, chunk: None})

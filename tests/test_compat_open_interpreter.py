@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import gc
 import json
+import os
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import groupby, pairwise
@@ -20,6 +22,7 @@ import streamkit as sk
 from streamkit.compat.open_interpreter import Llm, OpenInterpreter, interpreter
 from streamkit.compat.open_interpreter.flat_chunks import MessageSequencer
 from streamkit.compat.open_interpreter.history import MessageHistory, chunks_of
+from streamkit.compat.open_interpreter.model_input import messages_for_model
 from streamkit.protocols.open_interpreter import Encoder
 from streamkit.testing import ModelServer, Reasoning, Reply, Text, ToolCall
 
@@ -538,6 +541,135 @@ def test_the_computer_that_was_made_is_closed() -> None:
         first.start("python")
     assert one.computer is not first
     one.reset()
+
+
+@pytest.mark.slow
+def test_close_ends_the_processes_and_keeps_the_conversation() -> None:
+    """As leaving `with` does; another chat starts new ones."""
+    with (
+        ModelServer([Reply(code("x = 5")), Reply("Done."), Reply(code("print(x)")), Reply("Lost.")]) as server,
+        openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client,
+        OpenInterpreter(auto_run=True) as one,
+    ):
+        one.llm.client = client
+        one.chat("go", display=False)
+        first = one.computer
+        one.close()
+        with pytest.raises(sk.UsageError, match="closed"):
+            first.run("python", "1")
+        assert [message["content"] for message in one.messages] == ["go", "x = 5", "", "Done."]
+        one.chat("go on", display=False)
+        assert "NameError" in one.messages[-2]["content"]
+        second = one.computer
+    with pytest.raises(sk.UsageError, match="closed"):
+        second.run("python", "1")
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_an_interpreter_that_nobody_refers_to() -> None:
+    """Its processes end; nothing hangs."""
+
+    def work() -> int:
+        with (
+            ModelServer([Reply(code("1")), Reply("Done.")]) as server,
+            openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client,
+        ):
+            one = OpenInterpreter(auto_run=True)
+            one.llm.client = client
+            one.chat("go", display=False)
+            pid: int = one.computer._runners["python"].pid
+            return pid
+
+    pid = work()
+    deadline = time.monotonic() + 20
+    while True:
+        gc.collect()
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("model", "interpreter.llm.model"),
+        ("api_key", "interpreter.llm.api_key"),
+        ("temperature", "interpreter.llm.temperature"),
+        ("local", "interpreter.offline"),
+        ("vision", "interpreter.llm.supports_vision"),
+    ],
+)
+def test_the_names_of_earlier_versions_say_where_they_are_now(name: str, place: str) -> None:
+    """When they are set, and when they are read."""
+    with pytest.raises(sk.UsageError, match=place):
+        setattr(OpenInterpreter(), name, "any")
+    with pytest.raises(AttributeError, match=place):
+        getattr(OpenInterpreter(), name)
+
+
+def type_lines(monkeypatch: pytest.MonkeyPatch, *lines: str | type[BaseException]) -> list[str]:
+    """What a person types, line by line, and then the end of the input; returns the prompts, as they come."""
+    prompts: list[str] = []
+    typed = iter(lines)
+
+    def read(prompt: str = "") -> str:
+        prompts.append(prompt)
+        match next(typed, EOFError):
+            case str() as line:
+                return line
+            case error:
+                raise error
+
+    monkeypatch.setattr("builtins.input", read)
+    return prompts
+
+
+@pytest.mark.parametrize("leave", ["exit", EOFError, KeyboardInterrupt])
+def test_chat_without_a_message_is_a_chat_at_the_terminal(
+    leave: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It asks for messages, and before code runs, until the person leaves."""
+    prompts = type_lines(monkeypatch, "Say hello.", "y", "", "And now?", leave, "too late")
+    computer = ToyComputer()
+    with made(Reply(code("say hello")), Reply("Done."), Reply("Nothing."), computer=computer) as one:
+        messages = one.chat()
+    assert [m["content"] for m in messages] == ["Say hello.", "say hello", "hello\n", "Done.", "And now?", "Nothing."]
+    assert computer.ran == ["say hello"]
+    assert prompts == ["> ", "Would you like to run this code? (y/n) ", "> ", "> ", "> "]
+    assert "Nothing." in capsys.readouterr().out
+
+
+def test_a_chat_at_the_terminal_streams_and_goes_on_after_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error is printed."""
+    type_lines(monkeypatch, "One.", "Two.")
+    with made(Reply(status=401), Reply("Here.")) as one:
+        chunks = [*one.chat(stream=True)]
+    assert "".join(chunk.get("content", "") for chunk in chunks) == "Here."
+    assert "SourceError" in capsys.readouterr().out
+
+
+def test_chat_without_a_message_answers_what_the_user_said_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a question."""
+    prompts = type_lines(monkeypatch)
+    with made(Reply("Hello."), messages=[{"role": "user", "type": "message", "content": "Hi."}]) as one:
+        assert one.chat() == [{"role": "assistant", "type": "message", "content": "Hello."}]
+    assert prompts == []
+
+
+def test_a_displayed_document_has_its_text_for_the_model() -> None:
+    """Without markup, scripts and styles; rows of a table are lines. One that has a text already is not changed."""
+    html = (
+        "<style>td {}</style><table><tr><th>a<th>b</tr>\n<tr><td>1</td><td>2 &lt; 3</td></tr></table><script>x</script>"
+    )
+    shown: dict[str, Any] = {"role": "computer", "type": "code", "format": "html", "content": html}
+    (message,) = messages_for_model([shown])
+    assert message["metadata"] == {"text": "a\tb\n1\t2 < 3"}
+    (message,) = messages_for_model([{**shown, "metadata": {"text": "mine"}}])
+    assert message["metadata"] == {"text": "mine"}
 
 
 # -- one message after the other

@@ -310,6 +310,130 @@ def test_several_threads_say_at_once() -> None:
     assert {message.content for message in reader.messages} == {wanted}
 
 
+def test_messages_side_by_side_are_kept_apart() -> None:
+    """Each has a handle of its own; what is emitted without one has its own message, too."""
+    emitter = sk.Emitter()
+
+    def work(part: Any, name: str) -> None:
+        with part:
+            for n in range(200):
+                part.write(f"{name}{n} ")
+
+    with emitter:
+        parts = [
+            emitter.begin_text(),
+            emitter.begin_text(),
+            emitter.begin_reasoning("summary"),
+            emitter.begin_code("sh"),
+        ]
+        threads = [in_thread(lambda p=p, n=n: work(p, n)) for n, p in zip("abcd", parts, strict=True)]  # type: ignore[misc]
+        for n in range(200):
+            emitter.text(f"e{n} ")
+        for thread in threads:
+            thread.join()
+    stream = sk.stream(emitter)
+    stream.until_done()
+    assert stream.warnings == ()
+    wanted = ["".join(f"{name}{n} " for n in range(200)) for name in "abcde"]
+    assert [message.content for message in stream.messages] == wanted
+    assert [message.format for message in stream.messages] == [None, None, "summary", "sh", None]
+    assert {message.status for message in stream.messages} == {"completed"}
+
+
+def test_a_part_ends_once_and_with_its_run() -> None:
+    """Nothing can be written after that; a step of another agent does not end it."""
+    emitter = sk.Emitter()
+    part, other = emitter.begin_console(), emitter.begin_text()
+    part.write("out", stream="stdout")
+    emitter.step()
+    part.write("put")
+    assert part.open
+    part.end()
+    part.end()
+    with pytest.raises(sk.UsageError, match=r"has ended \(completed\)"):
+        part.write("more")
+    with pytest.raises(sk.UsageError, match="text is a str"):
+        other.write(b"x")  # type: ignore[arg-type]
+    other.write("half")
+    emitter.fail("no")
+    with pytest.raises(sk.UsageError, match="has ended"):
+        other.write("more")
+    other.end()
+    stream = sk.stream(emitter)
+    with pytest.raises(sk.SourceError):
+        stream.until_done()
+    assert [(m.content, m.status) for m in stream.messages] == [("output", "completed"), ("half", "failed")]
+
+
+def test_lanes_keep_parallel_agents_apart() -> None:
+    """Each with its messages, calls and questions in its own order; all of them carry its name."""
+    emitter = sk.Emitter()
+    barrier = threading.Barrier(2)
+    results: dict[str, Any] = {}
+
+    def agent(name: str) -> None:
+        lane = emitter.lane(name)
+        for n in range(100):
+            lane.text(f"{name}{n} ")
+            if n == 50:
+                barrier.wait(10)
+        lane.end_message()
+        lane.code(f"run_{name}()", "python")
+        approved = bool(lane.confirm())
+        lane.console("ok" if approved else "no", "stdout")
+        lane.tool_call("look", {"for": name}, provider_executed=True)
+        barrier.wait(10)
+        lane.tool_output(f"found {name}")
+        results[name] = lane.tool_call("ask", {"who": name}).wait()
+        lane.text("done")
+
+    class Answering(sk.EventHandler):
+        def on_confirmation(self, confirmation: sk.Confirmation, /) -> None:
+            confirmation.approve() if "run_a" in confirmation.subject.content else confirmation.decline()
+
+        def on_tool_call_done(self, call: sk.ToolCallMessage, /) -> None:
+            if call.waiting:
+                call.respond(f"answer for {call.arguments['who']}")
+
+    def main() -> None:
+        with emitter:
+            threads = [in_thread(lambda name=name: agent(name)) for name in "ab"]  # type: ignore[misc]
+            for thread in threads:
+                thread.join()
+
+    agents = in_thread(main)
+    stream = sk.stream(emitter, Answering())
+    stream.until_done()
+    agents.join()
+    assert results == {"a": "answer for a", "b": "answer for b"}
+    for name, ran in (("a", "ok"), ("b", "no")):
+        mine = [m for m in stream.messages if m.metadata.get("lane") == name]
+        assert [(m.type, m.content) for m in mine] == [
+            ("message", "".join(f"{name}{n} " for n in range(100))),
+            ("code", f"run_{name}()"),
+            ("console", ran),
+            ("tool_call", f'{{"for":"{name}"}}'),
+            ("tool_output", f"found {name}"),
+            ("tool_call", f'{{"who":"{name}"}}'),
+            ("message", "done"),
+        ]
+        by_id = {m.call_id: m for m in mine if m.type == "tool_call"}
+        assert next(m for m in mine if m.type == "tool_output").call_id in by_id
+    assert stream.warnings == ()
+
+
+def test_a_step_does_not_forget_messages_that_are_open() -> None:
+    """Each is done in the end, however it was begun."""
+    emitter = sk.Emitter()
+    emitter.emit(e.TextCreated(sk.TextMessage("open")))
+    emitter.step()
+    emitter.emit(e.TextDelta("open", "more"))
+    emitter.close()
+    stream = sk.stream(emitter)
+    stream.until_done()
+    assert [(m.id, m.content, m.status) for m in stream.messages] == [("open", "more", "completed")]
+
+
 # -- several consumers
 
 
@@ -896,7 +1020,7 @@ async def test_an_output_that_another_reader_gave_first_is_the_one_for_all(face:
     """The later one is dropped, and its reader receives the first."""
     emitter = sk.Emitter()
     first = sk.stream(emitter)
-    calls: list[sk.ToolCallMessage] = []
+    calls: list[Any] = []
     out: list[Any] = []
 
     def agent() -> None:
@@ -912,7 +1036,8 @@ async def test_an_output_that_another_reader_gave_first_is_the_one_for_all(face:
         async for event in stream:
             if isinstance(event, sk.ToolCallDone):
                 calls[0].respond("one")
-                event.message.respond("two")
+                calls.append(event.message)
+                calls[1].respond("two")
     first.until_done()
     assert out == ["one"]
     for one in (stream, first):

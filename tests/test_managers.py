@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -457,3 +459,87 @@ def test_a_stream_that_is_over_is_freed_when_nobody_has_it(protocol: str, how: s
             freed.clear()
     finally:
         gc.enable()
+
+
+# -- a hook that reads the stream which waits for it
+
+
+async def _first(values: Any) -> None:
+    await anext(aiter(values))
+
+
+async def _all(values: Any) -> None:
+    async for _ in values:
+        pass
+
+
+READINGS: dict[str, Any] = {
+    "iterates": lambda stream: _first(stream),
+    "text_deltas": lambda stream: _first(stream.text_deltas),
+    "chunks": lambda stream: _first(stream.chunks("openai_chat")),
+    "until_done": lambda stream: stream.until_done(),
+    "get_final_text": lambda stream: stream.get_final_text(),
+}
+OUTER: dict[str, Any] = {
+    "until_done": lambda stream: stream.until_done(),
+    "iterates": _all,
+    "text_deltas": lambda stream: _all(stream.text_deltas),
+    "chunks": lambda stream: _all(stream.chunks("openai_chat")),
+}
+
+
+@every_face
+@pytest.mark.parametrize("outer", OUTER.values(), ids=OUTER)
+@pytest.mark.parametrize("inner", READINGS.values(), ids=READINGS)
+@body
+async def test_a_hook_that_reads_its_own_stream_is_told_so(face: Face, outer: Any, inner: Any) -> None:
+    """It would wait for itself. At the end there is nothing left to read, so it may."""
+    stream: Any = None
+    errors: list[BaseException] = []
+
+    def read(reading: Any) -> Any:
+        """On the sync face a plain call; else awaited."""
+        coroutine = reading(stream)
+        if face.is_async:
+            return coroutine
+        with pytest.raises(StopIteration):
+            coroutine.send(None)
+        return None
+
+    def in_text(told: Any, *_: Any) -> Any:
+        async def refused() -> None:
+            with pytest.raises(sk.UsageError, match="the stream runs already") as caught:
+                await inner(stream)
+            errors.append(caught.value)
+
+        return read(lambda _: refused())
+
+    def at_end(told: Any) -> Any:
+        async def nothing() -> None:
+            with contextlib.suppress(StopAsyncIteration):
+                await inner(stream)
+
+        return read(lambda _: nothing())
+
+    handler = face.told(on_text_delta=in_text, on_end=at_end)
+    stream = face.stream(chat("Hel", "lo"), handler)
+    await outer(stream)
+    assert len(errors) == 2
+    assert await stream.get_final_text() == "Hello"
+    assert handler.hooks.count("on_end") == 1
+
+
+@every_face
+@body
+async def test_the_rate_of_deltas_leaves_out_the_time_in_which_somebody_thought(face: Face) -> None:
+    """A confirmation that waited does not slow the model down."""
+
+    def think(_: Any, confirmation: sk.Confirmation) -> None:
+        time.sleep(0.2)
+
+    told = face.told(on_confirmation=think)
+    stream = face.stream(iter(interpreter()), told)
+    await stream.until_done()
+    timing = stream.timing
+    assert timing.duration > 0.2
+    assert timing.deltas / timing.deltas_per_second < timing.duration - 0.2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import builtins
 import contextlib
 import io
@@ -15,6 +16,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -794,7 +796,7 @@ def frames(events: Iterable[Event], width: int = 80, height: int = 24) -> list[l
             output.file.truncate()
             seen.append(glass.lines)
 
-    sk.stream(iter(list(events)), display, Watch()).until_done()
+    sk.stream(iter(events), display, Watch()).until_done()
     return seen
 
 
@@ -1393,3 +1395,110 @@ def test_a_broken_pipe_fails_the_stream(renderer: Any) -> None:
     assert stream.status == "failed"
     with contextlib.suppress(BrokenPipeError):
         file.close()
+
+
+# -- what a display folds, times and saves
+
+LONG_CODE = "\n".join(f"step_{n}()" for n in range(1, 101))
+
+
+def test_long_code_is_folded() -> None:
+    """The first and the last lines are shown, with their numbers, and how many are left out."""
+    events = run_of(message_events("code", LONG_CODE, id="k", format="python"))
+    lines = shown(events, code_lines=8).splitlines()
+    assert lines == [
+        "── python",
+        *(f"  {n} step_{n}()" for n in range(1, 7)),
+        "    … 92 more lines",
+        "   99 step_99()",
+        "  100 step_100()",
+    ]
+    assert "more lines" in shown(events)
+    for options in ({"code_lines": None}, {"code_lines": 100}, {"code_lines": 99}):
+        assert len(shown(events, **options).splitlines()) == 101
+
+
+def test_code_that_waits_for_a_yes_is_shown_completely() -> None:
+    """Nobody says yes to lines that are not there. The question has the keys of who asks it."""
+    code = message_events("code", LONG_CODE, id="k", format="python")
+    asked = sk.ConfirmationCreated(sk.Confirmation("c", sk.CodeMessage("k", format="python", content=LONG_CODE)))
+    text = shown(run_of(code, asked), code_lines=8, answers="y: yes, n: no")
+    assert text.count("step_50()") == 1
+    assert text.index("100 step_100()") < text.index("? may this code run? (y: yes, n: no)")
+
+
+def test_code_and_calls_show_for_how_long_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While they run, and afterwards; a fraction of a second is not worth a line."""
+    now = [1000.0]
+    monkeypatch.setattr("streamkit.renderers.activity.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def events(seconds: float) -> Iterator[Event]:
+        yield from run_of(message_events("code", "f()", id="k", format="python"))[:-2]
+        now[0] += seconds
+        yield from message_events("console", "1\n", id="o", role="computer", format="output")
+        yield from message_events("tool_call", "{}", id="c", name="look", call_id="c")
+        now[0] += seconds
+        yield sk.RawEvent("tick", {})
+        yield from message_events("tool_output", "found", id="f", call_id="c")
+        yield from run_of()[-2:]
+
+    seen = ["\n".join(lines) for lines in frames(events(7))]
+    assert any(re.search(r"^. python 7 s$", screen, re.MULTILINE) for screen in seen)
+    assert any(re.search(r"^. look 7 s$", screen, re.MULTILINE) for screen in seen)
+    assert "│ 1\n  took 7 s\n" in seen[-1]
+    assert seen[-1].endswith("└ found\n  took 7 s")
+    assert "took" not in "\n".join(frames(events(0.4))[-1])
+
+
+def test_errors_differ_from_output_without_colours() -> None:
+    """What came from stderr has another mark, a tool's failure a word."""
+    parts = [("one\n", "stdout"), ("oh\n", "stderr"), ("no\n", "stderr"), ("two\n", "stdout")]
+    events = run_of(
+        created("console", "o", role="computer", format="output"),
+        *(piece("console", "o", text, stream=stream, role="computer", format="output") for text, stream in parts),
+        done("console", "o", role="computer", format="output"),
+        [created("tool_output", "t"), piece("tool_output", "t", "broken"), done("tool_output", "t", status="failed")],
+    )
+    assert shown(events).splitlines()[:4] == ["│ one", "! oh", "! no", "│ two"]
+    assert shown(events).splitlines()[-2:] == ["└ broken", "(failed)"]
+
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="  # 1 x 1
+
+
+@pytest.mark.parametrize("show", [printed, shown])
+def test_pictures_are_saved_and_their_paths_shown(show: Any, tmp_path: Path) -> None:
+    """For their owner alone. What is no picture is not saved, and a folder that cannot be written is said."""
+    events = run_of(
+        message_events("image", PIXEL, format="base64.png"),
+        message_events("image", "no base64", id="m2", format="base64.png"),
+    )
+    folder = tmp_path / "pictures"
+    text = show(events, pictures=folder)
+    (path,) = folder.iterdir()
+    assert path.read_bytes() == base64.b64decode(PIXEL)
+    assert (path.suffix, path.stat().st_mode & 0o077) == (".png", 0)
+    assert str(path) in text.replace("\n", "").replace("  ", "")
+    assert "not saved" in text
+    assert "bytes" in show(events)
+    (tmp_path / "file").touch()
+    assert "not saved" in show(events, pictures=tmp_path / "file")
+
+
+@pytest.mark.parametrize("show", [printed, shown])
+def test_a_displayed_document_is_shown_as_its_text(show: Any) -> None:
+    """Not as its markup: a table is for a browser. Without a text its size is shown."""
+    table = "<table><tr><td>1</td></tr></table>"
+    header: dict[str, Any] = {"role": "computer", "format": "html"}
+    text = show(run_of(message_events("code", table, **header, metadata={"text": "   a\n0  1"})))
+    assert "<table>" not in text
+    assert "a\n" in text
+    assert "0  1" in text
+    assert f"(html, {len(table)} characters)" in show(run_of(message_events("code", table, **header)))
+
+
+def test_a_text_that_was_cut_off_is_marked_on_request() -> None:
+    """Not where the program says so itself."""
+    events = run_of(created("message", "m"), piece("message", "m", "half"), done("message", "m", status="cancelled"))
+    assert shown(events).splitlines() == ["half", "(cancelled)"]
+    assert shown(events, cut_off=False).splitlines() == ["half"]

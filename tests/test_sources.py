@@ -693,3 +693,115 @@ async def test_a_sync_stream_in_an_async_one(face: Face) -> None:
     told = SyncTold()
     assert await face.stream(sk.stream(iter(HELLO), told)).get_final_text() == "Hello"
     told.check_brackets()
+
+
+# -- what was read already, and what is no stream
+
+
+async def _drained(face: Face, stream: Any) -> Any:
+    if face.is_async:
+        async for _ in stream:
+            pass
+    else:
+        for _ in stream:
+            pass
+    return stream
+
+
+async def _closed(face: Face, stream: Any) -> Any:
+    if face.is_async:
+        await stream.close()
+    else:
+        stream.close()
+    return stream
+
+
+async def _passed(face: Face, stream: Any) -> Any:
+    assert await face.stream(stream).get_final_text() == "Hello"
+    return stream
+
+
+# On trio the client leaves its own generators to the garbage collector.
+client_leaves_generators = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@client_leaves_generators
+@every_face
+@pytest.mark.parametrize("use", [_drained, _closed, _passed], ids=["drained", "closed", "passed before"])
+@pytest.mark.parametrize("request_of", [ask, ask_responses], ids=["chat", "responses"])
+@body
+async def test_a_clients_stream_that_was_read_is_refused(face: Face, use: Any, request_of: Any) -> None:
+    """It is the caller's mistake, and not the network's."""
+    with ModelServer(Reply("Hello")) as server:
+        async with face.client(server) as client:
+            stream = request_of(client)()
+            stream = await use(face, await stream if face.is_async else stream)
+            told = face.told()
+            with pytest.raises(sk.UsageError, match="was read already"):
+                await face.stream(stream, told).until_done()
+    assert told.hooks == ["on_exception", "on_end"]
+
+
+@client_leaves_generators
+@every_face
+@body
+async def test_a_clients_stream_that_was_read_in_part_goes_on(face: Face) -> None:
+    """The rest is still there."""
+    with ModelServer(Reply("Hel", "lo")) as server:
+        async with face.client(server) as client:
+            stream = ask(client)()
+            if face.is_async:
+                stream = await stream
+                await anext(stream)
+            else:
+                next(stream)
+            assert await face.stream(stream).get_final_text() == "Hello"
+
+
+@every_face
+@body
+async def test_a_generator_that_has_ended_is_refused(face: Face) -> None:
+    """As it is passed a second time."""
+    items = Source(chat("Hello"))
+    generator = face.generator(items)
+    assert await face.stream(generator).get_final_text() == "Hello"
+    with pytest.raises(sk.UsageError, match="generator was read already"):
+        await face.stream(generator).until_done()
+
+
+@every_face
+@body
+async def test_an_iterator_without_items_says_that_it_may_have_been_read(face: Face) -> None:
+    """Nothing shows whether it ever had any."""
+    iterator = iter(chat("Hello"))
+    assert await face.stream(iterator).get_final_text() == "Hello"
+    with pytest.raises(sk.IncompleteStreamError, match="read before"):
+        await face.stream(iterator).until_done()
+
+
+PLAIN: dict[str, Any] = {
+    "a list of strings": ["Hello ", "world"],
+    "pieces of one word": ["H", "ello"],
+    "bytes": [b"Hello world"],
+    "a page": ["<!doctype html><title>Sign in</title>"],
+    "words with a colon": ["note: this is text"],
+}
+
+
+@every_face
+@pytest.mark.parametrize("as_iterator", [False, True], ids=["list", "iterator"])
+@pytest.mark.parametrize("pieces", PLAIN.values(), ids=PLAIN)
+@body
+async def test_plain_text_is_no_stream_and_the_error_says_what_is(face: Face, pieces: Any, as_iterator: bool) -> None:
+    """It was not cut off."""
+    with pytest.raises(sk.ProtocolError, match=r"Server-Sent Events and lines of JSON.*Emitter") as caught:
+        await face.stream(iter(pieces) if as_iterator else pieces).until_done()
+    assert caught.value.code == "unknown-protocol"
+
+
+@pytest.mark.parametrize(
+    "body", [b"da", b"data: {", b"event: x\n", b": ping", b"id: 1\n", b"\xef\xbb\xbfdata", b"", b"\n"]
+)
+def test_the_beginning_of_a_framing_is_a_stream_that_was_cut_off(body: bytes) -> None:
+    with pytest.raises(sk.IncompleteStreamError):
+        sk.stream([body]).until_done()

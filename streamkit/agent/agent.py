@@ -19,10 +19,11 @@ from ..messages import CodeMessage, Message
 from ..streams.aio import AsyncStreamManager
 from ..streams.state import StreamState
 from ..streams.sync import StreamManager
+from .actions import complete_records
 from .async_steps import first_async_source
 from .code import FIELDS
 from .computer_protocol import supports_language
-from .conversation import UserInput, input_messages
+from .conversation import UserInput, as_messages, input_messages
 from .core import AgentCore
 from .stream_state import prepare_for_agent
 from .sync_steps import first_source
@@ -42,7 +43,7 @@ class _BaseAgent(AgentCore):
             return self._new_turn(None, (input, *handlers), options)
         self._check_idle()
         turn = Turn(self, {**self.options, **options}, partial(self._start, input_messages(input)))
-        return turn, (_ConversationRecorder(self), *handlers)
+        return turn, (_ConversationRecorder(self, turn), *handlers)
 
     def _stream_options(self) -> dict[str, Any]:
         fields = {**(FIELDS if self.computer is not None else {}), **self.fields}
@@ -56,6 +57,9 @@ class _BaseAgent(AgentCore):
         """The stream starts: from here on it is the only one that may run, and the input is in the conversation."""
         self._check_idle()
         self._live = stream
+        goes_on = any(message.role != "computer" for message in messages)
+        earlier = as_messages(self.messages)  # the application may have added dicts
+        self.messages[:] = complete_records(earlier, at_end=goes_on, limit=self.output_limit)
         self.messages += messages
 
 
@@ -82,7 +86,7 @@ class Agent(_BaseAgent):
             that runs code.
         instructions: the system prompt.
         auto_run: which code runs without a confirmation: none (False, the default), all (True), or that for which this
-            function of the `CodeMessage` returns True.
+            function of the `CodeMessage` returns True. It returns a bool.
         max_steps: how many model calls one run may have, 20 by default. If the model asks for more, the run ends
             `incomplete` with the `finish_reason` "max_steps".
         protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client at
@@ -161,7 +165,7 @@ class AsyncAgent(_BaseAgent):
             that runs code.
         instructions: the system prompt.
         auto_run: which code runs without a confirmation: none (False, the default), all (True), or that for which this
-            function of the `CodeMessage` returns True.
+            function of the `CodeMessage` returns True. It returns a bool.
         max_steps: how many model calls one run may have, 20 by default. If the model asks for more, the run ends
             `incomplete` with the `finish_reason` "max_steps".
         protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client at
@@ -223,14 +227,20 @@ class AsyncAgent(_BaseAgent):
 class _ConversationRecorder(EventHandler):
     """Adds a stream's messages to the conversation, and prepares the computer as soon as the model begins to write code.
 
-    It is an agent's first handler, so that `messages` are up to date when the other handlers are called.
+    It is an agent's first handler, so that `messages` are up to date when the other handlers are called. At the end it has
+    the turn record what became of the actions that were stopped.
     """
 
-    def __init__(self, agent: AgentCore) -> None:
+    def __init__(self, agent: AgentCore, turn: Turn) -> None:
         self._agent = agent
+        self._turn = turn
 
     def on_message_created(self, message: Message, /) -> None:
-        self._agent.messages.append(message)
+        if message.role != "assistant" or not self._turn.presents_again:
+            self._agent.messages.append(message)
+
+    def on_end(self) -> None:
+        self._turn.finish()
 
     def on_code_created(self, message: CodeMessage, /) -> None:
         computer, language = self._agent.computer, (message.format or "").lower()

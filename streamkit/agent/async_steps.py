@@ -25,9 +25,8 @@ from ..sources.open import open_async
 from ..sources.source import AsyncSource, Batch
 from ..streams.aio import scheduler
 from .calls import PendingCall
-from .computer_protocol import Running
+from .code_run import CodeRun
 from .mailbox import Mailbox
-from .progress import current_progress
 from .steps import (
     OWN_EVENTS,
     CallModel,
@@ -35,11 +34,8 @@ from .steps import (
     EmitEvents,
     RunCode,
     Step,
-    close_run,
-    events_of_run,
     following_sources,
 )
-from .tools import Tool
 
 __all__ = ["first_async_source"]
 
@@ -65,8 +61,8 @@ async def _source_of(step: Step) -> AsyncSource:
             return await open_async(send)
         case EmitEvents(events):
             return _source_of_events(events)
-        case RunCode():
-            return _CodeRun(await anyio.to_thread.run_sync(step.start)).source
+        case RunCode(run):
+            return _source_of_run(run)
         case CallTools():
             return _ToolCalls(step).source
 
@@ -83,22 +79,18 @@ def _source_of_events(events: list[Event]) -> AsyncSource:
     return AsyncSource(pull, close, OWN_EVENTS)
 
 
-class _CodeRun:
-    """A run of code, iterated in a worker thread. Closing its source ends the run, whatever that thread waits for."""
+def _source_of_run(run: CodeRun) -> AsyncSource:
+    """A run of code, read in a worker thread. Closing the source ends the run, whatever that thread waits for."""
+    limiter = anyio.CapacityLimiter(1)
 
-    def __init__(self, running: Running) -> None:
-        self._running = running
-        self._events = events_of_run(running)
-        self._limiter = anyio.CapacityLimiter(1)
-        self.source = AsyncSource(self._pull, self._close, OWN_EVENTS)
+    async def pull() -> Batch | None:
+        return await anyio.to_thread.run_sync(run.read, limiter=limiter, abandon_on_cancel=True) or None
 
-    async def _pull(self) -> Batch | None:
-        take = partial(next, self._events, None)
-        return await anyio.to_thread.run_sync(take, limiter=self._limiter, abandon_on_cancel=True)
-
-    async def _close(self) -> None:
+    async def close() -> None:
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(close_run, self._running, self._events)
+            await anyio.to_thread.run_sync(run.close)
+
+    return AsyncSource(pull, close, OWN_EVENTS)
 
 
 class _ToolCalls:
@@ -143,18 +135,16 @@ class _ToolCalls:
         try:
             with self._scope:
                 async with anyio.create_task_group() as tasks:
-                    for call, tool in self._calls:
-                        pending = PendingCall(call, self._mailbox, lambda: self._stopped)
-                        tasks.start_soon(self._call, pending, tool)
+                    for call in self._calls:
+                        tasks.start_soon(self._call, call)
         finally:
             self._mailbox.end()
             finished.set()
 
-    async def _call(self, pending: PendingCall, tool: Tool[..., Any]) -> None:
-        current_progress.set(pending.report_progress)
-        call = partial(tool.call, pending.call.content)
+    async def _call(self, pending: PendingCall) -> None:
+        pending.prepare(self._mailbox, lambda: self._stopped)
         try:
-            value = call() if tool.is_async else await self._call_in_thread(call)
+            value = pending.run() if pending.tool.is_async else await self._call_in_thread(pending.run)
             if inspect.isawaitable(value):
                 value = await value
         except Exception as error:

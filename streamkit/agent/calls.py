@@ -13,28 +13,55 @@ from ..messages import Status, ToolCallMessage, ToolOutputMessage, output_text
 from ..sources.interrupt import Stopped
 from .argument_schema import ArgumentsError
 from .mailbox import Mailbox
+from .progress import current_progress
+from .tools import Tool
 
 __all__ = ["PendingCall", "call_id_of", "declined_output", "failure_events"]
 
 
 class PendingCall:
-    """A call whose function runs.
+    """A call of a function, and what became of it.
 
     Its events are: created and deltas with progress, if the tool reports any; a delta that replaces the progress; done.
 
     Args:
         call: the model's call.
-        mailbox: where its events go.
-        is_stopped: whether the stream was closed or cancelled; `progress` then raises.
+        tool: what it calls.
+
+    Attributes:
+        began: whether the function was called.
+        output: its output once it has ended, whether the stream still emits it or not; None before that.
     """
 
-    def __init__(self, call: ToolCallMessage, mailbox: Mailbox, is_stopped: Callable[[], bool]) -> None:
+    def __init__(self, call: ToolCallMessage, tool: Tool[..., Any]) -> None:
         self.call = call
+        self.tool = tool
+        self.began = False
+        self.output: ToolOutputMessage | None = None
+        self._progress: list[str] = []
+        self._lock = threading.Lock()
+
+    def prepare(self, mailbox: Mailbox, is_stopped: Callable[[], bool]) -> None:
+        """Get ready to be called, in the context of the call.
+
+        Args:
+            mailbox: where the call's events go.
+            is_stopped: whether the stream was closed or cancelled; `progress` then raises.
+        """
         self._mailbox = mailbox
         self._is_stopped = is_stopped
-        self._is_created = False
-        self._is_done = False
-        self._lock = threading.Lock()
+        current_progress.set(self.report_progress)
+
+    def run(self) -> Any:
+        """Call the function, and return what it returns. Raises what it raises."""
+        self.began = True
+        return self.tool.call(self.call.content)
+
+    @property
+    def progress(self) -> str:
+        """What the function has reported so far."""
+        with self._lock:
+            return "".join(self._progress)
 
     def report_progress(self, text: str) -> None:
         """Emit a piece of progress. Ignored once the call has its output: a tool may leave a thread behind.
@@ -45,11 +72,11 @@ class PendingCall:
         if self._is_stopped():
             raise Stopped
         with self._lock:
-            if self._is_done:
+            if self.output is not None:
                 return
-            if not self._is_created:
-                self._is_created = True
+            if not self._progress:
                 self._mailbox.put([ToolOutputCreated(_output(self.call))])
+            self._progress.append(str(text))
             self._mailbox.put_progress(_output_id(self.call), str(text))
 
     def complete(self, value: object) -> None:
@@ -61,20 +88,19 @@ class PendingCall:
         except Exception as error:  # the conversion calls methods of the value, which may raise anything
             self.fail(error)
         else:
-            self._emit_done([ToolOutputDone(_output(self.call, text))])
+            self._emit_done(_output(self.call, text))
 
     def fail(self, error: BaseException) -> None:
         """Emit the error as the output, and a warning."""
         fault = str(error) if isinstance(error, (ArgumentsError, UsageError)) else f"{type(error).__name__}: {error}"
-        warning = f"tool {self.call.name}: {fault}"
-        self._emit_done(failure_events(self.call, f"Error: {fault}", "tool-failed", warning))
+        output = _failed_output(self.call, f"Error: {fault}")
+        self._emit_done(output, StreamWarning("tool-failed", f"tool {self.call.name}: {fault}", kind="tool_call"))
 
-    def _emit_done(self, events: list[Event]) -> None:
+    def _emit_done(self, output: ToolOutputMessage, *before: Event) -> None:
         with self._lock:
-            self._is_done = True
-            final = [event.message for event in events if isinstance(event, ToolOutputDone)]
-            replacing = [ToolOutputDelta(_output_id(self.call), m.content, True) for m in final if self._is_created]
-            self._mailbox.put([*replacing, *events])
+            self.output = output
+            replacing = [ToolOutputDelta(output.id, output.content, True)] if self._progress else []
+            self._mailbox.put([*replacing, *before, ToolOutputDone(output)])
 
 
 def call_id_of(call: ToolCallMessage) -> str:
@@ -91,8 +117,7 @@ def failure_events(call: ToolCallMessage, output: str, code: str, fault: str) ->
         code: the warning's code.
         fault: the warning's text, for `on_warning`.
     """
-    failed = _output(call, output, status="failed", metadata={"error": True})
-    return [StreamWarning(code, fault, kind="tool_call"), ToolOutputDone(failed)]
+    return [StreamWarning(code, fault, kind="tool_call"), ToolOutputDone(_failed_output(call, output))]
 
 
 def declined_output(call: ToolCallMessage, text: str, reason: str | None) -> ToolOutputDone:
@@ -102,6 +127,10 @@ def declined_output(call: ToolCallMessage, text: str, reason: str | None) -> Too
 
 def _output_id(call: ToolCallMessage) -> str:
     return f"{call.id}.output"
+
+
+def _failed_output(call: ToolCallMessage, text: str) -> ToolOutputMessage:
+    return _output(call, text, status="failed", metadata={"error": True})
 
 
 def _output(

@@ -152,15 +152,18 @@ def check_auto_run(auto_run: Any) -> bool | Callable[[CodeMessage], bool]:
 
 
 def runs_without_confirmation(auto_run: Any, code: CodeMessage) -> bool:
-    """Whether `auto_run` lets this code run. Only True does: another value that a function returns is a no.
+    """Whether `auto_run` lets this code run.
 
     Raises:
-        UsageError: `auto_run` is not a rule, or the function raised.
+        UsageError: `auto_run` is not a rule, or the function raised, or did not return a bool.
     """
     rule = check_auto_run(auto_run)
     if isinstance(rule, bool):
         return rule
     try:
-        return rule(code) is True
+        allowed: Any = rule(code)
     except Exception as error:
         raise UsageError(f"`auto_run` raised {type(error).__name__}: {error}") from error
+    if not isinstance(allowed, bool):
+        raise UsageError(f"`auto_run` returns True or False, not {allowed!r}: write `bool(...)` around it")
+    return allowed

@@ -15,7 +15,8 @@ class Running(Protocol):
 
     The events are those that a decoder would yield: console output, active lines, images, documents to display, all
     with the run's `call_id`. An error in the code appears in its console output. The iterator raises only when the
-    computer itself fails.
+    computer itself fails. A run that is interrupted is read to its end, whose output goes into the conversation alone: if
+    it has a method `repeat_loss`, that is then called, so that the next run says what no handler was shown.
     """
 
     def __iter__(self) -> Iterator[Event]:
@@ -43,7 +44,8 @@ class Computing(Protocol):
         ...
 
     def start(self, language: str, /) -> None:
-        """Prepare for this language in the background. Called as soon as the model begins to write code in it."""
+        """Prepare for this language in the background, and return at once. Called for the first language when the model is
+        asked, and for each one in which the model begins to write code."""
         ...
 
     def run(self, language: str, code: str, /, *, call_id: str | None = None) -> Running:

@@ -6,13 +6,13 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 from ..errors import UsageError
 from ..messages import Message, TextMessage
 from ..protocols.values import is_list
 
-__all__ = ["UserInput", "as_messages", "input_messages", "load_messages", "replace_message", "save_messages"]
+__all__ = ["UserInput", "as_messages", "changed", "input_messages", "load_messages", "put_in_place", "save_messages"]
 
 UserInput: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]] | None
 """What a user adds to a conversation: a text, one flat message or several, or nothing."""
@@ -48,19 +48,19 @@ def input_messages(value: Any) -> list[Message]:
             raise UsageError(f"the input of a stream is a text or flat messages, not {value!r}")
 
 
-def replace_message(messages: list[Message], message: _M, **changes: Any) -> _M:
-    """Put a changed copy of a message in its place, and return the copy.
+def changed(message: _M, **fields: Any) -> _M:
+    """A copy of a message with other values of these fields. Messages themselves stay as they are."""
+    copy = message.copy()
+    if (content := fields.pop("content", None)) is not None:
+        copy.replace_content(content)
+    for name, value in fields.items():
+        setattr(copy, name, value)
+    return copy
 
-    The message itself stays as it is, because the stream's own messages never change.
 
-    Args:
-        messages: the conversation, which is changed in place.
-        message: one of its messages.
-        changes: fields of the message, as `to_dict` names them.
-    """
-    changed = Message.from_dict({**message.to_dict(), **changes})
-    messages[:] = [changed if one is message else one for one in messages]
-    return cast("_M", changed)  # `from_dict` returns the class that the message's type and format name
+def put_in_place(messages: list[Message], message: Message, replacement: Message) -> None:
+    """Put another message in the place of this one, in the list itself."""
+    messages[:] = [replacement if one is message else one for one in messages]
 
 
 def save_messages(messages: Iterable[Message], path: str | os.PathLike[str]) -> None:

@@ -23,12 +23,13 @@ from ..messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
-from ..protocols.open_interpreter.input import truncate
+from ..protocols.request_content import is_of_executed_call
 from .code import CODE_TOOL, FIELDS, code_arguments
+from .model_text import displayed_text, image_text, model_text
 
-__all__ = ["NOT_RUN", "model_view"]
+__all__ = ["UNRECORDED", "model_view"]
 
-NOT_RUN = "Not run: the conversation went on without it."
+UNRECORDED = "No output of this call was recorded."
 _NO_OUTPUT = "(no output)"
 _EDITED = "(The user edited the code before it ran; the call above shows the edited code.)\n"
 _INTERRUPTED = "\n(interrupted)"
@@ -107,6 +108,8 @@ class _View:
                 self._add_result(message)
             case ReasoningMessage() if message.status != "completed":
                 pass  # incomplete, so unsigned: no provider accepts it back
+            case ImageMessage() if message.role == "user" and not self._images:
+                self._append(TextMessage(role="user", content=image_text(message)))
             case _:
                 self._append(message)
 
@@ -180,11 +183,13 @@ class _View:
         self._open_call(message.call_id or call.call_id, call)
 
     def _add_output(self, message: ToolOutputMessage) -> None:
-        call = self._calls.get(message.call_id or "")
+        call = self._calls.get(message.call_id or "") or (self._last if message.call_id is None else None)
         if call is not None:
             call.output = message
-        elif self._at_provider.get(message.call_id or "") == "tool_call":
+        elif message.call_id in self._at_provider or is_of_executed_call(message):
             self._append(message)
+        elif message.call_id not in self._dropped:
+            self._append(TextMessage(role="user", content=f"The output of a tool:\n{message.content}"))
 
     def _add_result(self, message: Message) -> None:
         """A message that running code produced. Without a call's id it belongs to the newest call."""
@@ -192,9 +197,11 @@ class _View:
         if call is None and message.call_id in self._at_provider:
             self._append(message)
         elif call is None and message.call_id not in self._dropped:
-            if text := self._as_text(message):
+            if self._calls:
+                self._end_round()
+            if text := model_text(self._as_text(message), self._limit):
                 self._append(TextMessage(role="user", content=f"The computer shows:\n{text}"))
-                self._show([message] if isinstance(message, ImageMessage) else [])
+            self._show([message])
         elif call is not None:
             call.ran = True
             call.images += [message] if isinstance(message, ImageMessage) else []
@@ -210,9 +217,7 @@ class _View:
             case TextMessage():
                 return message.content
             case _:
-                where = f": {message.content}" if message.format in ("path", "file_id") else ""
-                what = message.type if where or isinstance(message, ImageMessage) else message.format or message.type
-                return f"[displayed: {what}{where}]\n"
+                return displayed_text(message)
 
     def _end_round(self) -> None:
         """Add the outputs of the round's calls, in the order of the calls, then the images that they displayed."""
@@ -223,11 +228,13 @@ class _View:
 
     def _output_of(self, call: _Call) -> ToolOutputMessage:
         message = call.message
-        text, metadata = NOT_RUN, {}
+        text, metadata = UNRECORDED, {}
         if call.output is not None:
             text, metadata = call.output.content, dict(call.output.metadata)
         elif call.ran:
-            text = (_EDITED if call.edited else "") + (truncate("".join(call.printed), self._limit) or _NO_OUTPUT)
+            text = model_text("".join(call.printed), self._limit) or _NO_OUTPUT
+        if call.ran and call.edited:
+            text = _EDITED + text
         text = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate cannot be sent
         return ToolOutputMessage(
             f"{message.id}.output", name=message.name, call_id=message.call_id, content=text, metadata=metadata
@@ -244,7 +251,11 @@ class _View:
     def _as_user_image(self, message: Message) -> ImageMessage | None:
         """The image as a message of the user; None if the model, or every provider, does not take it."""
         format = message.format or ""
-        if not self._images or not (format in ("url", "base64") or format.startswith("base64.")):
+        if (
+            not isinstance(message, ImageMessage)
+            or not self._images
+            or not (format in ("url", "base64") or format.startswith("base64."))
+        ):
             return None
         return ImageMessage(
             message.id, role="user", format="base64.png" if format == "base64" else format, content=message.content

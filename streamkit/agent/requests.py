@@ -2,8 +2,8 @@
 
 Neither package is imported: a client is recognised by the methods that it has. Each request sends the complete
 conversation and refers to nothing stored on a server, so a saved conversation can continue with any provider.
-(Reasoning goes back to OpenAI only in encrypted form: with `store=False` and
-`include=["reasoning.encrypted_content"]`, which not all models accept.)
+(Reasoning goes back to OpenAI by its id, where it is stored. With the option `store=False` it goes back only in encrypted
+form, with `include=["reasoning.encrypted_content"]`, which not all models accept.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..answers import Confirmation
 from ..errors import UsageError
 from ..messages import Message, TextMessage
 from ..protocols import to_input
-from ..protocols.values import is_object
+from ..protocols.values import as_object, is_object
 
 __all__ = ["Provider", "outputs_after_calls", "tool_name"]
 
@@ -60,6 +60,7 @@ class Provider:
         instructions: str,
         tools: Sequence[Mapping[str, Any]],
         options: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None = None,
     ) -> Callable[[], Any]:
         """A function that sends the request. It returns the client's stream, or an awaitable of it (async clients).
 
@@ -69,6 +70,7 @@ class Provider:
             instructions: come before the conversation, as the system prompt.
             tools: schemas of functions in any provider's form, and tools that the provider runs itself.
             options: further arguments of the request.
+            metadata: of the run that the request goes on with, as the decoder has it.
 
         Raises:
             UsageError: an option is one that the agent sets itself, or the provider does not accept a message.
@@ -76,7 +78,10 @@ class Provider:
         if reserved := [key for key in _RESERVED if key in options]:
             raise UsageError(f"{reserved[0]!r} is set by the agent and cannot be an option")
         instructions, rest = _leading_instructions(messages, instructions)
-        arguments = self._api.arguments(to_input(rest, self.protocol), instructions, tools)
+        input = to_input(rest, self.protocol, host=_host(self.client))
+        arguments = self._api.arguments(input, instructions, tools)
+        if self.protocol == "anthropic" and (container := as_object(as_object(metadata).get("container")).get("id")):
+            arguments["container"] = container  # code that waits for an output waits there
         if self.protocol == "openai_chat" and _host(self.client) == _OPENAI_HOST:
             # Only there, because some compatible servers reject arguments that they do not know.
             arguments["stream_options"] = {"include_usage": True}

@@ -6,18 +6,14 @@ a turn form one stream: at the end of each, its `next_source` returns what opens
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ..events import Event
-from ..messages import ToolCallMessage
 from ..sources.source import SourceTraits
-from .calls import call_id_of
-from .code import Code
-from .computer_protocol import Computing, Running
-from .tools import Tool
+from .calls import PendingCall
+from .code_run import CodeRun
 
 __all__ = [
     "OWN_EVENTS",
@@ -26,8 +22,6 @@ __all__ = [
     "EmitEvents",
     "RunCode",
     "Step",
-    "close_run",
-    "events_of_run",
     "following_sources",
 ]
 
@@ -46,19 +40,13 @@ class CallModel(NamedTuple):
 class CallTools(NamedTuple):
     """Call these functions: at once in tasks, one after the other in a thread."""
 
-    calls: Sequence[tuple[ToolCallMessage, Tool[..., Any]]]
+    calls: Sequence[PendingCall]
 
 
 class RunCode(NamedTuple):
-    """Run the code of this call on the computer."""
+    """Run this code on the computer."""
 
-    computer: Computing
-    code: Code
-    call: ToolCallMessage
-
-    def start(self) -> Running:
-        """The run, as the computer returns it."""
-        return self.computer.run(self.code.language, self.code.source, call_id=call_id_of(self.call))
+    run: CodeRun
 
 
 class EmitEvents(NamedTuple):
@@ -80,18 +68,3 @@ def following_sources(
         return None if step is None else partial(open_step, step)
 
     return next_source
-
-
-def events_of_run(running: Running) -> Generator[list[Event]]:
-    """The events of a run of code, each in a batch of its own so that it is emitted at once."""
-    for event in running:
-        yield [event]
-
-
-def close_run(running: Running, events: Generator[list[Event]]) -> None:
-    """End a run of code, and the generator that reads it."""
-    running.close()
-    with contextlib.suppress(
-        ValueError
-    ):  # another thread is in the generator, and leaves it now that the run has ended
-        events.close()

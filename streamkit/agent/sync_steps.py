@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -19,9 +17,8 @@ from ..sources.interrupt import Interruptible, Stopped
 from ..sources.open import open_sync
 from ..sources.source import Source
 from .calls import PendingCall
-from .computer_protocol import Running
+from .code_run import CodeRun
 from .mailbox import Mailbox
-from .progress import current_progress
 from .steps import (
     OWN_EVENTS,
     CallModel,
@@ -29,11 +26,8 @@ from .steps import (
     EmitEvents,
     RunCode,
     Step,
-    close_run,
-    events_of_run,
     following_sources,
 )
-from .tools import Tool
 
 __all__ = ["first_source"]
 
@@ -56,8 +50,8 @@ def _source_of(step: Step) -> Source:
             return open_sync(send)
         case EmitEvents(events):
             return Source(iter([events]), lambda: None, OWN_EVENTS)
-        case RunCode():
-            return CodeSource(step.start())
+        case RunCode(run):
+            return CodeSource(run)
         case CallTools():
             return ToolsSource(step)
 
@@ -65,14 +59,17 @@ def _source_of(step: Step) -> Source:
 class CodeSource(Source):
     """The events of a run of code."""
 
-    def __init__(self, running: Running) -> None:
-        events = events_of_run(running)
-        super().__init__(events, partial(close_run, running, events), OWN_EVENTS)
-        self._running = running
+    def __init__(self, run: CodeRun) -> None:
+        super().__init__(self._batches_of_run(), run.close, OWN_EVENTS)
+        self._run = run
+
+    def _batches_of_run(self) -> Iterator[list[Event]]:
+        while batch := self._run.read():
+            yield batch
 
     def interrupt(self) -> None:
         """Make the run end soon. May be called from any thread."""
-        self._running.interrupt()
+        self._run.interrupt()
 
 
 class ToolsSource(Source):
@@ -108,10 +105,10 @@ class ToolsSource(Source):
 
     def _work(self) -> None:
         try:
-            for call, tool in self._calls:
+            for call in self._calls:
                 if self._stopped.is_set():
                     break
-                self._call(PendingCall(call, self._mailbox, self._stopped.is_set), tool)
+                self._call(call)
         except Stopped:
             self._mailbox.end()
         except BaseException as error:  # KeyboardInterrupt, SystemExit: raised again in the stream's own thread
@@ -119,10 +116,10 @@ class ToolsSource(Source):
         else:
             self._mailbox.end()
 
-    def _call(self, pending: PendingCall, tool: Tool[..., Any]) -> None:
-        current_progress.set(pending.report_progress)
+    def _call(self, pending: PendingCall) -> None:
+        pending.prepare(self._mailbox, self._stopped.is_set)
         try:
-            value = self._interruptible.call(tool.call, pending.call.content)
+            value = self._interruptible.call(pending.run)
         except Exception as error:
             pending.fail(error)
         else:

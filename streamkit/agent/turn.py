@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard
 
 from ..answers import Confirmation
-from ..events import ConfirmationCreated, ConsoleCreated, ConsoleDelta, ConsoleDone, Event, Run, RunDone
+from ..events import ConfirmationCreated, ConsoleCreated, ConsoleDelta, ConsoleDone, Event, Run, RunDone, ToolCallDone
 from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage
 from ..streams.state import StreamState
-from .calls import call_id_of, declined_output, failure_events
+from .actions import WAITING, Action, is_question, open_calls
+from .calls import PendingCall, call_id_of, declined_output, failure_events
 from .code import CODE_TOOL, RejectedCode, read_code, runs_without_confirmation
+from .code_run import CodeRun
 from .computer_protocol import Computing, supports_language
-from .conversation import as_messages, replace_message
+from .conversation import as_messages, changed, put_in_place
 from .core import AgentCore
 from .history import model_view
+from .outcomes import Outcomes
 from .steps import CallModel, CallTools, EmitEvents, RunCode, Step
 from .stream_state import (
     continues_in_next_source,
@@ -28,11 +31,8 @@ from .stream_state import (
     is_cut_short,
     raise_if_source_incomplete,
 )
-from .tools import Tool
 
 __all__ = ["Turn"]
-
-_M = TypeVar("_M", bound=Message)
 
 _NOT_ANSWERED = "not answered"  # a confirmation's reason where it was declined because no answer came
 
@@ -48,15 +48,19 @@ class Turn:
     Attributes:
         stream: the stream that the run is in. To be set before the first step is taken.
         course: the steps. Take the next one when the one before it is over.
+        presents_again: whether the stream emits messages that are in the conversation already.
     """
 
     stream: StreamState
 
     def __init__(self, agent: AgentCore, options: Mapping[str, Any], on_start: Callable[[StreamState], object]) -> None:
         self.course: Iterator[Step] = self._course()
+        self.presents_again = False
         self._agent = agent
         self._options = options
         self._on_start = on_start
+        self._outcomes = Outcomes(agent)
+        self._answer_begins = 0  # where in the stream's messages the model's newest answer begins
 
     def executes(self, call: ToolCallMessage) -> bool:
         """Whether the agent answers a call itself, not the application. It answers calls of unknown tools as well."""
@@ -66,27 +70,32 @@ class Turn:
         is_providers = "item_type" in call.metadata or "custom" in call.metadata  # a kind of tool that we do not offer
         return call.name not in agent.application_tools and not is_providers
 
+    def finish(self) -> None:
+        """The stream has ended: record what became of each action that has no outcome in the conversation yet."""
+        newest = self.stream.messages[self._answer_begins :]
+        calls = [call for call in newest if _is_call(call) and self.executes(call)]
+        self._outcomes.finish(calls, self.stream.confirmations)
+
     # -- the course
 
     def _course(self) -> Iterator[Step]:
         self._on_start(self.stream)
-        answered: list[Confirmation] = []  # the provider's own questions, which the next request answers
+        if (computer := self._agent.computer) is not None and computer.languages:
+            computer.start(next(iter(computer.languages)))  # it gets ready while the model is asked
+        answered = yield from self._answer_open_calls()  # the provider's own questions, which the next request answers
+        if answered is None:
+            return
         for _ in range(self._agent.max_steps):
-            first, first_confirmation = len(self.stream.messages), len(self.stream.confirmations)
+            first_confirmation = len(self.stream.confirmations)
+            self._answer_begins = len(self.stream.messages)
+            self._outcomes.begin([])
             yield CallModel(self._request(answered))
             raise_if_source_incomplete(self.stream)
-            messages = self.stream.messages[first:]
+            messages = self.stream.messages[self._answer_begins :]
             answered = [*self.stream.confirmations[first_confirmation:]]
             if not self._must_continue(messages, answered):
                 return
-            try:
-                for confirmation in answered:
-                    _raise_if_run_declined(confirmation)
-                yield from self._execute(messages)
-            except _RunDeclined:
-                decline_run(self.stream)
-                return
-            if has_unanswered_calls(self.stream):
+            if not (yield from self._answer(messages, answered)):
                 return
         yield EmitEvents([RunDone(Run(status="incomplete", finish_reason="max_steps"))])
 
@@ -94,7 +103,11 @@ class Turn:
         agent = self._agent
         agent.messages[:] = as_messages(agent.messages)  # the application may have added dicts
         view = model_view(agent.messages, limit=agent.output_limit, images=agent.images, answered=answered)
-        return agent.provider.request(agent.model, view, agent.instructions, agent.tool_schemas, self._options)
+        run = self.stream.current_run
+        metadata = None if run is None else run.metadata
+        return agent.provider.request(
+            agent.model, view, agent.instructions, agent.tool_schemas, self._options, metadata
+        )
 
     def _must_continue(self, messages: Sequence[Message], answered: Sequence[Confirmation]) -> bool:
         """Whether the answer asks for something that the next request brings."""
@@ -102,27 +115,68 @@ class Turn:
             return False
         return bool(answered) or any(map(_is_call, messages)) or continues_in_next_source(self.stream)
 
+    def _answer(self, messages: Sequence[Message], questions: Sequence[Confirmation]) -> Generator[Step, None, bool]:
+        """Answer the calls of an answer. Returns whether the run goes on."""
+        try:
+            for confirmation in questions:
+                _raise_if_run_declined(confirmation)
+            yield from self._execute(messages)
+        except _RunDeclined:
+            decline_run(self.stream)
+            return False
+        return not has_unanswered_calls(self.stream)
+
+    def _answer_open_calls(self) -> Generator[Step, None, list[Confirmation] | None]:
+        """Ask again what the conversation ends with: confirmations and calls that nobody answered. Returns the provider's
+        own questions that were answered, or None if the run ends here."""
+        messages = self._agent.messages
+        calls = [call for call in open_calls(messages) if self._is_open(call)]
+        if not calls:
+            return []
+        questions = [call for call in calls if is_question(call)]
+        self.presents_again = True
+        yield EmitEvents([ToolCallDone(Action(call).call) for call in calls])
+        self.presents_again = False
+        self._answer_begins = len(self.stream.messages)
+        if questions:
+            yield EmitEvents([ConfirmationCreated(Confirmation(call.id, Action(call).call)) for call in questions])
+        answered = [*self.stream.confirmations]
+        codes = [message for message in messages if isinstance(message, CodeMessage)]
+        ours = [call for call in calls if call not in questions]
+        return answered if (yield from self._answer([*ours, *codes], answered)) else None
+
+    def _is_open(self, call: ToolCallMessage) -> bool:
+        """Whether a call without a result can be answered: one of the application's, or one that is recorded as waiting."""
+        if self.executes(call) or is_question(call):
+            return call.metadata.get("action") == WAITING
+        return True
+
     # -- calls
 
     def _execute(self, messages: Sequence[Message]) -> Iterator[Step]:
         """Answer the calls among these messages: functions together, then code in its order."""
         calls, messages = self._with_distinct_ids(messages)
         tools = self._agent.tools
-        approved: list[tuple[ToolCallMessage, Tool[..., Any]]] = []
-        for call in calls:
-            tool = tools.get(call.name or "")
-            if tool is not None:
-                final = (yield from self._confirm(call, call)) if tool.confirm else call
-                approved += [] if final is None else [(final, tool)]
+        actions = [Action(call) for call in calls]
+        self._outcomes.begin(actions)
+        approved: list[tuple[Action, PendingCall]] = []
+        for action in actions:
+            tool = tools.get(action.call.name or "")
+            if tool is not None and (not tool.confirm or (yield from self._confirm_call(action))):
+                approved.append((action, PendingCall(action.call, tool)))
         if approved:
-            yield CallTools(approved)
-        for call in calls:
-            if call.name in tools:
+            for action, call in approved:
+                self._outcomes.start(action, call)
+            yield CallTools([call for _, call in approved])
+            self._outcomes.settle(action for action, _ in approved)
+        for action in actions:
+            if action.call.name in tools:
                 continue
-            if call.name == CODE_TOOL and self._agent.computer is not None:
-                yield from self._run_code(call, messages, self._agent.computer)
+            if action.call.name == CODE_TOOL and self._agent.computer is not None:
+                yield from self._run_code(action, messages, self._agent.computer)
             else:
-                yield EmitEvents(self._unknown_tool(call))
+                yield EmitEvents(self._unknown_tool(action.call))
+            self._outcomes.settle([action])
 
     def _with_distinct_ids(self, messages: Sequence[Message]) -> tuple[list[ToolCallMessage], list[Message]]:
         """The calls that the agent answers, and all messages. Some models give several calls of an answer one id: all
@@ -138,8 +192,12 @@ class Turn:
             if id is not None and id in seen:
                 same_id = [m for m in messages if isinstance(m, CodeMessage) and m.call_id == id]
                 for code in same_id[number : codes[id]]:
-                    rest[rest.index(code)] = replace_message(self._agent.messages, code, call_id=call.id)
-                call = replace_message(self._agent.messages, call, call_id=call.id)
+                    place = next(place for place, message in enumerate(rest) if message is code)
+                    rest[place] = changed(code, call_id=call.id)
+                    put_in_place(self._agent.messages, code, rest[place])
+                other = changed(call, call_id=call.id)
+                put_in_place(self._agent.messages, call, other)
+                call = other
             elif id is not None:
                 seen.add(id)
             distinct.append(call)
@@ -154,7 +212,8 @@ class Turn:
 
     # -- code
 
-    def _run_code(self, call: ToolCallMessage, messages: Sequence[Message], computer: Computing) -> Iterator[Step]:
+    def _run_code(self, action: Action, messages: Sequence[Message], computer: Computing) -> Iterator[Step]:
+        call = action.call
         code = read_code(call, (message for message in messages if isinstance(message, CodeMessage)))
         if isinstance(code, RejectedCode):
             fault = f"the code of call {call_id_of(call)!r} was not run: {code.reason}"
@@ -164,40 +223,53 @@ class Turn:
             yield EmitEvents(_unsupported_language(call, code.language, computer))
             return
         if not runs_without_confirmation(self._agent.auto_run, code.message):
-            approved = yield from self._confirm(call, code.message)
-            if approved is None:
+            confirmation = yield from self._confirm(action, code.message)
+            if confirmation is None:
                 return
-            code = code._replace(source=approved.content)
+            if confirmation.edited not in (None, code.source):
+                code = code._replace(source=confirmation.edited)
+                metadata = {**code.message.metadata, "edited": True}
+                edited = changed(code.message, content=confirmation.edited, metadata=metadata)
+                put_in_place(self._agent.messages, code.message, edited)
         first = len(self.stream.messages)
-        yield RunCode(computer, code, call)
+        run = CodeRun(computer, code, call)
+        self._outcomes.start(action, run)
+        yield RunCode(run)
         if not any(message.role == "computer" for message in self.stream.messages[first:]):
             # Without any output an empty console shows, in a saved conversation too, that the code ran.
             yield EmitEvents([ConsoleDone(_console(call, ""))])
 
     # -- confirmations
 
-    def _confirm(self, call: ToolCallMessage, subject: _M) -> Generator[Step, None, _M | None]:
+    def _confirm_call(self, action: Action) -> Generator[Step, None, bool]:
+        """Ask whether a call may be made. It may be edited."""
+        confirmation = yield from self._confirm(action, action.call)
+        if confirmation is not None and confirmation.edited not in (None, action.call.content):
+            action.edit(self._agent.messages, confirmation.edited)
+        return confirmation is not None
+
+    def _confirm(self, action: Action, subject: Message) -> Generator[Step, None, Confirmation | None]:
         """Ask whether the subject may run: the call itself, or its code.
 
-        Returns the subject, or its edited form, which replaces it in the conversation. If it was declined with a reason,
-        the model reads that as the call's output, and the result is None.
+        Returns the approval. If it was declined with a reason, the model reads that as the call's output, and the result is
+        None.
 
         Raises:
             _RunDeclined: it was declined without a reason, or not answered.
         """
-        number = len(self.stream.confirmations) + 1
-        yield EmitEvents([ConfirmationCreated(Confirmation(f"confirmation-{number}", subject))])
+        id = self._outcomes.ask(action, {confirmation.id for confirmation in self.stream.confirmations})
+        yield EmitEvents([ConfirmationCreated(Confirmation(id, subject))])
         confirmation = self.stream.confirmations[-1]
+        kind = "code" if isinstance(subject, CodeMessage) else "call"
+        if confirmation.status == "approved":
+            return confirmation
+        text = f"Not run: the user declined this {kind}."
+        self._outcomes.decline(action, text)
         _raise_if_run_declined(confirmation)
-        if confirmation.status != "approved":
-            kind = "code" if isinstance(subject, CodeMessage) else "call"
-            text = f"Not run: the user declined this {kind}. Reason: {confirmation.reason}"
-            yield EmitEvents([declined_output(call, text, confirmation.reason)])
-            return None
-        if confirmation.edited in (None, subject.content):
-            return subject
-        metadata = {**subject.metadata, "edited": True}
-        return replace_message(self._agent.messages, subject, content=confirmation.edited, metadata=metadata)
+        text += f" Reason: {confirmation.reason}"
+        yield EmitEvents([declined_output(action.call, text, confirmation.reason)])
+        self._outcomes.settle([action])
+        return None
 
 
 class _RunDeclined(Exception):

@@ -8,31 +8,32 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import StreamkitError, UsageError
-from ..renderers.characters import printable
-from .clients import client_for
+from ..messages import Message
+from ..renderers.characters import one_line, printable
+from .clients import client_for, computer_here
 from .ctrl_c import stopped_by_ctrl_c
+from .keyboard import echo, lines
 from .prompt import Asker, terminal_asker, wrapped
-from .report import explain, renderer
+from .report import explain, picture_folder, renderer
 
 if TYPE_CHECKING:
     from ..agent import Agent
-
 __all__ = ["Chat", "run"]
 
-_MAX_HISTORY = 1000  # lines
-_INSTRUCTIONS = (
-    "You are an assistant in the user's terminal. When running code helps, write it and call `execute`: it runs on the "
-    "user's own machine once they approve it, and state persists between runs. Read the output before you continue. "
-    "Keep answers short, and write them in Markdown."
+_ROLE = "You are an assistant in the user's terminal. "
+_TOOL = (
+    "When running code helps, write it and call `execute`: it runs on the user's own machine once they approve it, and "
+    "state persists between runs. Read the output before you continue. "
 )
+_STYLE = "Keep answers short, and write them in Markdown."
 _COMMANDS = {
     "/help": "list these commands",
-    "/new": "start a new conversation; the computer keeps its state",
+    "/new": "new conversation, code asks again; the computer keeps its state",
+    "/undo": "forget the last question and its answer; what ran has run",
+    "/ask": "ask before code runs again, after [a]lways",
     "/save FILE": "write the conversation to a file",
     "/load FILE": "continue a saved conversation",
     "/exit": "exit, like Ctrl-D",
@@ -54,19 +55,22 @@ class Chat:
     def run(self) -> int:
         """Talk until the input ends. Returns the exit code: 1 if an answer failed and stdin is not a terminal."""
         failed = False
-        for line in _lines():
-            if line.startswith("/"):
+        for line in lines(self._prompt):
+            if line.startswith("/") and "\n" not in line:
                 if self._command(line):
                     break
             elif line.strip():
                 failed = not self.answer(line) or failed
         return 1 if failed and not sys.stdin.isatty() else 0
 
+    def _prompt(self) -> str:
+        return "always runs code > " if self._asker.always else "> "
+
     def answer(self, text: str) -> bool:
         """Send the person's text and show the answer. If that fails, prints the error and returns False."""
-        stream = self._agent.stream(text, renderer(), self._asker)
+        stream = self._agent.stream(text, renderer(picture_folder()), self._asker)
         try:
-            with stopped_by_ctrl_c(stream, self._asker), stream:
+            with echo(False), stopped_by_ctrl_c(stream, self._asker), stream:
                 stream.until_done()
         except StreamkitError as error:
             print(f"streamkit: {explain(error)}", file=sys.stderr, flush=True)
@@ -88,6 +92,11 @@ class Chat:
                     return True
                 case "/new":
                     self._agent.messages.clear()
+                    self._asker.always = False
+                case "/ask":
+                    self._asker.always = False
+                case "/undo":
+                    print(_undo(self._agent.messages))
                 case "/save" | "/load" if not path:
                     print(f"{name} needs a file name")
                 case "/save":
@@ -103,58 +112,19 @@ class Chat:
         return False
 
 
+def _undo(messages: list[Message]) -> str:
+    """Forget the person's last message and what followed. Returns what to print."""
+    for place in reversed(range(len(messages))):
+        if messages[place].role == "user":
+            text = one_line(messages[place].content)
+            del messages[place:]
+            return f"forgotten: {text[:60]}{'…' if len(text) > 60 else ''}"
+    return "there is nothing to undo"
+
+
 def _help() -> str:
     width = max(map(len, _COMMANDS))
     return "\n".join(f"{command.ljust(width)}  {text}" for command, text in _COMMANDS.items())
-
-
-# -- input
-
-
-def _lines() -> Iterator[str]:
-    """The lines of stdin. On a terminal, a line that ends with a backslash continues on the next."""
-    if not sys.stdin.isatty():
-        yield from (line.rstrip("\n") for line in sys.stdin)
-        return
-    with _line_history():
-        while True:
-            try:
-                line = input("> ")
-                while line.endswith("\\"):
-                    line = f"{line[:-1]}\n{input('  ')}"
-            except KeyboardInterrupt:
-                print("\n(Ctrl-D exits)")
-            except EOFError:
-                print()
-                return
-            else:
-                yield line
-
-
-@contextlib.contextmanager
-def _line_history() -> Generator[None]:
-    """Inside of this context `input` offers editing, and the lines of this and earlier chats."""
-    try:
-        import readline
-    except ImportError:  # Windows has none
-        yield
-        return
-    path = _history_file()
-    with contextlib.suppress(OSError):
-        readline.read_history_file(path)
-    readline.set_history_length(_MAX_HISTORY)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # the home directory may not be writable
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)
-            readline.write_history_file(path)
-
-
-def _history_file() -> Path:
-    state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "streamkit" / "chat_history"
 
 
 def run(
@@ -175,24 +145,26 @@ def run(
         instructions: the system prompt, None for the built-in one.
 
     Raises:
-        UsageError: there is no model to talk to, or the extra that runs code is not installed.
+        UsageError: there is no model to talk to, or the extra that runs code is not installed. Where code cannot run at
+            all, because the system is not a POSIX one, the chat goes without.
     """
     from ..agent import Agent
-    from ..computer import Computer
 
     client, name = client_for(model, base_url)
-    with client, Computer() as computer:
+    with client, computer_here() or contextlib.nullcontext() as computer:
         agent = Agent(
             client,
             model=name,
             computer=computer,
-            instructions=_INSTRUCTIONS if instructions is None else instructions,
+            instructions=instructions if instructions is not None else _ROLE + (_TOOL if computer else "") + _STYLE,
             auto_run=auto_run,
             protocol=protocol,
         )
         if sys.stdin.isatty():
             print(printable(f"{name} at {client.base_url}"))
             print(wrapped("/help lists the commands; Ctrl-C stops an answer, Ctrl-D exits."))
-            if auto_run:
+            if computer is None:
+                print(wrapped("Code cannot run here: that needs a POSIX system, such as Linux, macOS or WSL."))
+            elif auto_run:
                 print("Code runs without asking.")
         return Chat(agent, terminal_asker()).run()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 
-__all__ = ["DEFAULT_MODEL", "client_for", "openai_client"]
+if TYPE_CHECKING:
+    from ..computer import Computer
+
+__all__ = ["DEFAULT_MODEL", "client_for", "computer_here", "openai_client"]
 
 DEFAULT_MODEL = "gpt-5.4-mini"
 
@@ -47,3 +50,18 @@ def _anthropic_client() -> Any:
     except ImportError as error:
         raise UsageError("Claude needs its client: pip install 'streamkit-sdk[anthropic]'") from error
     return anthropic.Anthropic(max_retries=1)
+
+
+def computer_here() -> Computer | None:
+    """A computer that runs code; None where there can be none, because the system is not a POSIX one.
+
+    Raises:
+        UsageError: the extra that it needs is not installed.
+    """
+    try:
+        from ..computer import Computer
+    except ImportError as error:
+        if hasattr(os, "fork"):
+            raise UsageError(str(error)) from error
+        return None
+    return Computer()

@@ -18,15 +18,16 @@ from typing import Any, NamedTuple
 
 from .._version import __version__
 from ..agent import Agent
-from ..errors import SourceError
+from ..errors import SourceError, UsageError
 from ..events import Delta, Event
 from ..handlers import EventHandler, Handler
 from ..messages import Message
 from ..testing import ModelServer, Reasoning, Reply, Text, ToolCall
-from .clients import DEFAULT_MODEL, openai_client
+from .clients import DEFAULT_MODEL, computer_here, openai_client
 from .ctrl_c import stopped_by_ctrl_c
-from .prompt import Asker, is_interactive, terminal_asker
-from .report import printable, renderer, run_and_report
+from .keyboard import echo, is_interactive
+from .prompt import Asker, terminal_asker
+from .report import picture_folder, printable, renderer, run_and_report
 
 __all__ = ["Demo", "run"]
 
@@ -131,13 +132,14 @@ def run(
     Raises:
         StreamkitError: the stream failed. What had arrived was shown.
     """
-    from ..computer import Computer
-
     protocol = protocol or ("openai_chat" if base_url else "openai_responses")
     is_real = not offline and bool(base_url or os.environ.get("OPENAI_API_KEY"))
     chosen = _real(base_url, model) if is_real else _scripted(0 if fast or not sys.stdout.isatty() else PAUSE)
-    with chosen as model_to_ask, Computer() as computer:
-        shown = renderer()
+    computer = computer_here()
+    if computer is None:
+        raise UsageError("the demo runs code, which needs a POSIX system, such as Linux, macOS or WSL")
+    with chosen as model_to_ask, computer:
+        shown = renderer(picture_folder())
         _introduce(model_to_ask, protocol, type(shown).__name__)
         if not is_real and (prompt or model):
             _print("The scripted model gives the same answer to any question: --prompt and --model need a real one.")
@@ -155,7 +157,7 @@ def _answer(agent: Agent, question: str, shown: EventHandler, asker: Asker, *, h
     demo, counter = Demo(), HookCounter()
     stream = agent.stream(question, shown, demo, asker, counter)
     try:
-        with stopped_by_ctrl_c(stream, asker), stream:
+        with echo(False), stopped_by_ctrl_c(stream, asker), stream:
             run_and_report(stream, counter.counts)
     except SourceError as error:
         if error.status_code is None:

@@ -21,21 +21,24 @@ from ..answers import Confirmation
 from ..handlers import EventHandler
 from ..messages import CodeMessage, Message
 from ..renderers.characters import one_line
+from .keyboard import echo, is_interactive
 
-__all__ = ["Asker", "edit", "is_interactive", "terminal_asker", "wrapped"]
+__all__ = ["Asker", "edit", "terminal_asker", "wrapped"]
 
 _SUFFIXES = {"python": ".py", "shell": ".sh", "javascript": ".js", "html": ".html"}
 _HELP = (
     "y: run it. n: do not run it. n and a reason: do not run it, and tell the model why. e: edit it first. a: run it, and "
-    "everything after it."
+    "everything after it, in a chat until /ask or /new."
 )
+_HINT = "n and a reason: tell the model why not. ?: help."
+_EDITORS = ("vi", "nano")  # where neither `VISUAL` nor `EDITOR` names one
 
 
 class Asker(EventHandler):
     """Answers confirmations by asking `[y]es [n]o [e]dit [a]lways` at the terminal.
 
     `n` alone ends the run; `n` followed by a reason sends it to the model, which continues. `e` opens the code in the
-    editor that `VISUAL` or `EDITOR` names. Ctrl-C or the end of the input means no; Ctrl-C also cancels the stream. Place
+    editor that `VISUAL` or `EDITOR` names, else in vi or nano. Ctrl-C or the end of the input means no; Ctrl-C also cancels the stream. Place
     it after the handler that shows the code:
 
         agent.stream("Plot a sine.", LiveDisplay(), Asker()).until_done()
@@ -66,7 +69,8 @@ class Asker(EventHandler):
             return
         self.asking = True
         try:
-            self._ask(confirmation)
+            with echo(True):
+                self._ask(confirmation)
         except EOFError:
             confirmation.decline()
         except KeyboardInterrupt:
@@ -78,6 +82,7 @@ class Asker(EventHandler):
     def _ask(self, confirmation: Confirmation) -> None:
         subject = confirmation.subject
         question = _question(subject, editable=confirmation.editable)
+        print(wrapped(_HINT))
         while True:
             _discard_typed_input()
             answer = self._read(question).strip()
@@ -97,11 +102,6 @@ class Asker(EventHandler):
                     print("Nothing was changed.")  # so ask again: looking at the code is not a yes
                 case _:
                     print(wrapped(_HELP))
-
-
-def is_interactive() -> bool:
-    """Whether a person can be asked: stdin and stdout are both a terminal."""
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def terminal_asker(*, always: bool = False) -> Asker:
@@ -143,7 +143,8 @@ def _kind(subject: Message) -> str:
 
 
 def edit(text: str, suffix: str, read: Callable[[str], str] = input) -> str | None:
-    """Let the person edit a text, in the editor that `VISUAL` or `EDITOR` names. Without an editor they type it anew.
+    """Let the person edit a text, in the editor that `VISUAL` or `EDITOR` names, else in vi or nano. Without an editor they
+    type it anew.
 
     Args:
         text: what to edit.
@@ -153,7 +154,8 @@ def edit(text: str, suffix: str, read: Callable[[str], str] = input) -> str | No
     Returns:
         The edited text; None if the editor failed, which means that nothing is to be changed.
     """
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    editor = named or next(filter(shutil.which, _EDITORS), None)
     if not editor or not sys.stdin.isatty():
         return _read_code(read)
     with tempfile.TemporaryDirectory(prefix="streamkit-") as folder:

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from ..errors import SourceError, StreamkitError, UsageError
 from ..handlers import EventHandler
@@ -22,22 +23,29 @@ from ..renderers.characters import printable
 from ..streams.api import StreamManager
 from ..streams.state import StreamState
 
-__all__ = ["explain", "printable", "renderer", "run_and_report"]
+__all__ = ["explain", "picture_folder", "printable", "renderer", "run_and_report"]
 
 _NARROW = 60  # columns under which a message's summary takes two lines
 
 
-def renderer() -> EventHandler:
+def picture_folder() -> Path:
+    """Where pictures are saved that code makes in a chat or in the demo."""
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "streamkit" / "pictures"
+
+
+def renderer(pictures: Path | None = None) -> EventHandler:
     """The handler that shows a stream on stdout: a live display on a terminal, a printer elsewhere or without `rich`.
 
-    It leaves out warnings and errors, which the summary and the last line on stderr show.
+    It leaves out warnings and errors, which the summary and the last line on stderr show. Pictures are saved in the folder
+    `pictures`, if there is one.
     """
     if sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
         try:
-            return LiveDisplay(warnings=False, errors=False, run_end=False)
+            return LiveDisplay(warnings=False, errors=False, run_end=False, cut_off=False, pictures=pictures)
         except UsageError as error:
             print(f"streamkit: {error} (printing plain text instead)", file=sys.stderr)
-    return ConsolePrinter(warnings=False, errors=False, run_end=False)
+    return ConsolePrinter(warnings=False, errors=False, run_end=False, pictures=pictures)
 
 
 # -- the summary

@@ -12,13 +12,17 @@ Python is an IPython kernel, the shell one bash, JavaScript one node. Needs the 
 import os
 from importlib.util import find_spec
 
-if os.name != "posix":
-    raise ImportError("streamkit.computer needs a POSIX system")
+if os.name != "posix" or find_spec("fcntl") is None:
+    raise ImportError(
+        "streamkit.computer needs a POSIX system, such as Linux, macOS or the Windows Subsystem for Linux"
+    )
 if find_spec("psutil") is None:  # the extra installs it together with the other packages
     raise ImportError('streamkit.computer needs an extra: pip install "streamkit-sdk[computer]"')
 
+from .background_run import CodeError, ExecutionStatus
 from .computer import Computer
-from .execution import CodeError, Execution, ExecutionStatus
+from .environment import default_environment
+from .execution import Execution
 from .request import Limits, RunRequest, RunResult, Settings
 from .runner import Runner
 
@@ -36,4 +40,5 @@ __all__ = [
     "RunResult",
     "Runner",
     "Settings",
+    "default_environment",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
+import contextlib
 import os
 import threading
 import weakref
@@ -15,6 +17,7 @@ import anyio
 import anyio.to_thread
 
 from ..errors import UsageError
+from .background_run import BackgroundRun, RunningRuns
 from .execution import Execution
 from .javascript import JavaScriptRunner
 from .output_queue import OutputQueue
@@ -34,8 +37,7 @@ _BUILT_IN: dict[str, tuple[Callable[[Settings], Runner], tuple[str, ...]]] = {
     "javascript": (JavaScriptRunner, ("js", "node", "nodejs")),
 }
 
-# Each with the id of the process that made it: a fork inherits the object, but must not end its processes.
-_open_computers: weakref.WeakKeyDictionary[Computer, int] = weakref.WeakKeyDictionary()
+_open_computers: weakref.WeakSet[Computer] = weakref.WeakSet()
 
 
 class _ComputerDefault:
@@ -59,13 +61,17 @@ class Computer:
             for event in computer.run("python", "print(1)"): ...
             sk.stream(computer.run("shell", "ls"), Terminal()).until_done()
 
+    Leaving `with` ends all processes, as `close` does. So does dropping the last reference to the computer and its runs,
+    soon after.
+
     A run that passes a limit is interrupted, and killed if that does not stop it within a second; the console then
     says what happened. Going over the memory or the process limit kills it at once.
 
     Args:
         cwd: the directory in which code runs; None, the default, is the current one.
-        env: the complete environment of the processes; None, the default, is a copy of this process's own. Without
-            `PATH` in it neither `bash` nor `node` is found.
+        env: the complete environment of the processes; None, the default, is this process's own without what looks
+            like a secret, such as `OPENAI_API_KEY`: `default_environment()` says by which rule. `os.environ` hands on
+            everything. Without `PATH` in it neither `bash` nor `node` is found.
         timeout: seconds that a run may take; None, the default, is no limit.
         memory_limit: bytes of resident memory that all processes of a language may hold together; None, the default,
             is no limit. It is checked up to four times a second, so code can pass it for a moment.
@@ -92,15 +98,15 @@ class Computer:
         self._limits = Limits(timeout, memory_limit, output_limit, process_limit)
         self._input = input
         self._lock = threading.RLock()
+        self._running = RunningRuns()
         self._runner_factories: dict[str, Callable[[Settings], Runner]] = {}
         self._names: dict[str, str] = {}  # the language that a name or an alias means
         self._runners: dict[str, Runner] = {}
-        self._running: dict[str, Execution] = {}
         self._count = 0
-        self._closed = False
         for name, (factory, aliases) in _BUILT_IN.items():
             self.register(name, factory, aliases=aliases)
-        _open_computers[self] = os.getpid()
+        _open_computers.add(self)
+        weakref.finalize(self, _end_lost, self._running, self._runners).atexit = False
 
     # -- languages
 
@@ -142,8 +148,7 @@ class Computer:
 
     def _runner(self, language: str) -> Runner:
         with self._lock:
-            if self._closed:
-                raise UsageError("the computer is closed")
+            self._running.check_open()
             if language not in self._runners:
                 self._runners[language] = self._runner_factories[language](self._settings)
             return self._runners[language]
@@ -205,45 +210,30 @@ class Computer:
         if name is None or runner is None:
             request.result.start_error = self._not_supported(language)
         else:
-            self._require_idle(name)
+            self._running.check_idle(name)
             request.result.start_error = _encoding_error(code) or runner.refuse(code) or ""
-        return Execution(name or language, request, id, call_id, runner, claim=self._claim, free=self._free)
+        return Execution(BackgroundRun(id, name or language, request, runner, self._running), call_id, self)
 
     def _not_supported(self, language: str) -> str:
         return f"`{language}` is not supported; this computer runs: {', '.join(self.languages)}"
-
-    def _require_idle(self, language: str) -> None:
-        if (other := self._running.get(language)) is not None:
-            raise UsageError(f"{other!r} is still running; a language runs one piece of code at a time")
-
-    def _claim(self, execution: Execution) -> None:
-        """Reserve the language for a run that begins."""
-        with self._lock:
-            if self._closed:
-                raise UsageError("the computer is closed")
-            if execution.language in self._runner_factories:
-                self._require_idle(execution.language)
-                self._running[execution.language] = execution
-
-    def _free(self, execution: Execution) -> None:
-        with self._lock:
-            if self._running.get(execution.language) is execution:
-                del self._running[execution.language]
 
     # -- closing
 
     def close(self) -> None:
         """Stop all runs and end every process, also those that finished runs left behind. Returns when they have ended.
 
-        A second call does nothing. `with` and the end of the program call it too.
+        A second call does nothing. `with` and the end of the program call it too. A computer that nobody refers to any
+        more is closed as well, by a thread of its own. In a fork of the program it does nothing.
         """
+        if self._running.in_fork:
+            return
+        running = self._running.close()
         with self._lock:
-            self._closed = True
-            running, runners = [*self._running.values()], [*self._runners.values()]
+            runners = [*self._runners.values()]
         for runner in runners:
             runner.prepare_close()
-        for execution in running:
-            execution.close()
+        for run in running:
+            run.close()
         for runner in runners:
             runner.close()
 
@@ -275,8 +265,23 @@ def _encoding_error(code: str) -> str | None:
     return None
 
 
+def _end_lost(running: RunningRuns, runners: dict[str, Runner]) -> None:
+    """End the processes of a computer that is garbage."""
+    if runners and not running.in_fork:
+        for runner in runners.values():
+            runner.prepare_close()
+        with contextlib.suppress(RuntimeError):  # the program is at its end, which `_close_all` was called for
+            # Not a `threading.Thread`: to start one takes a lock, which the collecting thread may hold.
+            _thread.start_new_thread(_close_runners, ([*runners.values()],))
+
+
+def _close_runners(runners: Iterable[Runner]) -> None:
+    for runner in runners:
+        runner.close()
+
+
 @atexit.register
 def _close_all() -> None:
-    for computer, process in [*_open_computers.items()]:
-        if process == os.getpid():
-            computer.close()
+    for computer in [*_open_computers]:
+        computer.close()
+    _close_runners(Runner.with_processes())

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from .request import Limits, RunResult
 
-__all__ = ["describe_exit", "end_notes", "lost_between_runs"]
+__all__ = ["describe_exit", "end_notes", "lost_between_runs", "lost_in_last_run"]
 
 
 def end_notes(language: str, result: RunResult, limits: Limits) -> Iterator[str]:
@@ -24,6 +24,15 @@ def end_notes(language: str, result: RunResult, limits: Limits) -> Iterator[str]
 def lost_between_runs(language: str, exit_code: int | None) -> str:
     """The line that begins a run before which the language's process ended, and with it the state."""
     return f"[after the last run the {language} process {describe_exit(exit_code)}; its variables and state are lost]\n"
+
+
+def lost_in_last_run(language: str, result: RunResult, limits: Limits) -> str:
+    """The line that begins a run after one that lost the state and was not read to its end, so that nobody knows."""
+    why = _why_killed(result)
+    if not why:
+        stopped = result.reason is not None and _cause(language, result, limits)
+        why = stopped.strip("[]") if stopped else f"the {language} process {describe_exit(result.exit_code)}"
+    return f"[in the last run {why}; the variables and state of {language} are lost]\n"
 
 
 def describe_exit(exit_code: int | None) -> str:
@@ -42,11 +51,19 @@ def _lines(language: str, result: RunResult, limits: Limits) -> Iterator[str]:
     elif (cause := _cause(language, result, limits)) is not None:
         yield cause
     if result.state_lost:
-        ignored_interrupt = result.killed and result.reason in ("interrupted", "closed", "timed_out", "output_limit")
-        how = "the code did not stop when it was interrupted, so its process was killed; " if ignored_interrupt else ""
+        how = f"{_why_killed(result)}; " if _why_killed(result) else ""
         yield f"[{how}the variables and state of {language} are lost; the next run starts in a new process]"
     if result.processes_remain:
         yield "[some processes that the code had started could not be killed]"
+
+
+def _why_killed(result: RunResult) -> str:
+    """Why the process of a run that was stopped had to be killed; "" if it was not, or if that is said anyway."""
+    if result.restarts_processes:
+        return "the code kept starting processes after it was stopped, so its process was killed"
+    if result.killed and result.reason in ("interrupted", "closed", "timed_out", "output_limit"):
+        return "the code did not stop when it was interrupted, so its process was killed"
+    return ""
 
 
 def _cause(language: str, result: RunResult, limits: Limits) -> str | None:

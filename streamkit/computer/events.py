@@ -2,6 +2,9 @@
 
 Console output is one message until something else is displayed; each display is a message of its own. A run that
 printed and displayed nothing has one empty console message, so every run is visible exactly once.
+
+A displayed image or document has its plain text, where there is one, in `message.metadata["text"]`: what a model reads that
+takes no images, and a terminal that cannot show them.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..events import ActiveLine, Event
+from ..html_text import html_to_text
 from ..messages import CodeMessage, ConsoleMessage, ImageMessage, Message, Status
 from .output_queue import ActiveLineOutput, DisplayOutput, NoteOutput, OutputItem, TextOutput
 
@@ -106,13 +110,18 @@ class RunEvents:
                 yield from self._text("stdout", _readable(value) + "\n")
                 return
             yield from self._close_console()
-            yield from self._display_message(kind, format, value, data.get("text/plain"))
+            yield from self._display_message(kind, mime_type, format, value, data.get("text/plain"))
             return
 
-    def _display_message(self, kind: type[Message], format: str, value: Any, plain: Any) -> Iterator[Event]:
+    def _display_message(
+        self, kind: type[Message], mime_type: str, format: str, value: Any, plain: Any
+    ) -> Iterator[Event]:
         text = value if isinstance(value, str) else json.dumps(value)
         content = re.sub(r"\s", "", text) if kind is ImageMessage else text
-        metadata = {"text": plain} if isinstance(plain, str) and not _DEFAULT_REPR.match(plain) else {}
+        readable = plain if isinstance(plain, str) and not _DEFAULT_REPR.match(plain) else ""
+        if not readable and mime_type == "text/html":
+            readable = html_to_text(text)
+        metadata = {"text": readable} if readable else {}
         message = kind(self._id, role="computer", format=format, call_id=self._call_id, metadata=metadata)
         self._number += 1
         self._displayed = True

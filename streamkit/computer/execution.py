@@ -1,16 +1,18 @@
 """One run of code, read as it happens: what `Computer.run` returns.
 
 Its life: `waiting` until it is first read; `running` in a thread of its own, which fills the output queue; then one of
-the final states. Closing a run that waits makes it `interrupted` without ever running it.
+the final states. Closing a run that waits makes it `interrupted` without ever running it. One that nobody refers to any
+more is closed, too.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Self
 
 import anyio
 import anyio.to_thread
@@ -19,44 +21,17 @@ from ..errors import SourceError
 from ..events import Event, StreamEnd
 from ..messages import Status
 from ..sources.source import AsyncSource, Readable, Source, SourceTraits
-from .end_notes import end_notes
+from .background_run import BackgroundRun, CodeError, ExecutionStatus
 from .events import RunEvents
-from .request import RunRequest, RunResult, StopReason
-from .runner import Runner
 
 __all__ = ["CodeError", "Execution", "ExecutionStatus"]
 
-ExecutionStatus = Literal["waiting", "running", "completed", "failed", "interrupted", "timed_out", "limit", "died"]
-"""The state of an `Execution`; see there."""
-
-_STATUS_OF_REASON: dict[StopReason, ExecutionStatus] = {
-    "interrupted": "interrupted",
-    "closed": "interrupted",
-    "timed_out": "timed_out",
-    "output_limit": "limit",
-    "memory_limit": "limit",
-    "process_limit": "limit",
-}
 # The status of the console message that is open when the run ends; `incomplete` for all others.
 _MESSAGE_STATUS: dict[ExecutionStatus, Status] = {
     "completed": "completed",
     "failed": "completed",
     "interrupted": "cancelled",
 }
-
-
-class CodeError(NamedTuple):
-    """The error that code raised.
-
-    Attributes:
-        name: its class, as `ZeroDivisionError`.
-        value: its text, as `division by zero`.
-        traceback: its traceback as plain text, without colours.
-    """
-
-    name: str
-    value: str
-    traceback: str
 
 
 class Execution(Readable):
@@ -89,43 +64,46 @@ class Execution(Readable):
             the run before it. The console says so too.
     """
 
-    def __init__(
-        self,
-        language: str,
-        request: RunRequest,
-        id: str,
-        call_id: str | None,
-        runner: Runner | None,
-        *,
-        claim: Callable[[Execution], None],
-        free: Callable[[Execution], None],
-    ) -> None:
-        self.language = language
-        self.id = id
+    def __init__(self, run: BackgroundRun, call_id: str | None, computer: object) -> None:
+        self.language = run.language
+        self.id = run.id
         self.call_id = call_id
-        self.status: ExecutionStatus = "waiting"
-        self.exit_code: int | None = None
-        self.error: CodeError | None = None
-        self.state_lost = False
-        self._request = request
-        self._runner = runner
-        self._claim = claim
-        self._free = free
-        self._run_events = RunEvents(id, call_id)
-        self._lock = threading.Lock()  # of `status` and `_thread`
+        self._run = run
+        self._request = run.request
+        self._computer = computer  # which must live for as long as its runs are read
+        self._run_events = RunEvents(run.id, call_id)
         self._reading = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._ended = threading.Event()
-        self._batches = self._read_batches()
         self._pending: deque[Event] = deque()  # converted, and not read yet
+        self._last_converted = self._failure_raised = False
+        weakref.finalize(self, run.drop).atexit = False
 
     def __repr__(self) -> str:
-        return f"<Execution {self.id} {self.language} {self.status}>"
+        return repr(self._run)
 
     @property
     def code(self) -> str:
         """The source code."""
         return self._request.code
+
+    @property
+    def status(self) -> ExecutionStatus:
+        """The run's state."""
+        return self._run.status
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit status, where there is one."""
+        return self._run.exit_code
+
+    @property
+    def error(self) -> CodeError | None:
+        """The error that the code raised."""
+        return self._run.error
+
+    @property
+    def state_lost(self) -> bool:
+        """Whether the language lost its state."""
+        return self._run.state_lost
 
     # -- reading
 
@@ -137,22 +115,49 @@ class Execution(Readable):
             Exception: whatever `input` raised, after the last event.
         """
         while self._pending or self._fill_pending():
-            yield self._pending.popleft()
+            yield self._take()
 
     def next_batch(self) -> list[Event]:
         """Wait for events and return all that are there; [] at the end. Raises as iterating does. For the source."""
         if not self._pending and not self._fill_pending():
             return []
-        return [self._pending.popleft() for _ in range(len(self._pending))]
+        return [self._take() for _ in range(len(self._pending))]
 
     def _fill_pending(self) -> bool:
         """Wait for more events; False at the end."""
         with self._reading:  # a cancelled task leaves its thread waiting here, while the next reader comes
             if self._pending:
                 return True
-            batch = next(self._batches, None)
+            batch = self._next_events()
             self._pending.extend(batch or ())
             return batch is not None
+
+    def _next_events(self) -> list[Event] | None:
+        """Begin the run if it waits, and wait for its next events; None at the end."""
+        run, request = self._run, self._request
+        if not run.begin():
+            return None
+        while (items := request.output.take()) is not None:
+            if batch := [*self._run_events.convert(items)]:
+                return batch
+        run.ended.wait()
+        if request.output.abandoned:
+            return None
+        if not self._last_converted:
+            self._last_converted = True
+            ran = run.runner is not None and not request.result.start_error
+            return [*self._run_events.finish(_MESSAGE_STATUS.get(self.status, "incomplete"), ran=ran)]
+        if request.failure is not None and not self._failure_raised:
+            self._failure_raised = True
+            raise request.failure
+        return None
+
+    def _take(self) -> Event:
+        """The next event, of those that are there."""
+        event = self._pending.popleft()
+        if self._last_converted and not self._pending:
+            self._request.read_to_end = True
+        return event
 
     def for_stream(self) -> Execution:
         """Itself: a stream reads the run directly."""
@@ -185,7 +190,7 @@ class Execution(Readable):
         more = True
         while more:
             while self._pending:
-                yield self._pending.popleft()
+                yield self._take()
             more = await anyio.to_thread.run_sync(self._fill_pending, limiter=waiting, abandon_on_cancel=True)
 
     # -- stopping
@@ -195,30 +200,21 @@ class Execution(Readable):
 
         Callable from any thread. It returns at once; the reader gets the remaining output, then the end.
         """
-        self._stop("interrupted")
+        self._run.stop("interrupted")
 
     def discard(self) -> None:
         """As `interrupt`, and the reader gets nothing more: a read that waits in another thread ends. Returns at once."""
         self.interrupt()
         self._request.output.abandon()
 
+    def repeat_loss(self) -> None:
+        """Have the next run say that this one cost the language its state, if it did: whoever read the rest of its output
+        showed it to nobody."""
+        self._request.read_to_end = False
+
     def close(self) -> None:
         """Stop the code, drop its remaining output, and return when it has ended. A second call does nothing."""
-        with self._lock:
-            begun = self._thread is not None
-            if not begun and self.status == "waiting":
-                self.status = "interrupted"
-                self._ended.set()
-        self._request.output.abandon()
-        if begun:
-            self._stop("closed")
-            self._ended.wait()
-
-    def _stop(self, reason: StopReason) -> None:
-        if self._request.stop_reason is None:
-            self._request.stop_reason = reason
-        if self._runner is not None:
-            self._runner.wake()
+        self._run.close()
 
     def __enter__(self) -> Self:
         return self
@@ -237,75 +233,10 @@ class Execution(Readable):
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self.close)
 
-    # -- running
-
     @property
     def failure(self) -> BaseException | None:
         """What `input` or the runner raised; raised again where the run is read. None if neither did."""
         return self._request.failure
-
-    def _read_batches(self) -> Iterator[list[Event]]:
-        """Begin the run; then its events, as they happen."""
-        if not self._begin():
-            return
-        request = self._request
-        while (items := request.output.take()) is not None:
-            if batch := [*self._run_events.convert(items)]:
-                yield batch
-        self._ended.wait()
-        if request.output.abandoned:
-            return
-        ran = self._runner is not None and not request.result.start_error
-        yield [*self._run_events.finish(_MESSAGE_STATUS.get(self.status, "incomplete"), ran=ran)]
-        if request.failure is not None:
-            raise request.failure
-
-    def _begin(self) -> bool:
-        """Begin the run if it waits; False if it was closed before."""
-        with self._lock:
-            if self.status != "waiting":
-                return self._thread is not None
-            self._claim(self)
-            self.status = "running"
-            self._thread = threading.Thread(target=self._work, name=f"streamkit-{self.language}", daemon=True)
-        self._thread.start()
-        return True
-
-    def _work(self) -> None:
-        """Run the code to its end, in the run's own thread."""
-        request, runner = self._request, self._runner
-        try:
-            if runner is not None and not request.result.start_error:
-                runner.run(request)
-            self._finish(request.result)
-        except BaseException as error:
-            request.failure = error
-            self.status = "died"
-            self.state_lost = True
-        finally:
-            self._free(self)
-            self._ended.set()
-            request.output.close()
-
-    def _finish(self, result: RunResult) -> None:
-        """Set the final state, and append the notes that explain it."""
-        self.status = _final_status(result)
-        self.exit_code = result.exit_code
-        self.state_lost = result.state_lost or result.state_lost_before
-        if result.error is not None:
-            self.error = CodeError(**result.error)
-        for note in end_notes(self.language, result, self._request.limits):
-            self._request.output.put_note(note)
-
-
-def _final_status(result: RunResult) -> ExecutionStatus:
-    if result.reason is not None:
-        return _STATUS_OF_REASON[result.reason]
-    if result.start_error:
-        return "failed"
-    if not result.ended and not result.exited:
-        return "died"
-    return "failed" if result.failed else "completed"
 
 
 class _ExecutionSource(Source):

@@ -16,8 +16,9 @@ _PROGRAM = Path(__file__).with_name("node.js")
 class JavaScriptRunner(Runner):
     """Runs scripts as node's own read-eval-print loop does: with `await`, `require`, and `let` that may be repeated.
 
-    A run ends when its value and the timeouts that it set are done; servers and intervals live on. `process.exit` ends
-    the process.
+    A run ends, as a program does, when nothing that it opened goes on: promises, timers, callbacks, child processes,
+    files, connections, threads. Servers live on, and the intervals of a run that opened one; so does what was unref'd.
+    `process.exit` ends the process.
     """
 
     name = "javascript"

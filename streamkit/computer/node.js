@@ -7,16 +7,19 @@
 
 // Code may replace globals and what modules export. So all that is needed here is held by constants of its own.
 const {
-  Array, Atomics, Buffer, Int32Array, JSON, Map, Number, Object, Promise, SharedArrayBuffer, String, Symbol, clearTimeout,
-  process, setImmediate, setTimeout,
+  Array, Atomics, Buffer, Int32Array, JSON, Number, Promise, Set, SharedArrayBuffer, String, Symbol, WeakMap, WeakSet,
+  clearImmediate, clearTimeout, process, setImmediate, setTimeout,
 } = globalThis;
 const { stringify } = JSON;
-const { Worker } = require('node:worker_threads');
+const threads = require('node:worker_threads');
 const { closeSync, openSync, writeSync } = require('node:fs');
-const { AsyncLocalStorage } = require('node:async_hooks');
+const { AsyncLocalStorage, createHook } = require('node:async_hooks');
 const { createRequire, syncBuiltinESMExports } = require('node:module');
 const { inspect } = require('node:util');
 const childProcesses = require('node:child_process');
+const dgram = require('node:dgram');
+const net = require('node:net');
+const stream = require('node:stream');
 const inspector = require('node:inspector');
 const path = require('node:path');
 
@@ -24,8 +27,12 @@ const SETTLE_TIME = 300; // milliseconds that a stopped run has to come to rest
 const BROKEN_EXIT = 70; // the exit status when this program itself cannot go on
 // What the error of code says that tries to load a module as only modules can.
 const NO_MODULE = /ERR_VM_DYNAMIC_IMPORT_CALLBACK_MISSING|Cannot use import statement outside a module/;
-// What a stopped run may leave behind: its timers are cleared, its child processes killed.
-const HARMLESS = ['Timeout', 'Immediate', 'ProcessWrap', 'PipeWrap'];
+const { Worker } = threads;
+const { ChildProcess } = childProcesses;
+const TIMERS = ['Timeout', 'Immediate'];
+// Objects that stand for something which goes on. As the value of a script they are not printed: they are long, and
+// nobody wants to read them.
+const GOING_ON = [ChildProcess, net.Server, dgram.Socket, stream.Stream, Worker];
 const SHOW = Symbol.for('streamkit.show');
 
 // The memory that both threads share: the newest acknowledgement; 1 while code is evaluated, 2 if that is to be
@@ -126,29 +133,85 @@ function replaceChildProcesses() {
   syncBuiltinESMExports();
 }
 
-// -- timers
+// -- what a run opens
 
-// A timer belongs to the run that set it: the run waits for its timeouts, and clears all its timers when it is stopped.
-function replaceTimers() {
-  for (const [name, awaited] of [['setTimeout', true], ['setImmediate', true], ['setInterval', false]]) {
-    const original = globalThis[name];
-    const clear = globalThis[name.replace('set', 'clear')];
-    globalThis[name] = Object.assign((callback, ...rest) => {
+// Which run opened a handle or a request of node, and during which run, by the object that node reports for it.
+const origins = new WeakMap();
+
+// A run waits for what it opens, as a program does: timers, callbacks, child processes, files, connections, threads. Only
+// what listens, and the intervals beside it, live on: they are there for later runs.
+function trackResources() {
+  createHook({
+    init(id, type, trigger, resource) {
+      const run = type === 'PROMISE' || type === 'TickObject' ? undefined : runOfContext.getStore();
+      if (run === undefined) return;
+      if (!TIMERS.includes(type)) origins.set(resource, { run, during: currentRun });
+      else if (run.stopped) process.nextTick(clearTimer, resource); // a stopped run starts nothing any more
+      else addTimer(run, resource);
+    },
+  }).enable();
+  threads.Worker = class Worker extends threads.Worker {
+    constructor(...values) {
+      super(...values);
       const run = findRun();
-      if (run === null || typeof callback !== 'function') return original(callback, ...rest);
-      if (run.stopped) return original(() => {}, 0); // a stopped run starts nothing any more
-      const timer = original((...values) => {
-        if (awaited) run.timers.delete(timer);
-        callback(...values);
-      }, ...rest);
-      run.timers.set(timer, { awaited, clear });
-      return timer;
-    }, original);
-  }
+      run?.workers.add(this);
+      this.once('exit', () => run?.workers.delete(this));
+    }
+  };
+  syncBuiltinESMExports();
 }
 
-function hasAwaitedTimers(run) {
-  return [...run.timers].some(([timer, { awaited }]) => awaited && !timer._destroyed && (timer.hasRef?.() ?? true));
+function addTimer(run, timer) {
+  if (run.timers.size >= run.mostTimers) {
+    for (const one of run.timers) if (one._destroyed) run.timers.delete(one);
+    run.mostTimers = 2 * run.timers.size + 1000;
+  }
+  run.timers.add(timer);
+}
+
+function clearTimer(timer) {
+  clearTimeout(timer);
+  clearImmediate(timer);
+}
+
+// What keeps node alive and was opened by the run, or is an idle connection of an earlier run that this one uses again.
+function activeHandles(run) {
+  return [...process._getActiveRequests(), ...process._getActiveHandles()].filter((one) => {
+    const origin = one instanceof dgram.Socket ? undefined : origins.get(one._handle ?? one);
+    if (origin === undefined) return false;
+    const reused = one instanceof net.Socket && !isListening(one) && origin.during !== run && !run.activeBefore.has(one);
+    return origin.run === run || reused;
+  });
+}
+
+function isListening(handle) {
+  return handle instanceof net.Server || (handle instanceof net.Socket && handle.server != null);
+}
+
+// Whether the run has to wait for something.
+function isWaiting(run) {
+  const handles = activeHandles(run);
+  if (run.workers.size > 0 || !handles.every(isListening)) return true;
+  return [...run.timers].some((timer) => {
+    const waitedFor = timer._repeat == null || handles.length === 0;
+    return waitedFor && !timer._destroyed && timer.hasRef();
+  });
+}
+
+let isIdle = () => {};
+process.on('beforeExit', () => isIdle());
+
+// Wait for what the run opened. Some of it, such as a compression, node reports nowhere; so where nothing else goes on
+// the end has come when node would exit.
+async function settle(run) {
+  let idle = false;
+  const exit = new Promise((done) => { isIdle = () => { idle = true; listener.ref(); done(); }; });
+  listener.unref();
+  while (!idle && !run.ended && !run.stopped && run.lateError === null) {
+    if (!isWaiting(run) && process.getActiveResourcesInfo().length > 0) break;
+    await Promise.race([exit, new Promise((done) => setTimeout(done, 5).unref())]);
+  }
+  listener.ref();
 }
 
 function pause(milliseconds) {
@@ -200,8 +263,8 @@ function evaluateTerminable(parameters) {
 // Print the value of a script, as node's own read-eval-print loop does; a promise's once it is there.
 globalThis[SHOW] = async (value) => {
   const shown = await value;
-  const isTimer = /^(Timeout|Immediate)$/.test(shown?.constructor?.name);
-  if (shown !== undefined && !isTimer) process.stdout.write(inspect(shown) + '\n');
+  const goesOn = TIMERS.includes(shown?.constructor?.name) || GOING_ON.some((kind) => shown instanceof kind);
+  if (shown !== undefined && !goesOn) process.stdout.write(inspect(shown) + '\n');
 };
 
 // Evaluate a script and print its value; resolves to its error, null without one.
@@ -233,8 +296,10 @@ function openRun(command) {
     out: openSync(command.out, 'w'),
     err: openSync(command.err, 'w'),
     lastWritten: 'out',
-    timers: new Map(),
-    resourcesBefore: activeResources(),
+    timers: new Set(),
+    mostTimers: 1000, // before those are forgotten that are over
+    workers: new Set(),
+    activeBefore: new WeakSet(process._getActiveHandles()),
     lateError: null, // of a callback or a promise, after the script itself
     stopped: false,
     ended: false,
@@ -248,7 +313,7 @@ async function run(command) {
   send('begin', run.id);
   const error = await runOfContext.run(run, () => evaluate(command.code));
   await new Promise((done) => setImmediate(done)); // node reports an unhandled rejection after all promises have run
-  while (!run.ended && error === null && run.lateError === null && hasAwaitedTimers(run)) await pause(5);
+  if (error === null) await settle(run);
   if (/Execution was terminated/.test(error?.evalue)) stop(run);
   if (!run.stopped) end(run, (error ?? run.lateError) === null ? 'ok' : 'error', error ?? run.lateError);
 }
@@ -263,23 +328,16 @@ function end(run, status, error) {
 async function stop(run) {
   if (run.ended || run.stopped) return;
   run.stopped = true;
-  for (const [timer, { clear }] of run.timers) clear(timer);
+  for (const timer of run.timers) clearTimer(timer);
+  for (const worker of run.workers) worker.terminate();
+  for (const handle of activeHandles(run)) (handle.destroy ?? handle.close)?.call(handle);
   for (let waited = 0; waited < SETTLE_TIME && isUnsettled(run); waited += 10) await pause(10);
   end(run, isUnsettled(run) ? 'unsettled' : 'interrupted', null);
 }
 
-function activeResources() {
-  return process.getActiveResourcesInfo().filter((name) => !HARMLESS.includes(name));
-}
-
-// Whether node works on more than it did before the run.
+// Whether a stopped run goes on. Its child processes are killed.
 function isUnsettled(run) {
-  const left = activeResources();
-  for (const name of run.resourcesBefore) {
-    const position = left.indexOf(name);
-    if (position >= 0) left.splice(position, 1);
-  }
-  return left.length > 0;
+  return run.workers.size > 0 || activeHandles(run).some((handle) => !(handle instanceof ChildProcess));
 }
 
 // -- the program
@@ -301,7 +359,7 @@ process.on('SIGINT', () => {}); // the command interrupts; the signal is for chi
 
 replaceConsole();
 replaceChildProcesses();
-replaceTimers();
+trackResources();
 const commands = ownDescriptor(Number(process.argv[3]), 'r');
 const listener = new Worker(path.join(__dirname, 'node_listener.js'), {
   workerData: { shared, layout, commands, directory: process.argv[4] },

@@ -10,6 +10,8 @@ import select
 import threading
 from typing import Literal
 
+from .held_descriptors import hold, pipe, release
+
 __all__ = ["Pipes", "Stream"]
 
 Stream = Literal["stdout", "stderr"]
@@ -54,10 +56,10 @@ class Pipes:
 
     def _make(self, name: str, stream: Stream) -> None:
         os.mkfifo(name, 0o600)
-        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = hold(os.open(name, os.O_RDONLY | os.O_NONBLOCK))
         self.open[descriptor] = stream
         self._decoders[descriptor] = codecs.getincrementaldecoder("utf-8")("replace")
-        self._writers.append(os.open(name, os.O_WRONLY | os.O_NONBLOCK))
+        self._writers.append(hold(os.open(name, os.O_WRONLY | os.O_NONBLOCK)))
         with contextlib.suppress(AttributeError, OSError):
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_CAPACITY)
 
@@ -91,7 +93,7 @@ class Pipes:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name)
         for writer in self._writers:
-            os.close(writer)
+            release(writer)
         for descriptor in self.open:
             _late_output.discard(descriptor)
         self.open.clear()
@@ -116,12 +118,12 @@ class _LateOutput:
     def discard(self, descriptor: int) -> None:
         """Read this pipe to its end, then close it."""
         if _is_at_end(descriptor):
-            os.close(descriptor)
+            release(descriptor)
             return
         with self._lock:
             self._added.append(descriptor)
             if self._wake < 0:
-                woken, self._wake = os.pipe()
+                woken, self._wake = pipe()
                 threading.Thread(target=self._read, args=(woken,), name="streamkit-discard", daemon=True).start()
             os.write(self._wake, b"x")
 
@@ -136,8 +138,8 @@ class _LateOutput:
                 elif _is_at_end(descriptor):
                     poll.unregister(descriptor)
                     reading.remove(descriptor)
-                    os.close(descriptor)
-        os.close(woken)
+                    release(descriptor)
+        release(woken)
 
     def _take_added(self, reading: set[int], poll: select.poll) -> bool:
         """Take over the pipes that were added. False if none is left: the thread ends, and the next pipe starts another."""
@@ -147,7 +149,7 @@ class _LateOutput:
             reading.update(self._added)
             self._added.clear()
             if not reading:
-                os.close(self._wake)
+                release(self._wake)
                 self._wake = -1
             return bool(reading)
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from .held_descriptors import pipe, release
+
 __all__ = ["ProcessChannel", "Wakeup"]
 
 READ_SIZE = 1 << 16  # bytes
@@ -33,13 +35,13 @@ class ProcessChannel:
 
     def open_frames(self) -> int:
         """Make the pipe for frames; returns the process's end of it."""
-        self.frames, theirs = os.pipe()
+        self.frames, theirs = pipe()
         os.set_blocking(self.frames, False)
         return theirs
 
     def open_commands(self) -> int:
         """Make the pipe for commands; returns the process's end of it."""
-        theirs, self.commands = os.pipe()
+        theirs, self.commands = pipe()
         os.set_blocking(self.commands, False)
         return theirs
 
@@ -47,7 +49,7 @@ class ProcessChannel:
         """Close both pipes, and forget what was not sent or not read."""
         for descriptor in (self.frames, self.commands):
             if descriptor >= 0:
-                os.close(descriptor)
+                release(descriptor)
         self.frames = self.commands = -1
         self._unfinished.clear()
         self._unsent.clear()
@@ -99,7 +101,8 @@ class Wakeup:
     """
 
     def __init__(self) -> None:
-        self.reader, self._writer = os.pipe()
+        self.reader, self._writer = pipe()
+        self._owner = os.getpid()
         for descriptor in (self.reader, self._writer):
             os.set_blocking(descriptor, False)
 
@@ -115,9 +118,9 @@ class Wakeup:
                 pass
 
     def __del__(self) -> None:
-        for descriptor in (self.reader, self._writer):
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+        if os.getpid() == self._owner:  # in a fork they are closed already
+            for descriptor in (self.reader, self._writer):
+                release(descriptor)
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

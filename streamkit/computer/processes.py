@@ -14,10 +14,11 @@ from collections.abc import Iterable
 
 import psutil
 
-__all__ = ["MARK", "Identity", "ProcessTree"]
+__all__ = ["MARK", "Identity", "ProcessTree", "seconds_in_queue"]
 
 MARK = "STREAMKIT_RUNNER"  # the environment variable; its value names one language process
 _KILL_TIMEOUT = 10.0  # seconds that killed processes may take to end; only the system can hold them longer
+_RESTART_TIMEOUT = 0.5  # seconds during which new processes may take the place of killed ones
 _INTERRUPT_INTERVAL = 0.2  # seconds between two interrupts of one process
 _MIN_SCAN_INTERVAL = 0.25  # seconds from one scan of all processes to the next
 _SCAN_SHARE = 20  # … but at least so many times as long as the scan took
@@ -108,6 +109,29 @@ class ProcessTree:
                 with contextlib.suppress(psutil.Error):
                     process.send_signal(signal.SIGINT)
 
+    def interrupt_together(self, besides: Iterable[Identity]) -> None:
+        """Send SIGINT to the root and its descendants but some, all while they stand still, as if at one moment.
+
+        A shell ignores an interrupt if the program for which it waits ends without having got one; so a program must not
+        end, and no other begin, between the two signals.
+        """
+        excluded = {pid for pid, _ in besides} - {self.root}
+        stopped: list[int] = []
+        while new := [pid for pid in self._descendants(excluded) if pid not in stopped]:
+            stopped += [pid for pid in new if _send(pid, signal.SIGSTOP)]
+            if not set(new) & set(stopped):
+                break
+        for number in (signal.SIGINT, signal.SIGCONT):
+            for pid in reversed(stopped):
+                _send(pid, number)
+
+    def _descendants(self, excluded: set[int]) -> list[int]:
+        """The root and its descendants, parents first; those that left them, and those of `excluded`, are not found."""
+        found = [self.root]
+        for pid in found:
+            found += [child for child in _children(pid) if child not in excluded]
+        return found
+
     def kill(self, besides: Iterable[Identity] = (), group: bool = False) -> bool:
         """Kill all processes but some, again and again until none is left.
 
@@ -116,25 +140,57 @@ class ProcessTree:
             group: whether to kill the root's process group first.
 
         Returns:
-            Whether all have ended; False after 10 seconds.
+            Whether all have ended; False after 10 seconds, and after half a second if one that is left alone, such as
+            the root with a pool of workers, keeps starting others.
         """
         excluded = set(besides)
         if group:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.root, signal.SIGKILL)
-        deadline = time.monotonic() + _KILL_TIMEOUT
+        began = time.monotonic()
+        killed: set[Identity] = set()
         pause = 0.001
-        while victims := [p for identity, p in self.find().items() if identity not in excluded]:
+        while victims := {one: process for one, process in self.find().items() if one not in excluded}:
             # All are stopped first, so that none starts another while the rest is killed.
             for number in (signal.SIGSTOP, signal.SIGKILL):
-                for victim in victims:
+                for victim in victims.values():
                     with contextlib.suppress(psutil.Error):
                         victim.send_signal(number)
-            if time.monotonic() > deadline:
+            come_back = bool(killed and excluded and victims.keys() - killed)
+            killed |= victims.keys()
+            if time.monotonic() > began + (_RESTART_TIMEOUT if come_back else _KILL_TIMEOUT):
                 return False
             time.sleep(pause)
             pause = min(0.05, 2 * pause)
         return True
+
+
+def _send(pid: int, number: signal.Signals) -> bool:
+    """Send a signal; whether there is a process to get it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+        return True
+    return False
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that this one started. Looks at this process alone where the system can, for it is in a hurry."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(child) for child in file.read().split()]
+    except OSError:
+        with contextlib.suppress(psutil.Error):
+            return [child.pid for child in psutil.Process(pid).children()]
+    return []
+
+
+def seconds_in_queue(pid: int) -> float:
+    """How long a process could run but had to wait for a processor, since it began; 0.0 where the system does not say."""
+    try:
+        with open(f"/proc/{pid}/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 def _is_alive(process: psutil.Process) -> bool:

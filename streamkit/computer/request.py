@@ -21,7 +21,7 @@ class Settings:
 
     Attributes:
         cwd: the directory in which code runs; None for the current one.
-        env: the environment of the language's process; None for a copy of this process's own.
+        env: the environment of the language's process; None for `default_environment()`.
     """
 
     cwd: str | None
@@ -59,6 +59,7 @@ class RunResult:
         state_lost_before: whether the state had been lost since the run before this one.
         start_error: why the code did not even begin to run; "" if it did.
         processes_remain: whether some processes could not be killed.
+        restarts_processes: whether the process had to be killed because it kept starting others.
         exited: whether the code itself ended its process, as `exit` does in a shell.
         killed: whether the process had to be killed.
         at_line_start: whether the console output ended with a line end.
@@ -73,6 +74,7 @@ class RunResult:
     state_lost_before: bool = False
     start_error: str = ""
     processes_remain: bool = False
+    restarts_processes: bool = False
     exited: bool = False
     killed: bool = False
     at_line_start: bool = True
@@ -91,6 +93,7 @@ class RunRequest:
         result: how it ended, filled in by the runner.
         failure: what `input` or the runner itself raised; raised again where the run is read.
         stop_reason: set by any thread that wants the run stopped; the runner looks at it when it is woken.
+        read_to_end: whether the reader got everything. If not, the next run repeats that the state was lost.
     """
 
     code: str
@@ -101,6 +104,7 @@ class RunRequest:
     result: RunResult = field(default_factory=RunResult)
     failure: BaseException | None = None
     stop_reason: StopReason | None = None
+    read_to_end: bool = False
 
     @property
     def feed(self) -> OutputQueue:

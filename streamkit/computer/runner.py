@@ -21,7 +21,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from .end_notes import lost_between_runs
+from .end_notes import lost_between_runs, lost_in_last_run
+from .environment import default_environment
+from .held_descriptors import hold, release
 from .pipes import Pipes
 from .process_channel import ProcessChannel, Wakeup
 from .processes import MARK, Identity, ProcessTree
@@ -30,6 +32,7 @@ from .supervisor import Supervisor
 
 __all__ = ["Runner"]
 
+_with_process: set[Runner] = set()
 START_TIMEOUT = 60.0  # seconds that a process may take to become ready
 _LOG_SIZE = 2000  # bytes of a process's own output that explain why it did not start
 _LONGEST_DIRECTORY = 80  # characters: the path of a Unix socket may have about 100
@@ -86,7 +89,9 @@ class Runner:
         self.exit = -1
         self._has_run = False  # so the process has a state that could be lost
         self._loss_note = ""  # for the next run, if the state was lost since the last
+        self._lossy_run: RunRequest | None = None  # the last run, if it lost the state
         self._closed = False
+        self._owner = os.getpid()
 
     # -- what a language defines
 
@@ -175,10 +180,17 @@ class Runner:
         self.wake()
 
     def close(self) -> None:
-        """End the process and all that it started. Returns when they have ended."""
+        """End the process and all that it started. Returns when they have ended. Does nothing in a fork of the program."""
+        if os.getpid() != self._owner:
+            return
         self.prepare_close()
         with self._lock:
             self.end_process()
+
+    @staticmethod
+    def with_processes() -> list[Runner]:
+        """The runners of this program whose processes live."""
+        return [*_with_process]
 
     @property
     def pid(self) -> int | None:
@@ -213,15 +225,16 @@ class Runner:
 
     def _launch(self) -> None:
         mark = uuid.uuid4().hex
-        environment = dict(os.environ if self._settings.env is None else self._settings.env)
+        environment = default_environment() if self._settings.env is None else dict(self._settings.env)
         environment[MARK] = mark
         self.directory = _make_directory()
+        _with_process.add(self)
         with contextlib.ExitStack() as theirs:
             theirs.callback(self.release_inherited)
             frames = self.channel.open_frames()
-            theirs.callback(os.close, frames)
+            theirs.callback(release, frames)
             commands = self.channel.open_commands()
-            theirs.callback(os.close, commands)
+            theirs.callback(release, commands)
             self.prepare(self.directory)
             stdin, inherited = self.descriptors(frames, commands)
             log = theirs.enter_context(open(os.path.join(self.directory, "log"), "wb"))
@@ -237,7 +250,7 @@ class Runner:
             )
         self.process_tree = ProcessTree(self.process.pid, mark)
         with contextlib.suppress(AttributeError, OSError):
-            self.exit = os.pidfd_open(self.process.pid)
+            self.exit = hold(os.pidfd_open(self.process.pid))
         self.process_started()
 
     def _await_ready(self, run: RunRequest | None) -> None:
@@ -281,12 +294,13 @@ class Runner:
             process.wait()
         self.channel.close()
         if self.exit >= 0:
-            os.close(self.exit)
+            release(self.exit)
             self.exit = -1
         self._has_run = False
         if self.directory:
             shutil.rmtree(self.directory, ignore_errors=True)
             self.directory = ""
+        _with_process.discard(self)
         return all_ended
 
     # -- one run
@@ -306,13 +320,17 @@ class Runner:
         finally:
             pipes.release()
         if not used or supervisor.begun or run.result.exit_code is None or run.stop_reason is not None:
+            self._lossy_run = run if run.result.state_lost else None
             return True
         self._loss_note = lost_between_runs(self.name, run.result.exit_code)
         run.result = RunResult()
         return False
 
     def _report_loss(self, run: RunRequest) -> None:
-        """Say in the console that the state of earlier runs is lost, if the process ended between two runs."""
+        """Say in the console that the state of earlier runs is lost, where no console that was read has said so."""
+        before, self._lossy_run = self._lossy_run, None
+        if before is not None and not before.read_to_end:
+            self._loss_note = lost_in_last_run(self.name, before.result, before.limits)
         if self._loss_note:
             run.output.put_note(self._loss_note)
             run.result.state_lost_before, self._loss_note = True, ""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
-import signal
 from collections.abc import Mapping
 from typing import Any
 
-from .processes import Identity
+from .held_descriptors import pipe, release
+from .processes import MARK, Identity
 from .request import RunRequest
 from .runner import Runner
 
@@ -22,12 +23,29 @@ __all__ = ["ShellRunner"]
 
 _START = "set +o history +o histexpand +m; PS1= PS2=; unset PROMPT_COMMAND HISTFILE PS0"
 # bash has no thread that could notice that this program was killed. A child of it waits for the end of a pipe,
-# which comes when this program ends, and then kills everything.
-_WATCH = "( trap '' INT; read -r _ <&{alive}; rm -rf -- {directory}; kill -KILL -- -$$ ) </dev/null >/dev/null 2>&1 & disown; exec {alive}<&-"
+# which comes when this program ends, and then kills everything: what has the mark, where the system has `/proc`, and the
+# process group.
+_WATCH = (
+    "( trap '' INT; read -r _ <&{alive}; rm -rf -- {directory}; "
+    'for e in $(grep -lszx -- {mark}="${mark}" /proc/[0-9]*/environ); do e=${{e#/proc/}}; e=${{e%/environ}}; '
+    '[ "$e" = $BASHPID ] || kill -KILL "$e"; done; kill -KILL -- -$$ ) </dev/null >/dev/null 2>&1 & disown; exec {alive}<&-'
+)
+
+
+# The options of `set` end with the run that set them: another one would not expect them.
+_RESET = "set +aefkuvxCEPT +o pipefail +o posix; set -hB"
+# A script that ends at its first error would end bash as well. So it runs in a subshell, which notes its state when it
+# ends.
+_ENDS_AT_ERRORS = re.compile(r"\bset\s[^\n;&|]*(?:-\w*e|errexit)")
+_SUBSHELL = (
+    "( \\trap '{{ \\shopt -p; \\alias -p; \\declare -f; \\declare -p; \\umask -p; "
+    '\\builtin printf "\\builtin cd -- %q\\n" "$PWD"; }} 2>/dev/null >{state}\' EXIT; {source} ) {pipes}'
+)
+_RESTORE = "\\builtin . {state} >/dev/null 2>&1; rm -f -- {state}"
 
 
 class ShellRunner(Runner):
-    """Runs scripts in one bash. `exit`, or an error after `set -e`, ends that bash and with it the state."""
+    """Runs scripts in one bash. `exit` ends that bash and with it the state, except in a script that has `set -e`."""
 
     name = "shell"
     may_exit = True
@@ -39,7 +57,7 @@ class ShellRunner(Runner):
         self._alive_reader = -1  # bash's end of the pipe that ends with this program
         self._inherited = -1  # the same, while this program has it open as well
         self._alive_writer = -1
-        self._run_id = self._script = ""
+        self._run_id = self._script = self._restore = ""
         self._interrupts = 0  # of the current run
 
     def command(self, directory: str, frames: int, commands: int) -> list[str]:
@@ -49,25 +67,25 @@ class ShellRunner(Runner):
 
     def descriptors(self, frames: int, commands: int) -> tuple[int, tuple[int, ...]]:
         """Commands are stdin; the pipe that shows that this program lives is inherited too."""
-        self._inherited, self._alive_writer = os.pipe()
+        self._inherited, self._alive_writer = pipe()
         self._alive_reader = self._inherited
         return commands, (frames, self._alive_reader)
 
     def release_inherited(self) -> None:
         """Close bash's end of the pipe here."""
         if self._inherited >= 0:
-            os.close(self._inherited)
+            release(self._inherited)
             self._inherited = -1
 
     def disconnect(self) -> None:
         """Close the pipe that shows that this program lives."""
         if self._alive_writer >= 0:
-            os.close(self._alive_writer)
+            release(self._alive_writer)
             self._alive_writer = -1
 
     def process_started(self) -> None:
         """Set bash up, and have it report that it is ready."""
-        watch = _WATCH.format(alive=self._alive_reader, directory=shlex.quote(self.directory))
+        watch = _WATCH.format(alive=self._alive_reader, directory=shlex.quote(self.directory), mark=MARK)
         self._send_line(f"{_START}; {watch}; {self._frame('ready', 'null')}")
 
     def refuse(self, code: str) -> str | None:
@@ -85,7 +103,14 @@ class ShellRunner(Runner):
         self._interrupts = 0
         pipes = f"</dev/null >{shlex.quote(out)} 2>{shlex.quote(err)} {self._frames}>&-"
         begin, end = self._frame("begin", run.id), self._frame("end", run.id, "ok", "%d", '"$?"')
-        self._send_line(f"{begin}; \\builtin . {shlex.quote(script)} {pipes}; {end}; set +eu")
+        source, restore, self._restore = f"\\builtin . {shlex.quote(script)}", self._restore, ""
+        if _ENDS_AT_ERRORS.search(run.code):
+            state = shlex.quote(os.path.join(self.directory, "state"))
+            source = _SUBSHELL.format(state=state, source=source, pipes=pipes)
+            self._restore = f"{_RESTORE.format(state=state)}; "
+        else:
+            source = f"{source} {pipes}"
+        self._send_line(f"{restore}{begin}; {source}; {end}; {_RESET}")
         # bash reads this line when the one before has ended, also if code that interrupts itself cut that one short.
         self._send_line(self._confirmation())
 
@@ -96,16 +121,15 @@ class ShellRunner(Runner):
         confirms it, with the number of interrupts so far. One that comes just when a command ends by itself has no
         effect; therefore interrupts are repeated until the newest is confirmed.
         """
-        if self.process is not None and self.process_tree is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.process.pid, signal.SIGINT)  # before its children, or it would go on when they end
-            self.process_tree.interrupt(besides=before)
+        if self.process_tree is not None:
+            self.process_tree.interrupt_together(besides=before)
             self._interrupts += 1
             self._send_line(self._confirmation())
 
     def repeat_interrupt(self, before: set[Identity]) -> None:
-        """Interrupts again."""
+        """Interrupts again, also what has left its parents."""
         self.interrupt(before)
+        super().repeat_interrupt(before)
 
     def is_newest_confirmation(self, frame: Mapping[str, Any]) -> bool:
         """Whether the frame has the number of interrupts that were sent."""
@@ -113,7 +137,7 @@ class ShellRunner(Runner):
 
     def _confirmation(self) -> str:
         """The line that reports that the run has ended, after so many interrupts."""
-        return f"{self._frame('end', self._run_id, 'interrupted', self._interrupts)}; set +eu"
+        return f"{self._frame('end', self._run_id, 'interrupted', self._interrupts)}; {_RESET}"
 
     def _frame(self, type: str, run: str, status: str = "ok", code: object = 0, argument: str = "") -> str:
         """The command that writes a frame. It changes no state of the shell, and no function or alias replaces it."""

@@ -7,6 +7,8 @@ A run is in one of these states, and never goes back:
 - interrupted: the interrupt is repeated every 30 ms, for one that comes at an unlucky moment is lost.
 - abandoned: it did not end within a second of `stop`, or it passed the memory or the process limit, which allow no
   delay. `check` returns True, and the process is to be killed.
+
+That second is one in which the process could run: on a busy machine the time that it waits for a processor does not count.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from .processes import Identity, ProcessTree
+from .processes import Identity, ProcessTree, seconds_in_queue
 from .request import RunRequest, StopReason
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ __all__ = ["RunStopper"]
 GRACE = 1.0  # seconds from the interrupt to the kill
 _CHECK_INTERVAL = 0.25  # seconds between two checks of what reports nothing by itself, such as memory
 _REPEAT_INTERVAL = 0.03  # seconds between two interrupts
+_FEWEST_INTERRUPTS = 5  # before the kill, however late they come
 _IMMEDIATE: tuple[StopReason, ...] = ("memory_limit", "process_limit")
 
 
@@ -48,8 +51,9 @@ class RunStopper:
         self._tree = tree
         self._before = before
         self._started_at = time.monotonic()
-        self._stopped_at = 0.0
+        self._stopped_at = self._queued_before = 0.0
         self._repeat_at = 0.0
+        self._interrupts = 0
         self.stopping = False
         self.interrupted = False
 
@@ -58,13 +62,15 @@ class RunStopper:
         if not self.stopping:
             self.stopping = True
             self._stopped_at = time.monotonic()
+            self._queued_before = seconds_in_queue(self._tree.root)
             self._run.stop_reason = self._run.stop_reason or reason
 
     def seconds_to_wait(self, now: float) -> float:
         """How long the run may be left alone until the next `check`."""
         seconds = [_CHECK_INTERVAL]
         if self.stopping:
-            seconds += [_REPEAT_INTERVAL, self._stopped_at + GRACE - now]
+            remaining = self._stopped_at + GRACE - now
+            seconds += [_REPEAT_INTERVAL, remaining if remaining > 0 else _REPEAT_INTERVAL]
         elif self._run.limits.timeout is not None:
             seconds.append(self._started_at + self._run.limits.timeout - now)
         return max(0.0, min(seconds))
@@ -84,12 +90,20 @@ class RunStopper:
         if self.interrupted:
             if now >= self._repeat_at:
                 self._repeat_at = now + _REPEAT_INTERVAL
+                self._interrupts += 1
                 self._runner.repeat_interrupt(self._before)
         elif begun and not immediate:
             self.interrupted = True
             self._repeat_at = now + _REPEAT_INTERVAL
             self._runner.interrupt(self._before)
-        return immediate or now >= self._stopped_at + GRACE
+        return immediate or self._had_its_time(now, begun)
+
+    def _had_its_time(self, now: float, begun: bool) -> bool:
+        """Whether the process could have ended the run by now."""
+        if now < self._stopped_at + GRACE or (begun and self._interrupts < _FEWEST_INTERRUPTS):
+            return False
+        queued = seconds_in_queue(self._tree.root) - self._queued_before
+        return now >= self._stopped_at + GRACE + queued
 
     def _check_limits(self, now: float) -> None:
         limits = self._run.limits

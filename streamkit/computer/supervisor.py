@@ -79,8 +79,9 @@ class Supervisor:
             result.killed = result.exit_code is None
             result.processes_remain = not self._runner.end_process()
             result.state_lost = True
-        elif result.reason is not None:
-            result.processes_remain = not self._tree.kill(besides=self._before)
+        elif result.reason is not None and not self._tree.kill(besides=self._before):
+            result.restarts_processes = result.state_lost = True
+            result.processes_remain = not self._runner.end_process()
         result.at_line_start = self._output.at_line_start
 
     # -- reading

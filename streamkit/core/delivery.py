@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from ..errors import UsageError, raise_source_error
 from ..events import Delta, Event
-from ..handlers import Call, Handler, plan
+from ..handlers import Call, Handler, own_hooks, plan, refuse_async
 from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import PULL, START_WORK, Step, Stopped
@@ -55,17 +55,31 @@ class Delivery:
         self._nested = False  # a source is read inside another
         self._iterated = True  # somebody iterates, so events are handed out as well
         self._pulling = False  # the manager waits for the source
+        self._delta_hooks: dict[type[Event], tuple[_DeltaHook, ...]] = {}
         self._use_handlers(handlers)
 
     def _use_handlers(self, handlers: Sequence[Handler]) -> None:
         """Look up once which of their hooks each kind of event calls."""
         self._handlers: tuple[Handler, ...] = tuple(handlers)
+        self._own_hooks = own_hooks(handlers)
         self._plan: Mapping[type[Event], tuple[Call, ...]] = plan(handlers)
-        self._delta_hooks: Mapping[type[Event], tuple[_DeltaHook, ...]] = {
-            kind: tuple(map(_taking_snapshot, calls))
+        self._delta_hooks.clear()  # in place: the loop over the deltas holds it
+        self._delta_hooks.update(
+            (kind, tuple(map(_taking_snapshot, calls)))
             for kind, calls in self._plan.items()
             if calls and issubclass(kind, Delta)
-        }
+        )
+
+    def _notice_hooks(self) -> None:
+        """Call from here on what was assigned to a handler as a hook since the last time.
+
+        Raises:
+            UsageError: it is async, and this is a sync stream.
+        """
+        if own_hooks(self._handlers) != self._own_hooks:
+            self._use_handlers(self._handlers)
+            if not self._awaits:
+                refuse_async(self._handlers)
 
     # -- batches
 
@@ -152,6 +166,8 @@ class Delivery:
     def _emit(self, event: Event) -> Steps:
         """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""
         self._note(event)
+        if not isinstance(event, Delta):
+            self._notice_hooks()
         calls = self._calls_of(type(event))
         for number, call in enumerate(calls, 1):
             if self._closing and isinstance(event, Delta):
@@ -163,6 +179,8 @@ class Delivery:
             except BaseException as error:
                 yield from self._emit_to_rest(calls[number:], event, error)
                 raise
+        if calls and not isinstance(event, Delta):
+            self._notice_hooks()  # a hook may have assigned one for the deltas that follow
         if self._awaits and self._engine.pending:
             yield START_WORK
 

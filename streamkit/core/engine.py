@@ -546,6 +546,13 @@ class Engine(PendingAnswers):
     def _checked(self, warning: e.StreamWarning) -> e.Event:
         if self.strict:
             raise ProtocolError(warning.code, warning.fault, warning.index, warning.kind)
+        return self._listed(warning)
+
+    def advise(self, code: str, fault: str) -> e.Event:
+        """A warning about the application, not its source: a strict stream does not raise it."""
+        return self._listed(e.StreamWarning(code, fault))
+
+    def _listed(self, warning: e.StreamWarning) -> e.Event:
         if len(self.warnings) < _MOST_WARNINGS:
             raw = warning.raw_item
             is_long = isinstance(raw, bytes) and len(raw) > _LONG_ITEM

@@ -75,7 +75,7 @@ class EmittedPaths:
 
     def paths(self) -> Iterator[str]:
         """All paths at this key and below it, in the order of the document. It may be nested deeper than Python recurses."""
-        remaining = [self]
+        remaining: list[EmittedPaths] = [self]
         while remaining:
             emitted = remaining.pop()
             if emitted.path is not None:

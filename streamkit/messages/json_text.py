@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
@@ -75,7 +75,7 @@ def is_nested_too_deep(value: Any) -> bool:
     level: list[Any] = [value]
     for _ in range(MAX_NESTING + 1):
         inside = (one for outer in level for one in _inside(outer))
-        inner: dict[int, Any] = {id(one): one for one in inside if type(one) in (dict, list)}
+        inner: dict[int, Any] = {id(one): one for one in inside if _is_object(one) or _is_list(one)}
         if not inner:
             return False
         level = [*inner.values()]
@@ -84,13 +84,17 @@ def is_nested_too_deep(value: Any) -> bool:
 
 def _inside(value: Any) -> Iterable[Any]:
     """The values in an object or list."""
-    match value:
-        case dict():
-            return value.values()  # pyright: ignore[reportUnknownVariableType]  # JSON's values are of any type
-        case list():
-            return value  # pyright: ignore[reportUnknownVariableType]
-        case _:
-            return ()
+    if _is_object(value):
+        return value.values()
+    return value if _is_list(value) else ()
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def decode_json(text: bytes | bytearray | str) -> Any:

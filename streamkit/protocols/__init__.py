@@ -7,12 +7,14 @@ one, and `values` has the readers for values of any JSON type.
 
 from .base import Decoder, Encoder
 from .registry import BUILT_IN, find, names, recognise, to_input
+from .request_content import LeftOut
 from .values import is_list, is_object
 
 __all__ = [
     "BUILT_IN",
     "Decoder",
     "Encoder",
+    "LeftOut",
     "find",
     "is_list",
     "is_object",

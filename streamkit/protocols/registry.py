@@ -10,7 +10,8 @@ and whose value is the module that has its `Decoder`, `Encoder` and `to_input`:
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ from ..answers import Confirmation
 from ..errors import UsageError
 from ..messages import CodeMessage, Message, ReasoningMessage, TextMessage, ToolCallMessage
 from .base import Decoder
+from .request_content import Report
 from .values import is_object
 
 __all__ = ["BUILT_IN", "find", "names", "recognise", "to_input"]
@@ -93,19 +95,43 @@ def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
     return None
 
 
-def to_input(messages: Iterable[Message | Confirmation], protocol: str) -> list[Any]:
+def to_input(
+    messages: Iterable[Message | Confirmation],
+    protocol: str,
+    *,
+    report: Report | None = None,
+    host: str | None = None,
+) -> list[Any]:
     """Messages as the input of a request in a protocol: the value of its `messages=` or `input=`.
+
+    What came over this protocol goes back as it came: reasoning with its signatures, what the provider's own tools found,
+    compactions. What came from elsewhere goes as far as the protocol has a place for it. What is left out, `report` is
+    called with:
+
+        to_input(messages, "openai_chat", report=print)  # reasoning 'rs_1' was left out: it is reasoning of another protocol
 
     Messages may also be plain dicts in their static form. For protocols that take answers to confirmations, such as
     `openai_responses`, answered confirmations may stand among the messages. What `fields=` extracted from a call is left
     out if the call itself goes into the request.
 
+    Args:
+        messages: the conversation, or a part of it.
+        protocol: the name of the protocol.
+        report: called with a `LeftOut`, a message and a reason, for each thing that is left out. Protocols of other
+            packages need not support it.
+        host: the address of the server, such as `api.groq.com`, for a protocol that many servers speak: some refuse what
+            others of them want back. Only `openai_chat` makes use of it.
+
     Raises:
         UsageError: there is no such protocol, or it cannot express what a user wrote.
     """
     flat = [_with_its_class(message) for message in messages]
-    converted: list[Any] = find(protocol).to_input(flat if protocol in _WITHOUT_CALLS else _without_fields(flat))
-    return converted
+    convert: Callable[..., list[Any]] = find(protocol).to_input
+    taken = inspect.signature(convert).parameters
+    options = {
+        name: value for name, value in (("report", report), ("host", host)) if name in taken and value is not None
+    }
+    return convert(flat if protocol in _WITHOUT_CALLS else _without_fields(flat), **options)
 
 
 def _with_its_class(message: Any) -> Any:

@@ -22,7 +22,7 @@ from typing import Any
 
 from ..answers import Confirmation
 from ..errors import UsageError
-from ..events import ConfirmationCreated, Event, ToolCallDone, ToolOutputDone
+from ..events import ConfirmationCreated, Event, MessageDone, ToolCallDone, ToolOutputDone
 from ..messages import (
     CodeMessage,
     ConsoleMessage,
@@ -36,11 +36,12 @@ from ..messages import (
 from ..sources.source import AsyncSource, Readable, Source
 from ..streams.api import astream, stream
 from .interface import Relay
+from .lanes import Lane, Part
 from .questions import Approval, Output
 from .reader import Reader
 from .writer import Writer
 
-__all__ = ["Approval", "Emitter", "Output"]
+__all__ = ["Approval", "Emitter", "Lane", "Output", "Part"]
 
 
 class Emitter(Writer, Readable):
@@ -106,9 +107,8 @@ class Emitter(Writer, Readable):
     ) -> None:
         """Append to the open message if it is of this kind, else begin one. An append bypasses the engine: nothing
         has to be completed."""
-        if not isinstance(value, str):
-            raise UsageError(f"text is a str, not {value!r}")
-        if not value:
+        text = _text(value)
+        if not text:
             return
         with self._ready():
             message = self._message
@@ -119,11 +119,55 @@ class Emitter(Writer, Readable):
                 self._times.setdefault("first", time.monotonic())
                 self._message = message = self._engine.messages[-1]
                 self._message_key = key
-            event = kind.delta_event(message.id, value, metadata=metadata)
-            message.pieces.append(value)
+            event = kind.delta_event(message.id, text, metadata=metadata)
+            message.pieces.append(text)
             message.compact()
             self._current = event
             self._cursor = self._log.append((event,))[-1]
+
+    # -- messages side by side
+
+    def begin_text(self) -> Part:
+        """Begin a text of its own, which grows beside whatever else is emitted: `write` it, and `end` it."""
+        return self.begin_part(TextMessage)
+
+    def begin_reasoning(self, format: str | None = None) -> Part:
+        """Begin some reasoning of its own, as `begin_text`."""
+        return self.begin_part(ReasoningMessage, format=format)
+
+    def begin_code(self, language: str | None = None) -> Part:
+        """Begin some code of its own, as `begin_text`."""
+        return self.begin_part(CodeMessage, format=language)
+
+    def begin_console(self) -> Part:
+        """Begin some console output of its own, as `begin_text`."""
+        return self.begin_part(ConsoleMessage)
+
+    def lane(self, name: str) -> Lane:
+        """A lane of its own for one of several agents that emit into this run at the same time."""
+        return Lane(self, name)
+
+    def begin_part(self, kind: type[Message], lane: str | None = None, **header: Any) -> Part:
+        """Begin a message of this class, in a lane; for `Lane`."""
+        with self._ready():
+            self._complete(kind.created_event(kind(**header, metadata=_in_lane(lane))))
+            self._times.setdefault("first", time.monotonic())
+            return Part(self, self._engine.messages[-1])
+
+    def write_piece(self, message: Message, value: str, metadata: Mapping[str, Any] | None) -> None:
+        """Write some more of a message that `begin_part` began; for `Part`."""
+        _text(value)
+        with self._ready():
+            if message.status != "in_progress":
+                raise UsageError(f"message {message.id!r} has ended ({message.status}): nothing more can be written")
+            if value:
+                self._complete(message.delta_event(message.id, value, metadata=metadata))
+
+    def end_part(self, message: Message) -> None:
+        """End a message that `begin_part` began; for `Part`."""
+        with self._lock:
+            if message.status == "in_progress":
+                self._complete(MessageDone(Message(message.id)))
 
     # -- tool calls and questions
 
@@ -135,6 +179,7 @@ class Emitter(Writer, Readable):
         call_id: str | None = None,
         provider_executed: bool = False,
         timeout: float | None = None,
+        lane: str | None = None,
     ) -> Output:
         """Emit a tool call. A reader may answer it with `call.respond(…)`: `wait()` for the output in a thread, `await`
         it in a task. Or emit `tool_output` where the agent runs the tool itself.
@@ -143,6 +188,7 @@ class Emitter(Writer, Readable):
             arguments: as values, or as JSON text.
             provider_executed: readers cannot answer it: the agent runs it itself.
             timeout: wait for the output for so many seconds, whatever the readers do; None as for `confirm`.
+            lane: the name of the lane that it belongs to.
         """
         content = output_text(arguments)
         with self._ready():
@@ -150,14 +196,22 @@ class Emitter(Writer, Readable):
             call_id = call_id or self._unused_id("call")
             self._complete(
                 ToolCallDone(
-                    ToolCallMessage(name=name, call_id=call_id, content=content, provider_executed=provider_executed)
+                    ToolCallMessage(
+                        name=name,
+                        call_id=call_id,
+                        content=content,
+                        provider_executed=provider_executed,
+                        metadata=_in_lane(lane),
+                    )
                 )
             )
             call = self._engine.messages[-1]
             assert isinstance(call, ToolCallMessage)
             return Output(self, self._log, call, timeout)
 
-    def tool_output(self, output: object, *, call_id: str | None = None, name: str | None = None) -> None:
+    def tool_output(
+        self, output: object, *, call_id: str | None = None, name: str | None = None, lane: str | None = None
+    ) -> None:
         """Emit the output of a tool: text, or what JSON can hold. Without `call_id` it is the newest call's."""
         content = output_text(output)
         with self._ready():
@@ -168,7 +222,8 @@ class Emitter(Writer, Readable):
                 if call_id in (call.call_id, call.id) and call.answer_slot is not None:
                     call.answer_slot.close()
             name = name or next((call.name for call in self._calls() if call_id in (call.call_id, call.id)), None)
-            self._complete(ToolOutputDone(ToolOutputMessage(name=name, call_id=call_id, content=content)))
+            message = ToolOutputMessage(name=name, call_id=call_id, content=content, metadata=_in_lane(lane))
+            self._complete(ToolOutputDone(message))
         self._wake_watchers()
 
     def confirm(
@@ -243,3 +298,15 @@ class Emitter(Writer, Readable):
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `__iter__`, for tasks."""
         return aiter(astream(self.reader()))
+
+
+def _text(value: object) -> str:
+    """The value, if it is text. Raises `UsageError` if it is not."""
+    if not isinstance(value, str):
+        raise UsageError(f"text is a str, not {value!r}")
+    return value
+
+
+def _in_lane(lane: str | None) -> dict[str, Any]:
+    """What a message's metadata says about its lane."""
+    return {} if lane is None else {"lane": lane}

@@ -77,13 +77,17 @@ class Writer(StreamState):
         """
         with self._ready():
             self._end_message()
+            step = RunStepCreated(RunStep(id=id or ""))
+            if self._feed is None:  # messages that others are writing stay open
+                self._engine.runs.resume()
+                self._complete(step)
+                return
             try:
                 self._write(self._end_feed())
                 self._check_failure()
             except StreamkitError as error:
                 self._end(error)
                 raise
-            step = RunStepCreated(RunStep(id=id or ""))
             self._write(chain(self._engine.next_source(), self._engine.complete_event(step)))
 
     def step_done(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
-from ..messages import ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
+from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
 from .characters import one_line
 from .code_blocks import CodeBlock
 from .parts import Part
@@ -28,6 +28,7 @@ class Activity:
         running: whether a run has begun and not ended.
         line: the number of the line of code that runs; None if none does.
         code: the code that was shown last.
+        code_since: since when the code runs that was shown last (`time.monotonic`); None where none does.
         calls: the calls without an output, by call id: their names, and since when (`time.monotonic`).
         call_names: the names of all calls, by call id.
     """
@@ -36,6 +37,7 @@ class Activity:
         self.running = False
         self.line: int | None = None
         self.code: CodeBlock | None = None
+        self.code_since: float | None = None
         self.calls: dict[str, tuple[str, float]] = {}
         self.call_names: dict[str, str] = {}
 
@@ -43,19 +45,30 @@ class Activity:
         """The run is over, and with it all activity."""
         self.running = False
         self.calls.clear()
-        self.line = None
+        self.line = self.code_since = None
 
-    def message_done(self, message: Message) -> None:
-        """A message is complete: a call now waits for its output, an output ends the waiting of its call."""
+    def begin_code(self, runs: bool = True) -> None:
+        """The code that was shown last may begin to run now, or will not."""
+        self.code_since = time.monotonic() if runs and self.code is not None else None
+
+    def message_done(self, message: Message) -> float:
+        """A message is complete: a call now waits for its output, an output ends the waiting of its call. Returns for how
+        many seconds the call waited, or the code ran, whose output is complete; 0 for other messages."""
+        since: float | None = None
         if isinstance(message, ToolCallMessage) and message.call_id:
             name = one_line(message.name or "")
             self.call_names[message.call_id] = name
             if message.status == "completed":
                 self.calls[message.call_id] = (name, time.monotonic())
         elif isinstance(message, ToolOutputMessage):
-            self.calls.pop(message.call_id or "", None)
+            _, since = self.calls.pop(message.call_id or "", ("", None))
         elif isinstance(message, ConsoleMessage):
-            self.line = None
+            since, self.line, self.code_since = self.code_since, None, None
+        elif isinstance(message, CodeMessage) and message.role == "assistant" and message.status == "completed":
+            self.begin_code()
+        elif message.role == "assistant":
+            self.code_since = None
+        return 0.0 if since is None else time.monotonic() - since
 
     def parts(self, waiting: Iterable[WaitingMessage], height: int, *, idle: bool) -> Iterator[Part]:
         """The lines to show.
@@ -72,11 +85,15 @@ class Activity:
         if self.line is not None and self.code is not None:
             yield from self.code.window(self.line, max(1, min(_WINDOW, height // 3)))
         now = time.monotonic()
+        code_seconds = int(now - self.code_since) if self.code_since is not None else 0
+        if code_seconds and self.code is not None:
+            name = one_line(self.code.message.format or "code")
+            yield Part(_one_row(Text.assemble((f"{spinner} ", "cyan"), name, (f" {code_seconds} s", "dim"))), True)
         for name, since in self.calls.values():
             seconds = int(now - since)
             duration = f" {seconds} s" if seconds else ""
             yield Part(_one_row(Text.assemble((f"{spinner} ", "cyan"), name, (duration, "dim"))))
-        if idle and not self.calls:
+        if idle and not self.calls and not code_seconds:
             yield Part(Text(spinner, "dim"))
 
 

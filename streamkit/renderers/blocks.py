@@ -7,6 +7,8 @@ it, so what it holds does not grow with the message.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from rich.console import RenderableType
@@ -31,6 +33,7 @@ from .code_blocks import CallBlock, CodeBlock
 from .markdown import IncrementalMarkdown
 from .parts import Look, Marked, Part
 from .prose import Prose
+from .wording import shown_text
 
 __all__ = ["make_block"]
 
@@ -169,7 +172,7 @@ class OutputBlock(LinesBlock):
 
 
 class ConsoleBlock(Block):
-    """Console output of a program; settled line by line, stderr in red."""
+    """Console output of a program; settled line by line, stderr in red and behind another mark."""
 
     def __init__(self, message: Message, look: Look) -> None:
         super().__init__(message, look)
@@ -188,18 +191,19 @@ class ConsoleBlock(Block):
         if final and (line := self._text.finish()):
             self._lines.append((line, self._is_stderr))
         lines, self._lines = self._lines, []
-        if lines:
-            yield self._part(lines)
+        for is_stderr, group in groupby(lines, itemgetter(1)):
+            yield self._part([line for line, _ in group], is_stderr)
             self._begun = True
 
     def tail(self, width: int, rows: int) -> Iterator[Part]:
         """The line that is not complete."""
         if self._text.line:
-            yield self._part([(self._text.line[-width * rows :], self._is_stderr)])
+            yield self._part([self._text.line[-width * rows :]], self._is_stderr)
 
-    def _part(self, lines: list[tuple[str, bool]]) -> Part:
-        text = Text("\n").join(Text(line, "red" if is_stderr else "") for line, is_stderr in lines)
-        return Part(Marked(text, "│ ", style="dim", all_along=True), self._begun)
+    def _part(self, lines: list[str], is_stderr: bool) -> Part:
+        text = Text("\n".join(lines), "red" if is_stderr else "")
+        mark, style = ("! ", "red") if is_stderr else ("│ ", "dim")
+        return Part(Marked(text, mark, style=style, all_along=True), self._begun)
 
 
 class LineBlock(Block):
@@ -246,6 +250,8 @@ def make_block(message: Message, look: Look, *, after: Message | None, name: str
             return OutputBlock(message, look, after, name)
         case ImageMessage() | FileMessage() | AudioMessage():
             return LineBlock(message, look)
+        case _ if shown_text(message) is not None:
+            return LinesBlock(message, look, "▣ ", f"{one_line(message.format or message.type)}: ", "cyan")
         case _:
             return LinesBlock(message, look, label=f"{_label(message)}: ")
 

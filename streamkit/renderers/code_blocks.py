@@ -34,11 +34,16 @@ class _JoinedText:
 
 
 class CodeBlock(Block):
-    """Code with line numbers; settled when it is complete."""
+    """Code with line numbers; settled when it is complete. Of long code the first and the last lines are shown.
+
+    Attributes:
+        folded: whether lines were left out.
+    """
 
     def __init__(self, message: Message, look: Look) -> None:
         super().__init__(message, look)
         self._text = _JoinedText()
+        self.folded = False
 
     @property
     def source(self) -> str:
@@ -50,10 +55,26 @@ class CodeBlock(Block):
         self._text.append(text)
 
     def take_settled(self, *, final: bool) -> Iterator[Part]:
-        """The language and all the code, in the end."""
-        if final and (source := self.source.strip("\n")):
-            yield Part(self._title())
-            yield Part(Code(source, self._language, self.look.code_theme, numbers=True), True)
+        """The language and the code, in the end."""
+        limit = self.look.code_lines
+        if final and self.source.strip("\n"):
+            lines = self.source.strip("\n").split("\n")
+            self.folded = limit is not None and len(lines) > max(limit, 1) + 1
+            yield from self._folded(lines, max(limit or 1, 1)) if self.folded else self.unfolded()
+
+    def unfolded(self) -> Iterator[Part]:
+        """The language and all the code."""
+        yield Part(self._title())
+        yield Part(Code(self.source.strip("\n"), self._language, self.look.code_theme, numbers=True), True)
+
+    def _folded(self, lines: list[str], limit: int) -> Iterator[Part]:
+        theme, last = self.look.code_theme, limit // 4
+        yield Part(self._title())
+        yield Part(Code("\n".join(lines[: limit - last]), self._language, theme, numbers=True), True)
+        yield Part(Text(f"    … {len(lines) - limit:,} more lines", "dim"), True)
+        if last:
+            rest, first = "\n".join(lines[-last:]), len(lines) - last + 1
+            yield Part(Code(rest, self._language, theme, numbers=True, first=first), True)
 
     def tail(self, width: int, rows: int) -> Iterator[Part]:
         """The language and the last lines of the code."""

@@ -6,6 +6,7 @@ the other, as `turns` decides; the label is printed again where a message is res
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from ..answers import Confirmation
@@ -16,7 +17,7 @@ from ..messages import ConsoleMessage, Message
 from .characters import one_line, printable
 from .labels import STYLES, Style, plain
 from .printing import DATA_MESSAGES, StreamPrinter
-from .wording import describe_decision, describe_run, has_field_messages, is_shown_by_fields
+from .wording import describe_decision, describe_run, has_field_messages, is_shown_by_fields, shown_text
 from .writer import Writable
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class ConsolePrinter(EventHandler):
         warnings: whether to print the stream's warnings; True by default.
         errors: whether to print the error with which the stream failed; True by default. It is raised all the same.
         run_end: whether to print how each run ended and what it cost; True by default.
+        pictures: a folder in which pictures that come as data are saved; their paths are printed. None, the default, prints
+            their sizes.
 
     Raises:
         UsageError: there is no style of this name.
@@ -67,6 +70,7 @@ class ConsolePrinter(EventHandler):
     _style: Style = staticmethod(plain)
     _active_line = False
     _warnings = _errors = _run_end = True
+    _pictures: str | os.PathLike[str] | None = None
 
     def __init__(
         self,
@@ -77,6 +81,7 @@ class ConsolePrinter(EventHandler):
         warnings: bool = True,
         errors: bool = True,
         run_end: bool = True,
+        pictures: str | os.PathLike[str] | None = None,
     ) -> None:
         if isinstance(style, str):
             if style not in STYLES:
@@ -86,6 +91,7 @@ class ConsolePrinter(EventHandler):
         self._style = style
         self._active_line = active_line
         self._warnings, self._errors, self._run_end = warnings, errors, run_end
+        self._pictures = pictures
 
     def bind(self, stream: StreamState) -> None:
         """Begin a stream. Called by the stream."""
@@ -96,7 +102,7 @@ class ConsolePrinter(EventHandler):
     def _stream_printer(self) -> StreamPrinter:
         """The printer of the stream, made when there is something to print."""
         if self._printer is None:
-            self._printer = StreamPrinter(self._file, self._style)
+            self._printer = StreamPrinter(self._file, self._style, self._pictures)
         return self._printer
 
     def on_message_created(self, message: Message, /) -> None:
@@ -108,7 +114,11 @@ class ConsolePrinter(EventHandler):
 
     def on_message_delta(self, delta: Delta, snapshot: Message, /) -> None:
         """Print the piece."""
-        if isinstance(snapshot, DATA_MESSAGES) or is_shown_by_fields(self._streamkit_live, snapshot):
+        if (
+            isinstance(snapshot, DATA_MESSAGES)
+            or shown_text(snapshot) is not None
+            or is_shown_by_fields(self._streamkit_live, snapshot)
+        ):
             return
         printer = self._stream_printer
         stream = str(delta.metadata.get("stream", "")) if delta.metadata else ""

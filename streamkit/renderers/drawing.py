@@ -54,6 +54,8 @@ class Drawing:
             "line": screen.add_line,
             "line_above": screen.add_line_above,
             "hold": screen.hold,
+            "unfold": screen.unfold,
+            "decided": screen.decided,
         }
         atexit.register(self.close)
         if interval is not None and screen.live:

@@ -7,6 +7,7 @@ terminal is restored.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Confirmation
@@ -31,6 +32,7 @@ from .wording import (
     describe_run,
     has_field_messages,
     is_shown_by_fields,
+    shown_text,
     sources,
 )
 
@@ -43,6 +45,10 @@ __all__ = ["LiveDisplay"]
 
 _SHOWN_WHEN_DONE = (ImageMessage, FileMessage, AudioMessage)
 _MAY_NEED_CONFIRMATION = (CodeMessage, ToolCallMessage)
+
+
+def _is_shown_when_done(message: Message) -> bool:
+    return isinstance(message, _SHOWN_WHEN_DONE) or shown_text(message) is not None
 
 
 class LiveDisplay(EventHandler):
@@ -66,9 +72,15 @@ class LiveDisplay(EventHandler):
             terminal's own colours.
         output_lines: how many lines of a tool's output are shown, 20 by default; None shows all. Console output of code
             is always shown completely.
+        code_lines: how many lines of code are shown once it is complete, 60 by default: the first and the last ones. None
+            shows all. Code that waits for a confirmation is always shown completely.
+        pictures: a folder in which pictures that come as data are saved; their paths are shown. None, the default, shows
+            their sizes.
+        answers: what the handler that asks for confirmations takes, as `"y: yes, n: no"`; shown with the question.
         warnings: whether to show the stream's warnings; True by default.
         errors: whether to show the error with which the stream failed; True by default. It is raised all the same.
         run_end: whether to show how each run ended and what it cost; True by default.
+        cut_off: whether a text that did not end by itself is marked, as `(cancelled)`; True by default.
         redirect: whether `sys.stdout` and `sys.stderr` are replaced while the stream runs, so that prints appear above;
             True by default. With False nothing else may print to the terminal meanwhile.
 
@@ -83,9 +95,13 @@ class LiveDisplay(EventHandler):
         refresh_per_second: float = 12,
         code_theme: str = "ansi_dark",
         output_lines: int | None = 20,
+        code_lines: int | None = 60,
+        pictures: str | os.PathLike[str] | None = None,
+        answers: str = "",
         warnings: bool = True,
         errors: bool = True,
         run_end: bool = True,
+        cut_off: bool = True,
         redirect: bool = True,
     ) -> None:
         try:
@@ -96,7 +112,13 @@ class LiveDisplay(EventHandler):
             raise UsageError(f"refresh_per_second has to be 0 or more, not {refresh_per_second!r}")
         self._console = console if console is not None else rich.console.Console()
         self._interval = 1 / refresh_per_second if refresh_per_second else None
-        self._look: dict[str, Any] = {"code_theme": code_theme, "output_lines": output_lines}
+        self._look: dict[str, Any] = {
+            "code_theme": code_theme,
+            "output_lines": output_lines,
+            "code_lines": code_lines,
+            "cut_off": cut_off,
+        }
+        self._pictures, self._answers = pictures, answers
         self._warnings, self._errors, self._run_end = warnings, errors, run_end
         self._redirect = redirect
         self._drawing: Drawing | None = None
@@ -135,7 +157,7 @@ class LiveDisplay(EventHandler):
 
     def on_message_delta(self, delta: Delta, snapshot: Message, /) -> None:
         """Show the piece."""
-        if not isinstance(snapshot, _SHOWN_WHEN_DONE) and not is_shown_by_fields(self._streamkit_live, snapshot):
+        if not _is_shown_when_done(snapshot) and not is_shown_by_fields(self._streamkit_live, snapshot):
             stream = str(delta.metadata.get("stream", "")) if delta.metadata else ""
             self._report("message_delta", snapshot, delta.value, delta.replace, stream)
 
@@ -146,8 +168,9 @@ class LiveDisplay(EventHandler):
                 return
             self._report("message_created", message)
             self._report("message_delta", message, message.content, False, "")
-        if isinstance(message, _SHOWN_WHEN_DONE):
-            self._report("message_delta", message, describe_content(message), False, "")
+        if _is_shown_when_done(message):
+            text = shown_text(message) or describe_content(message, self._pictures)
+            self._report("message_delta", message, text, False, "")
         self._report("message_done", message, tuple(sources(message)) if isinstance(message, TextMessage) else ())
         if isinstance(message, _MAY_NEED_CONFIRMATION):
             self.refresh()  # visible before a handler asks the user about it
@@ -158,7 +181,9 @@ class LiveDisplay(EventHandler):
 
     def on_confirmation(self, confirmation: Confirmation, /) -> None:
         """Show the question, and leave the terminal to the handler that asks it."""
-        self._report("line", "?", f"may this {one_line(confirmation.subject.type)} run?", "yellow")
+        answers = f" ({one_line(self._answers)})" if self._answers else ""
+        self._report("unfold", confirmation.subject)
+        self._report("line", "?", f"may this {one_line(confirmation.subject.type)} run?{answers}", "yellow")
         self._report("hold", True)
         self.refresh()
 
@@ -166,6 +191,7 @@ class LiveDisplay(EventHandler):
         """Show the decision, and go on drawing."""
         approved = confirmation.status == "approved"
         self._report("hold", False)
+        self._report("decided", approved)
         self._report("line", "✓" if approved else "✗", describe_decision(confirmation), "green" if approved else "red")
 
     def on_run_created(self, run: Run, /) -> None:

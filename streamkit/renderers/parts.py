@@ -17,10 +17,14 @@ class Look(NamedTuple):
     Attributes:
         code_theme: the style in which code is highlighted.
         output_lines: how many lines of a tool's output are shown; None shows all.
+        code_lines: how many lines of complete code are shown; None shows all.
+        cut_off: whether a text that did not end by itself is marked.
     """
 
     code_theme: str = "ansi_dark"
     output_lines: int | None = 20
+    code_lines: int | None = 60
+    cut_off: bool = True
 
 
 class Part(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from ..messages import AudioMessage, ConsoleMessage, ImageMessage, Message, TextMessage, ToolCallMessage
-from .characters import PrintableText, one_line
+from .characters import PrintableText, one_line, printable
 from .labels import Label, Style
 from .turns import Action, Turns
-from .wording import describe_content, sources
+from .wording import describe_content, shown_text, sources
 from .writer import ConsoleWriter, TerminalWriter, Writable
 
 __all__ = ["DATA_MESSAGES", "StreamPrinter"]
@@ -22,14 +23,16 @@ class StreamPrinter:
     Args:
         file: where to print; None is `sys.stdout`, looked up at each write.
         style: returns the messages' labels.
+        pictures: a folder in which pictures are saved; None saves none.
 
     Attributes:
         turns: decides which message is printed.
     """
 
-    def __init__(self, file: Writable | None, style: Style) -> None:
+    def __init__(self, file: Writable | None, style: Style, pictures: str | os.PathLike[str] | None = None) -> None:
         self.turns = Turns()
         self._style = style
+        self._pictures = pictures
         self._writer = TerminalWriter(file)
         self._label: Label | None = None  # of the current message, once it is printed
         self._open: Message | None = None  # the message whose line is not ended
@@ -135,7 +138,9 @@ class StreamPrinter:
     def _end(self, message: Message) -> None:
         is_open = self._open is message
         if isinstance(message, DATA_MESSAGES):
-            self._writer.write(describe_content(message))
+            self._writer.write(describe_content(message, self._pictures))
+        elif (text := shown_text(message)) is not None:
+            self._writer.write(printable(text))
         elif message.type == "file" and not message.content and message.name:
             self._writer.write(one_line(message.name))
         self._close_text(message)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from rich.console import Console
 from rich.text import Text
 
-from ..messages import Message, TextMessage, ToolCallMessage
+from ..messages import Message, TextMessage, ToolCallMessage, ToolOutputMessage
 from .activity import Activity
 from .block import Block
 from .blocks import make_block
@@ -62,7 +62,8 @@ class Screen:
     @property
     def animated(self) -> bool:
         """Whether the screen changes by time alone."""
-        return self.live and not self.held and (bool(self._activity.calls) or self._idle)
+        activity = self._activity
+        return self.live and not self.held and (bool(activity.calls) or activity.code_since is not None or self._idle)
 
     @property
     def _idle(self) -> bool:
@@ -92,7 +93,9 @@ class Screen:
     def message_done(self, message: Message, cited: tuple[str, ...] = ()) -> None:
         """A message is complete; below it come the sources that it cites."""
         self._show(self._turns.finish(message))
-        self._activity.message_done(message)
+        seconds = self._activity.message_done(message)
+        if seconds >= 1:
+            self._print([Part(Text(f"  took {seconds:.0f} s", "dim"), True)])
         if cited:
             self._print([Part(Text("\n".join(cited), "dim"))])
 
@@ -126,6 +129,17 @@ class Screen:
             self._show(self._turns.flush())
             self._update([])
         self.held = held
+
+    def unfold(self, message: Message) -> None:
+        """Show all of the code that a question is about, if lines of it were left out."""
+        self._show(self._turns.flush())
+        code = self._activity.code
+        if code is not None and code.folded and code.message is message:
+            self._print(code.unfolded())
+
+    def decided(self, approved: bool) -> None:
+        """A confirmation was decided. If it was approved, the code begins to run."""
+        self._activity.begin_code(approved)
 
     # -- blocks
 
@@ -169,7 +183,8 @@ class Screen:
 
     def _end(self, message: Message) -> None:
         self._finish_block(ended=True)
-        if message.status in _INCOMPLETE and isinstance(message, TextMessage):
+        is_marked = isinstance(message, TextMessage) and self._look.cut_off and message.status in _INCOMPLETE
+        if is_marked or (isinstance(message, ToolOutputMessage) and message.status == "failed"):
             self._print([Part(Text(f"({message.status})", "dim"), True)])
 
     def _print(self, parts: Iterable[Part]) -> None:

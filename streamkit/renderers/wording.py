@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import os
+import re
+import secrets
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..answers import Confirmation
 from ..events import Run
-from ..messages import AudioMessage, Message, TextMessage, ToolCallMessage
+from ..messages import AudioMessage, ImageMessage, Message, TextMessage, ToolCallMessage
 from .characters import one_line
 
 if TYPE_CHECKING:
@@ -19,6 +25,7 @@ __all__ = [
     "describe_run",
     "has_field_messages",
     "is_shown_by_fields",
+    "shown_text",
     "sources",
 ]
 
@@ -52,11 +59,39 @@ def describe_run(run: Run) -> str:
     return text
 
 
-def describe_content(message: Message) -> str:
-    """An image, a file or audio in a line: its path or address, or its size if the data itself is there."""
+def describe_content(message: Message, pictures: str | os.PathLike[str] | None = None) -> str:
+    """An image, a file or audio in a line: its path or address, or its size if the data itself is there. A picture whose
+    data is there is saved in the folder `pictures`, if there is one, and its path is shown."""
+    is_picture = isinstance(message, ImageMessage) and (message.format or "").startswith("base64.")
+    if is_picture and pictures is not None and message.status == "completed":
+        return _saved(message, Path(pictures))
     if isinstance(message, AudioMessage) or (message.format or "").startswith("base64"):
         return f"{len(message.content) * 3 // 4:,} bytes"
     return one_line(message.content)
+
+
+def _saved(message: Message, folder: Path) -> str:
+    """Save a picture; returns its path, or why it could not be saved. Nobody else can read it."""
+    kind = re.sub(r"[^a-z0-9]", "", (message.format or "").removeprefix("base64."))[:8] or "bin"
+    try:
+        data = base64.b64decode(message.content, validate=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}.{kind}"
+        with open(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+    except (OSError, ValueError) as error:
+        return one_line(f"{len(message.content) * 3 // 4:,} bytes, not saved: {error}")
+    return one_line(str(folder / name))
+
+
+def shown_text(message: Message) -> str | None:
+    """What stands for a document that code displayed (HTML, for example): its text, or its size. None for other messages."""
+    if message.type != "code" or message.role != "computer":
+        return None
+    text = message.metadata.get("text")
+    if not isinstance(text, str):
+        return f"({message.format or 'a document'}, {len(message.content):,} characters)"
+    return f"\n{text}" if "\n" in text else text  # the columns of a table stay below each other
 
 
 def sources(message: TextMessage) -> Iterator[str]:

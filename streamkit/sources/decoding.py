@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from .source import AsyncSource, Source
 
 __all__ = ["PreparingDecoder", "SourceDecoder"]
 
+_SSE_FIELDS = (b"data", b"event", b"id", b"retry")
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
 
 
@@ -245,13 +247,23 @@ class SourceDecoder:
         foreign = self._foreign.decoder if self._foreign is not None else None
         return self.decoder.complete or (foreign is not None and foreign.complete)
 
-    def incomplete(self) -> IncompleteStreamError:
-        """The error that says where the source was cut off."""
+    def incomplete(self) -> StreamkitError:
+        """The error that says where the source was cut off, or that it never was a stream."""
         decoder = self.decoder
+        if decoder is None and _is_plain(self._seen):
+            return ProtocolError(
+                "unknown-protocol",
+                f"the source is text in no known framing: it begins with {self._seen[:60]!r}. Known are Server-Sent "
+                "Events and lines of JSON. Text that has no protocol can be passed on with an Emitter: "
+                "`emitter.text(piece)` for each piece",
+                index=0,
+            )
         name = f"the {decoder.name} stream" if decoder else "the source"
         how = f"after {decoder.index} items" if decoder else "without any item"
         if self._cut:
             how = "in the middle of an item"
+        if not decoder and not self._seen:
+            how += " (one that was read before has none left)"
         seen = f"; it begins with {self._seen[:60]!r}" if self._seen and not decoder else ""
         if decoder is not None and self._engine.runs.run is None and decoder.index:
             return IncompleteStreamError(f"none of the source's {decoder.index} items is one of {decoder.name}")
@@ -323,6 +335,13 @@ def _error_in(held: Any) -> dict[str, Any] | None:
     if error is None:
         return None
     return dict(error) if is_object(error) else {"message": str(error)}
+
+
+def _is_plain(start: bytes) -> bool:
+    """Whether a body that begins like this is no Server-Sent Events, nor JSON, even if only its beginning is here."""
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    field = re.split(rb"[:\r\n]", text, maxsplit=1)[0]
+    return text[:1] not in (b"{", b"[") and not any(name.startswith(field) for name in _SSE_FIELDS)
 
 
 def _is_complete(data: bytes) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 from ..core.steps import Stopped
 
-__all__ = ["Interruptible", "Stopped", "hang_up"]
+__all__ = ["Interruptible", "Stopped", "hang_up", "hang_up_response"]
 
 _T = TypeVar("_T")
 _SOON, _LATER = 0.01, 0.5  # seconds between two looks at a thread that was not waiting for the network yet
@@ -119,6 +119,13 @@ def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
 
     if (python := getattr(ctypes, "pythonapi", None)) is not None:
         python.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None if kind is None else ctypes.py_object(kind))
+
+
+def hang_up_response(response: Any) -> None:
+    """End the connection of an HTTP response of httpx; nothing for any other response, or None."""
+    network = getattr(response, "extensions", {}).get("network_stream")
+    if network is not None and (connection := network.get_extra_info("socket")) is not None:
+        hang_up(connection)
 
 
 def hang_up(connection: Any) -> None:

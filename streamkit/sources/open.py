@@ -1,7 +1,8 @@
 """Opens a value that the user passes as a source.
 
 No client is imported to recognise its objects (`recognition.py`). Of an SDK's stream whose response is unread the bytes are
-read, so that the SDK's own objects are never built.
+read, so that the SDK's own objects are never built; but for bodies that are neither Server-Sent Events nor JSON, such as
+Amazon Bedrock's, which the SDK reads.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from .recognition import (
     is_client,
     is_complete_answer,
     is_file,
+    is_framed,
     is_live,
     is_path,
     is_response,
     is_sync_response,
+    refuse_read,
     response_of,
     unknown_source,
+    unread_body,
     wants_async,
 )
 from .recording import read_recording, recording_in
@@ -80,6 +84,9 @@ def _of_response(value: Any, limits: Limits) -> Source:
         finally:
             response.close()
         raise http_error(response, body)
+    if not is_framed(response):
+        response.close()
+        raise unread_body(response)
     return Source(iter(response.iter_bytes()), response.close, response=response)
 
 
@@ -211,9 +218,10 @@ def open_sync(value: Any, limits: Limits = _DEFAULT) -> Source:
     """The source for a sync stream that a value is, contains or returns. Its request is sent here.
 
     Raises:
-        UsageError: the value is no source, or only an async one.
+        UsageError: the value is no source, or only an async one, or was read already.
         SourceError: opening it failed.
     """
+    refuse_read(value)
     for is_kind, source_of in _SYNC_KINDS:
         if is_kind(value):
             return source_of(value, limits)
@@ -228,6 +236,7 @@ async def open_async(value: Any, limits: Limits = _DEFAULT) -> AsyncSource:
 
     A sync source is pulled in worker threads, one call at a time. Raises as `open_sync`.
     """
+    refuse_read(value)
     if isinstance(value, AsyncSource):
         return value
     if isinstance(value, Readable):
@@ -281,6 +290,9 @@ async def _of_async_response(response: Any, limits: Limits) -> AsyncSource:
         finally:
             await _close_all(chunks, response)
         raise http_error(response, body)
+    if not is_framed(response):
+        await response.aclose()
+        raise unread_body(response)
     return AsyncSource(chunks.__anext__, partial(_close_all, chunks, response))
 
 

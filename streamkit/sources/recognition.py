@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
-from collections.abc import Sequence, Set
+import re
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from ..errors import SourceError, UsageError
@@ -15,12 +17,15 @@ __all__ = [
     "is_client",
     "is_complete_answer",
     "is_file",
+    "is_framed",
     "is_live",
     "is_path",
     "is_response",
     "is_sync_response",
+    "refuse_read",
     "response_of",
     "unknown_source",
+    "unread_body",
     "wants_async",
 ]
 
@@ -32,6 +37,13 @@ _ACCEPTED = (
 
 # Where the SDKs' helpers keep the stream that they read: of Responses, Chat and Messages; of Assistants.
 _INNER_STREAMS = ("_raw_stream", "_AssistantEventHandler__stream", "_AsyncAssistantEventHandler__stream")
+
+
+# The content types of bodies that streamkit frames: Server-Sent Events and JSON, under whichever names servers send them.
+# Some send none.
+_FRAMED = re.compile(
+    r"$|text/|application/octet-stream|application/[\w.+-]*json|application/event-stream", re.IGNORECASE
+)
 
 
 # -- HTTP responses
@@ -54,13 +66,25 @@ def response_of(value: Any) -> Any:
 
 
 def _sdk_response(value: Any) -> Any:
-    """The unread response inside an SDK's stream, None if there is none."""
+    """The unread response inside an SDK's stream, None if there is none, or if the SDK alone can read its body."""
     for name in _INNER_STREAMS:
         value = getattr(value, name, value)
     response = getattr(value, "response", None)
     if response is None or not is_response(response) or getattr(response, "is_stream_consumed", True):
         return None
-    return response
+    return response if is_framed(response) else None
+
+
+def is_framed(response: Any) -> bool:
+    """Whether streamkit can read the body of a response, as far as its content type says. Amazon's are binary."""
+    headers: Mapping[str, str] = getattr(response, "headers", None) or {}
+    return _FRAMED.match(str(headers.get("content-type") or "")) is not None
+
+
+def unread_body(response: Any) -> UsageError:
+    """The error for a response with a body that is neither Server-Sent Events nor JSON."""
+    kind = response.headers.get("content-type")
+    return UsageError(f"a body of the type {kind!r} is no stream of text; pass the client's own stream, which reads it")
 
 
 def is_async_response(response: Any) -> bool:
@@ -73,6 +97,38 @@ def is_sync_response(response: Any) -> bool:
     """Whether only a thread can read this response."""
     body = getattr(response, "stream", None)
     return body is not None and not hasattr(body, "__aiter__")
+
+
+def refuse_read(value: Any) -> None:
+    """Check that something is left to read of a value that can be read once.
+
+    Raises:
+        UsageError: it is a generator or coroutine that has ended, or a response that was read or closed, or holds one.
+    """
+    if _is_over(value):
+        raise UsageError(
+            f"the {type(value).__name__} was read already, or closed, and can be read only once: pass a new one, or a "
+            "function that makes the request"
+        )
+
+
+def _is_over(value: Any) -> bool:
+    if inspect.isgenerator(value):
+        return value.gi_frame is None
+    if inspect.isasyncgen(value):
+        return value.ag_frame is None
+    if inspect.iscoroutine(value):
+        return value.cr_frame is None
+    for name in _INNER_STREAMS:
+        value = getattr(value, name, value)
+    response = value if is_response(value) else getattr(value, "response", None)
+    if response is None or not is_response(response) or not getattr(response, "is_closed", False):
+        return False
+    try:
+        _ = response.content  # a client may have read all of it ahead of us
+    except Exception:  # httpx's own: it holds nothing
+        return True
+    return False
 
 
 # -- other values

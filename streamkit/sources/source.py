@@ -14,7 +14,7 @@ import msgspec
 
 from ..errors import raise_source_error
 from .chunks import Chunks
-from .interrupt import Interruptible, hang_up
+from .interrupt import Interruptible, hang_up_response
 
 __all__ = [
     "AsyncSource",
@@ -116,9 +116,7 @@ class Source(Iterator[Batch]):
             self.upstream.cancel()
         if self.interruptible is not None:
             self.interruptible.stop()
-        network = getattr(self.response, "extensions", {}).get("network_stream")
-        if network is not None and (connection := network.get_extra_info("socket")) is not None:
-            hang_up(connection)
+        hang_up_response(self.response)
 
     def close(self) -> None:
         """Close what is upstream, and return when it is closed. Raises as `pull`."""

@@ -19,7 +19,6 @@ import anyio.lowlevel
 from ..answers import Answer
 from ..core.delivery import Steps
 from ..core.steps import PULL, START_WORK, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
-from ..errors import UsageError
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
@@ -207,6 +206,9 @@ class AsyncStreamManager(Manager):
 
     async def _next_event(self) -> Event | None:
         """The next event for iteration, None at the end."""
+        if self._running:
+            self._refuse_second_reader("task")
+            return None
         self._running = True
         try:
             return await anext(self._events, None)
@@ -216,8 +218,7 @@ class AsyncStreamManager(Manager):
     async def _drain(self) -> None:
         """Run to the end, without handing out events."""
         if self._running:
-            if not self._ended:
-                raise UsageError("the stream runs already: a hook or another task cannot run it to its end")
+            self._refuse_second_reader("task")
         elif self._tasks is not None or not self._engine.takes_outputs:  # nothing runs beside it
             await self._drain_in_scope()
         else:

@@ -16,12 +16,14 @@ from typing import Any
 
 from ..core.delivery import HookStopped, Steps, add_note
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
-from ..errors import StreamkitError, UsageError
-from ..events import Event, RunStep, StreamEnd
+from ..errors import RunFailedError, StreamkitError, UsageError
+from ..events import Event, RunDone, RunStep, StreamEnd
 from ..handlers import Handler
 from .state import StreamState
 
 __all__ = ["Lifecycle"]
+
+_MOST_NAMES = 10  # of calls in one warning
 
 
 class Lifecycle(StreamState):
@@ -46,7 +48,7 @@ class Lifecycle(StreamState):
                 yield from self._settle(at_end=True)
                 if not (yield from self._open_next()):
                     break
-            yield from self._deliver(chain(self._engine.end(), self._last()))
+            yield from self._deliver(chain(self._missing_answers(), self._engine.end(), self._last()))
         except GeneratorExit:  # garbage collected: whoever drives the steps ends the stream
             raise
         except BaseException as error:
@@ -143,13 +145,14 @@ class Lifecycle(StreamState):
             UsageError: another stream was given one of them since; that handler gets nothing from this stream.
         """
         if lost := self._drop_lost_handlers():
-            raise UsageError(f"{type(lost[0]).__name__} was given to another stream before this one started")
+            raise UsageError(f"{lost[0].streamkit_name} was given to another stream before this one started")
+        self._notice_hooks()
 
     def _drop_lost_handlers(self) -> list[Handler]:
         """Drop the handlers that belong to another stream by now, and return them."""
         lost = [handler for handler in self._handlers if not handler.streamkit_is_on(self)]
         if lost:
-            self._use_handlers([handler for handler in self._handlers if handler not in lost])
+            self._use_handlers([handler for handler in self._handlers if handler.streamkit_is_on(self)])
         return lost
 
     def _open_next(self) -> Generator[Any, Any, bool]:
@@ -266,6 +269,20 @@ class Lifecycle(StreamState):
             for answer, deferral in over:
                 answer.expire(deferral)
 
+    def _missing_answers(self) -> Iterator[Event]:
+        """A warning that the run ends here because `then` waits for outputs that were not given."""
+        engine = self._engine
+        missing = engine.unanswered
+        if self._then is None or not missing or engine.declined or engine.cut_short:
+            return
+        names = ", ".join(f"{call.call_id or call.id} ({call.name})" for call in missing[:_MOST_NAMES])
+        names += ", …" if len(missing) > _MOST_NAMES else ""
+        given = "; the outputs that were given are in `messages`" if self._answers_taken else ""
+        yield engine.advise(
+            "missing-outputs",
+            f"the run requires outputs of tool calls, so `then` was not called: {names} got none{given}",
+        )
+
     # -- failure
 
     def _fail(self, error: BaseException) -> Generator[Any, Any, list[Event]]:
@@ -289,16 +306,21 @@ class Lifecycle(StreamState):
             except BaseException as raised:
                 cause = raised.__cause__ if isinstance(raised, HookStopped) else None
                 first = _first_of(first, event, cause or raised)
+                if isinstance(first, Exception):
+                    self._error = first  # what `on_exception` gets, if that is still to come
         self._closing = True
         if first is not error:
-            self._error = first if isinstance(first, Exception) else self._error
             raise first
         return delivered
 
 
 def _first_of(error: BaseException, event: Event, another: BaseException) -> BaseException:
-    """Which of two errors is raised: an interrupt outranks an error, an error outranks `Stopped`; else the earlier one."""
+    """Which of two errors is raised: an interrupt outranks an error, an error outranks `Stopped`; else the earlier one.
+    What a hook makes of a run's failure, where it learns of it, stands in the place of that failure."""
     if _weight(another) > _weight(error):
+        return another
+    if isinstance(event, RunDone) and isinstance(error, RunFailedError) and isinstance(another, Exception):
+        another.__context__ = another.__context__ or error
         return another
     add_note(error, event, another)
     return error

@@ -5,11 +5,11 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..answers import Answer
 from ..errors import UsageError
-from ..events import Created, Event, Run, RunStep, TextDelta
+from ..events import ConfirmationCreated, ConfirmationDone, Created, Event, Run, RunStep, TextDelta
 from ..handlers import Handler
 from ..messages import Message, TextMessage
 from ..protocols import registry
@@ -66,11 +66,21 @@ class Manager(Lifecycle, Readable):
         self._source_given = source
         self.driver: int | None = None  # the id of the thread or task that drives it, once it has started
         self._deadlines = Deadlines()
+        self._asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
         super().__init__(handlers, wake=self._answered, **options)
 
     def _answered(self) -> None:
         """Something was answered or deferred, perhaps in another thread."""
         raise NotImplementedError("the manager's")
+
+    def _refuse_second_reader(self, kind: str) -> None:
+        """Check that a stream which runs, in a thread or a task as `kind` says, has ended, so that nothing is to be read.
+
+        Raises:
+            UsageError: it has not.
+        """
+        if not self._ended:
+            raise UsageError(f"the stream runs already: a hook or another {kind} cannot run it to its end, or read it")
 
     def _mark(self, moment: str) -> None:
         self._times.setdefault(moment, time.monotonic())
@@ -79,6 +89,11 @@ class Manager(Lifecycle, Readable):
         super()._note(event)
         if isinstance(event, Created):
             self._mark("first")
+        elif isinstance(event, ConfirmationCreated):
+            self._asked_at = self._asked_at or time.monotonic()
+        elif isinstance(event, ConfirmationDone) and self._asked_at and not self._engine.pending_confirmations:
+            self._times["asking"] = self._times.get("asking", 0.0) + time.monotonic() - self._asked_at
+            self._asked_at = 0.0
 
     def for_stream(self) -> Readable:
         """The stream itself: another stream over it closes it."""
@@ -112,7 +127,7 @@ class Manager(Lifecycle, Readable):
         return encoder
 
 
-def is_answer_text(event: Event) -> bool:
+def is_answer_text(event: Event) -> TypeGuard[TextDelta]:
     """Whether an event adds to the assistant's text (choice 0). A repair that replaces text does not."""
     if type(event) is not TextDelta or event.replace:
         return False

@@ -53,7 +53,8 @@ class Timing(msgspec.Struct, frozen=True):
         first_delta: until the first delta; None as long as there was none.
         duration: until the end; None before it.
         deltas: how many deltas arrived.
-        deltas_per_second: their rate from the first one to the end; None before the end.
+        deltas_per_second: their rate from the first one to the end, without the time in which a confirmation waited for
+            its answer; None before the end.
     """
 
     first_delta: float | None
@@ -86,6 +87,7 @@ class StreamState(Delivery):
         _check_arguments(handlers, kind, then, after)
         _check_kind("limits", limits, Limits)
         _check_kind("timeouts", timeouts, Timeouts)
+        handlers = [handler.streamkit_attachable() for handler in handlers]
         super().__init__(ResumableEngine(strict=strict, wake=wake), handlers, awaits=awaitables)
         self._fields = None if fields is None else ArgumentFields(fields)
         self._protocol = kind
@@ -191,6 +193,7 @@ class StreamState(Delivery):
         start, first, end = (self._times.get(key) for key in ("start", "first", "end"))
         deltas = self._engine.forgotten_deltas + sum(message.delta_count for message in self._engine.messages)
         flow = _seconds(first, end)  # from the first delta on
+        flow = None if flow is None else flow - self._times.get("asking", 0.0)
         return Timing(
             first_delta=_seconds(start, first),
             duration=_seconds(start, end),
@@ -361,6 +364,7 @@ class StreamState(Delivery):
         if not stopped and not self._ended:
             if isinstance(error, SourceTimeoutError):
                 yield from self._engine.end_event(StreamTimeout())
+            error = self._error or error  # perhaps another one by now, of a hook that has seen the run fail
             event = StreamException(type(error).__name__, str(error), _details(error), error)
             yield from self._engine.end_event(event)
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")

@@ -14,9 +14,8 @@ from typing import Any, Self
 
 from ..core.delivery import Steps
 from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
-from ..errors import UsageError
 from ..events import Event, Run, RunStep
-from ..handlers import Handler, needs_async
+from ..handlers import Handler, refuse_async
 from ..messages import Message
 from ..sources.chunks import SyncChunks
 from ..sources.interrupt import Interruptible
@@ -43,10 +42,7 @@ class StreamManager(Manager):
     """
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
-        for handler in handlers:
-            if name := needs_async(handler):
-                kind = type(handler).__name__
-                raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
+        refuse_async(handlers)
         self._wakeup: threading.Event | None = None  # while it waits for an answer
         self._calls = Interruptible()  # those that open a source
         super().__init__(source, handlers, awaitables=False, **options)
@@ -66,15 +62,16 @@ class StreamManager(Manager):
 
         Raises:
             StreamkitError: as the stream ended, each time it is iterated.
+            UsageError: it runs already, so that a hook or another thread cannot read it.
         """
-        for event in self._events:  # noqa: UP028  # not `yield from`, which would close the stream where a loop breaks
+        for event in self._unread():  # noqa: UP028  # not `yield from`, which would close the stream where a loop breaks
             yield event
         self._final()
 
     @property
     def text_deltas(self) -> Iterator[str]:
         """The assistant's text (choice 0) as it arrives. A repair that replaces text is not in it."""
-        for event in self._events:
+        for event in self._unread():
             if is_answer_text(event):
                 yield event.value
         self._final()
@@ -192,11 +189,18 @@ class StreamManager(Manager):
             case _:  # CLOSE
                 return self._close_source()
 
+    def _unread(self) -> Iterator[Event]:
+        """The events that are still to come: none for a hook of the stream's end."""
+        if not self._events.gi_running:
+            events: Iterator[Event] = self._events
+            return events
+        self._refuse_second_reader("thread")
+        return iter(())
+
     def _drain(self) -> None:
         """Run to the end, without handing out events."""
         if self._events.gi_running:
-            if not self._ended:
-                raise UsageError("the stream runs already: a hook or another thread cannot run it to its end")
+            self._refuse_second_reader("thread")
             return
         self._iterated = False
         for _ in self._events:

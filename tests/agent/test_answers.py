@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import openai
 import pytest
 
 import streamkit as sk
+from streamkit.agent.code import Code
+from streamkit.agent.code_run import CodeRun
 from streamkit.agent.history import model_view
 from streamkit.testing import McpApproval, ModelServer, Reply, Text, ToolCall
 
@@ -162,6 +166,69 @@ async def test_a_rule_that_raises_approves_nothing(face: Face) -> None:
             with pytest.raises(sk.UsageError, match="`auto_run` raised KeyError: 'oh'"):
                 await talker.say("Go.", approving)
     assert (computer.runs, approving.confirmations) == ([], [])
+
+
+@every_face
+@pytest.mark.parametrize("value", [re.match("s", "say"), 1, None])
+@body
+async def test_a_rule_returns_a_bool(face: Face, value: Any) -> None:
+    """What is only truthy or falsy approves and declines nothing: the error says what to write."""
+    computer, approving = ToyComputer(), Approving()
+    rule: Any = lambda code: value  # noqa: E731
+    with ModelServer([Reply(code("say hi")), Reply("Done.")]) as server:
+        async with agent_on(face, server, computer=computer, auto_run=rule) as talker:
+            with pytest.raises(sk.UsageError, match=r"`auto_run` returns True or False, not .*bool"):
+                await talker.say("Go.", approving)
+    assert (computer.runs, approving.confirmations) == ([], [])
+
+
+@every_face
+@body
+async def test_two_agents_on_one_computer_take_turns(face: Face, tmp_path: Path) -> None:
+    """The second waits until the first one's code has ended. Languages run side by side."""
+    computer = ToyComputer()
+    with (
+        ModelServer([Reply(code("hang"))]) as slow,
+        ModelServer([Reply(code("say hi", "shell")), Reply(code("say hi"))]) as quick,
+        openai.OpenAI(base_url=slow.url, api_key="any", max_retries=0) as client,
+    ):
+        first = sk.Agent(client, model="m", computer=computer, auto_run=True, protocol="openai_chat").stream("Go.")
+        thread = threading.Thread(target=first.until_done)
+        thread.start()
+        assert await face.in_thread(lambda: computer.hanging.wait(10))
+        async with agent_on(face, quick, computer=computer, auto_run=True, max_steps=1) as talker:
+            await talker.say("Go.")
+            assert computer.ran == ["hang", "say hi"]
+
+            def end_first() -> None:
+                first.cancel()
+                thread.join(10)
+
+            async with face.beside(end_first):
+                await talker.say("Go.")
+    assert computer.ran == ["hang", "say hi", "say hi"]
+
+
+def test_code_that_waits_for_its_turn_can_be_stopped() -> None:
+    """It has not begun then, and the next one gets its turn."""
+    computer = ToyComputer()
+    runs = []
+    for source in ("hang", "say never", "say hi"):
+        call = sk.ToolCallMessage(source, name="execute")
+        shown = sk.CodeMessage(source, format="python", content=source)
+        runs.append(CodeRun(computer, Code("python", source, shown), call))
+    first, second, third = runs
+    assert first.read()
+    assert computer.hanging.wait(10)
+    waiting = threading.Thread(target=second.read)
+    waiting.start()
+    second.close()
+    waiting.join(10)
+    first.close()
+    assert [type(event) for event in third.read()] != []
+    third.close()
+    assert [run.began for run in runs] == [True, False, True]
+    assert computer.ran == ["hang", "say hi"]
 
 
 @every_face

@@ -75,7 +75,9 @@ async def test_code_has_ended_when_its_stream_has(face: Face, computer: Any, how
             await talker.say("And?")
         outputs = outputs_of(server.requests[2])
     assert outputs["call_2_0"] == "True\n"
-    assert outputs["call_1_0"].endswith("(interrupted)")
+    assert outputs["call_1_0"].startswith(
+        "It was interrupted before it finished, and may have had effects. Its output so far:\n1\n"
+    )
 
 
 @async_faces
@@ -92,6 +94,37 @@ async def test_a_cancelled_task_leaves_no_code_running(face: Face, computer: Any
                 tasks.cancel_scope.cancel()
             await talker.say("And?")
         assert outputs_of(server.requests[2])["call_2_0"] == "1\n"
+
+
+STUBBORN = """\
+import signal, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+x = 41
+print("one", flush=True)
+while True:
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.slow
+@every_face
+@body
+async def test_the_model_reads_that_a_stop_cost_the_state(face: Face, computer: Any) -> None:
+    """Of code that ignores the interrupt, so that its process is killed: at the next request already."""
+    with ModelServer([Reply(code(STUBBORN)), Reply(code("print(x)")), Reply("I see.")]) as server:
+        async with agent_on(face, server, computer=computer, auto_run=True) as talker:
+            async with talker.stream("Go.") as stream:
+                async for event in stream:
+                    if isinstance(event, sk.ConsoleDelta):
+                        stream.cancel()
+            await talker.say("And?")
+        output, after = outputs_of(server.requests[2]).values()
+    assert "the variables and state of python are lost" in after, "the next run says it to a person too"
+    assert "It was interrupted before it finished, and may have had effects. Its output so far:\none\n" in output
+    assert "the variables and state of python are lost" in output
+    assert "the variables and state of python are lost" in next(
+        m.content for m in talker.messages if m.type == "console"
+    )
 
 
 @every_face

@@ -41,7 +41,8 @@ async def test_the_question_is_about_the_code_message(face: Face) -> None:
 @pytest.mark.parametrize("how", ["nobody decides", "declined", "the time is over"])
 @body
 async def test_a_confirmation_without_an_answer_is_declined(face: Face, how: str) -> None:
-    """The run then ends as completed, with the reason "declined". The code stays in the conversation, no request follows."""
+    """The run then ends as completed, with the reason "declined". The code stays in the conversation, no request follows. That
+    the user declined is recorded; what nobody answered could still be answered, until the conversation goes on."""
     computer = ToyComputer()
 
     def decide(handler: Any, confirmation: sk.Confirmation) -> None:
@@ -56,9 +57,11 @@ async def test_a_confirmation_without_an_answer_is_declined(face: Face, how: str
             assert (stream.status, stream.current_run.finish_reason) == ("completed", "declined")
             assert [c.status for c in stream.confirmations] == ["declined"]
             assert (computer.ran, len(server.requests)) == ([], 1)
-            assert [message.type for message in talker.messages] == ["message", "message", "tool_call", "code"]
+            kept = ["message", "message", "tool_call", "code", *["tool_output"] * (how == "declined")]
+            assert [message.type for message in talker.messages] == kept
             await talker.say("Then not.")
-        assert outputs_of(server.requests[1]) == {"call_1_0": "Not run: the conversation went on without it."}
+        why = "the user declined this code" if how == "declined" else "the conversation went on without it"
+        assert outputs_of(server.requests[1]) == {"call_1_0": f"Not run: {why}."}
 
 
 @every_face

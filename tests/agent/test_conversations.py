@@ -119,7 +119,8 @@ async def test_code_is_emitted_while_the_model_writes_it(face: Face, provider: s
     with ModelServer([Reply(ToolCall("execute", pieces=pieces)), Reply("Done.")]) as server:
         async with agent_on(face, server, provider, computer=computer) as talker:
             await talker.say("Go.", Watching(), Approving())
-    assert seen == [("say", ["python"], []), (" one", ["python"], [])]
+    ready = ["python", "python"]  # when the model was asked, and when it began to write
+    assert seen == [("say", ready, []), (" one", ready, [])]
     assert computer.ran == ["say one"]
     call, shown, console = talker.messages[1:4]
     assert call.call_id == shown.call_id == console.call_id is not None

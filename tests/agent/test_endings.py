@@ -17,12 +17,15 @@ from streamkit.testing import ModelServer, Reply, Text, ToolCall
 from ..faces import Face, async_faces, body, every_face
 from .parts import Approving, ToyComputer, agent_on, code, every_provider, outputs_of
 
+INTERRUPTED = "It was interrupted before it finished, and may have had effects."
+
 
 @every_face
 @pytest.mark.parametrize("how", ["cancel", "leave"])
 @body
 async def test_stopping_ends_running_code(face: Face, how: str) -> None:
-    """Before the stream is closed. What was printed stays in the conversation, which the next stream continues."""
+    """Before the stream is closed. What was printed, also while the code ended, stays in the conversation, which the next
+    stream continues; the model reads that the code was interrupted."""
     computer = ToyComputer()
     with ModelServer([Reply(code("say one\nhang\nsay two")), Reply("I see.")]) as server:
         async with agent_on(face, server, computer=computer, auto_run=True) as talker:
@@ -43,9 +46,11 @@ async def test_stopping_ends_running_code(face: Face, how: str) -> None:
             assert stream.status == "cancelled"
             assert computer.runs[0].ended.is_set()
             console = next(message for message in talker.messages if message.type == "console")
-            assert (console.content, console.status) == ("one\n", "cancelled")
+            assert (console.content, console.status) == ("one\nKeyboardInterrupt\n", "completed")
             await talker.say("What?")
-        assert outputs_of(server.requests[1]) == {"call_1_0": "one\n\n(interrupted)"}
+        assert outputs_of(server.requests[1]) == {
+            "call_1_0": f"{INTERRUPTED} Its output so far:\none\nKeyboardInterrupt\n"
+        }
 
 
 @async_faces
@@ -103,7 +108,7 @@ async def test_stopping_cancels_async_tools(face: Face, how: str) -> None:
             await talker.say("And?")
         assert outputs_of(server.requests[1]) == {
             "call_1_0": "quick",
-            "call_1_1": "Not run: the conversation went on without it.",
+            "call_1_1": f"{INTERRUPTED} It had no output so far.",
         }
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit.agent.history import NOT_RUN, model_view
+from streamkit.agent.history import UNRECORDED, model_view
 from streamkit.agent.requests import Provider, outputs_after_calls
 from streamkit.testing import ModelServer, Reply
 
@@ -70,9 +70,9 @@ VIEWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
     ),
     "a call without an answer": (
         [call("1"), user("and?")],
-        [("tool_call", "{}"), ("tool_output", NOT_RUN), ("message", "and?")],
+        [("tool_call", "{}"), ("tool_output", UNRECORDED), ("message", "and?")],
     ),
-    "the last call": ([call("1")], [("tool_call", "{}"), ("tool_output", NOT_RUN)]),
+    "the last call": ([call("1")], [("tool_call", "{}"), ("tool_output", UNRECORDED)]),
     "a call that was cut off": ([call("1", status="cancelled"), user("and?")], [("message", "and?")]),
     "its code": (
         [*executes("1", "x", status="incomplete"), user("and?")],
@@ -98,7 +98,7 @@ VIEWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
         [*executes("1", "x"), console("", call_id="1")],
         [("tool_call", "python: x"), ("tool_output", "(no output)")],
     ),
-    "code that was not run": ([*executes("1", "x")], [("tool_call", "python: x"), ("tool_output", NOT_RUN)]),
+    "code that was not run": ([*executes("1", "x")], [("tool_call", "python: x"), ("tool_output", UNRECORDED)]),
     "code that was interrupted": (
         [*executes("1", "x"), console("1\n", call_id="1", status="cancelled")],
         [("tool_call", "python: x"), ("tool_output", "1\n\n(interrupted)")],
@@ -113,7 +113,7 @@ VIEWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
     ),
     "code of Open Interpreter's, not run": (
         [ran("x"), user("no")],
-        [("tool_call", "python: x"), ("tool_output", NOT_RUN), ("message", "no")],
+        [("tool_call", "python: x"), ("tool_output", UNRECORDED), ("message", "no")],
     ),
     "a console without code": (
         [console("1\n"), user("what?")],
@@ -142,7 +142,7 @@ VIEWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
     ),
     "what cannot be shown is named": (
         [ran("x"), HTML, image(format="path", content="/tmp/a.png"), console("end")],
-        [("tool_call", "python: x"), ("tool_output", "[displayed: html]\n[displayed: image: /tmp/a.png]\nend")],
+        [("tool_call", "python: x"), ("tool_output", "hi\n[displayed: image: /tmp/a.png]\nend")],
     ),
     "ids that come again": (
         [call("0"), output("0", "a"), user("b"), call("0"), output("0", "c")],
@@ -160,7 +160,48 @@ VIEWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
         [("tool_call", "{}"), ("tool_output", "found"), ("message", "b")],
     ),
     "half a thought": ([{"role": "assistant", "type": "reasoning", "content": "x", "status": "cancelled"}], []),
-    "an output of no call": ([output("9", "x"), user("a")], [("message", "a")]),
+    "an output of no call": (
+        [output("9", "x"), user("a")],
+        [("message", "The output of a tool:\nx"), ("message", "a")],
+    ),
+    "an output without an id": (
+        [call("9"), {**output("9", "x"), "call_id": None}, user("a")],
+        [("tool_call", "{}"), ("tool_output", "x"), ("message", "a")],
+    ),
+    "an image of no call": (
+        [user("a"), image(), user("b")],
+        [
+            *(("message", "a"), ("message", "This image was displayed:"), ("image", PNG)),
+            ("message", "b"),
+        ],
+    ),
+    "an image of another call": (
+        [*executes("1", "x"), image(call_id="0"), user("b")],
+        [
+            *(("tool_call", "python: x"), ("tool_output", UNRECORDED)),
+            *(("message", "This image was displayed:"), ("image", PNG), ("message", "b")),
+        ],
+    ),
+    "a table": (
+        [*executes("1", "x"), {**HTML, "metadata": {"text": "   a\n0  1"}, "call_id": "1"}],
+        [("tool_call", "python: x"), ("tool_output", "   a\n0  1\n")],
+    ),
+    "a table without its text": (
+        [ran("x"), {**HTML, "content": "<table><tr><th>a<th>b<tr><td>1<td>2</table>"}],
+        [("tool_call", "python: x"), ("tool_output", "a\tb\n1\t2\n")],
+    ),
+    "a document without any text": (
+        [ran("x"), {**HTML, "content": "<svg></svg>"}],
+        [("tool_call", "python: x"), ("tool_output", "[displayed: html]\n<svg></svg>\n")],
+    ),
+    "a script": (
+        [ran("x"), {**HTML, "format": "javascript", "content": "alert(1)"}],
+        [("tool_call", "python: x"), ("tool_output", "[displayed: javascript]\nalert(1)\n")],
+    ),
+    "a progress bar": (
+        [ran("x"), console("\r0% \r10%\r100%\nabc\rX\r\nend\n")],
+        [("tool_call", "python: x"), ("tool_output", "100%\nXbc\nend\n")],
+    ),
 }
 
 
@@ -241,6 +282,27 @@ def test_a_model_that_takes_no_images_reads_that_there_were_some() -> None:
     assert [brief(message) for message in view] == [
         ("tool_call", "python: x"),
         ("tool_output", "[displayed: image]\n"),
+    ]
+
+
+def test_the_users_images_are_told_in_words_as_well() -> None:
+    """Where the model takes none: what they were, with the text that came with them."""
+    attached = {"role": "user", "type": "image", "format": "base64.png", "content": PNG}
+    messages = [
+        sk.Message.from_dict(message)
+        for message in (
+            {**attached, "metadata": {"path": "plot.png"}},
+            {**attached, "format": "url", "content": "https://x.org/a.png"},
+            *executes("1", "x"),
+            image(call_id="1", metadata={"text": "<a figure>"}),
+        )
+    ]
+    view = model_view(messages, limit=500, images=False)
+    assert [brief(message) for message in view] == [
+        ("message", "[image: plot.png]"),
+        ("message", "[image: https://x.org/a.png]"),
+        ("tool_call", "python: x"),
+        ("tool_output", "[displayed: image] <a figure>\n"),
     ]
 
 

@@ -4,9 +4,9 @@
     python tests/benchmarks/computer.py --prints 500 --without-stops
 
 First the latency from a `print` in Python code to the hook of a stream, compared with a plain ipykernel that
-`jupyter_client` reads (`pip install ipykernel` brings both); and the same of the shell and of JavaScript, without a comparison. Then what sampling the active
-line costs a loop of two million turns. Then a table of faults: how each run ended, and how many milliseconds after the
-interrupt, or after the begin of a run that is not interrupted.
+`jupyter_client` reads (`pip install ipykernel` brings both); and the same of the shell and of JavaScript, without a
+comparison. Then what sampling the active line costs a loop of two million turns. Then a table of faults: how each run
+ended, and how many milliseconds after the interrupt, or after the begin of a run that is not interrupted.
 """
 
 from __future__ import annotations

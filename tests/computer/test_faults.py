@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 import re
 import threading
+from collections.abc import Callable
 from typing import Any
 
+import anyio
 import pytest
 
+import streamkit as sk
 from streamkit.computer.limited_output import LimitedOutput
 from streamkit.computer.output_queue import DisplayOutput, OutputQueue
 
 from .faults import FAULTS, Fault
-from .running import HELLO, Ran, language, run, stop_at, traced_computer
+from .running import HELLO, LANGUAGES, Ran, language, run, stop_at, traced_computer
 
 
 @pytest.mark.parametrize(
@@ -187,10 +190,36 @@ def test_the_code_waits_while_nobody_reads() -> None:
         while not feed.full:
             pass
         execution.interrupt()
-        execution._ended.wait(5)
+        execution._run.ended.wait(5)
         assert execution.status == "interrupted"
         held = sum(len(getattr(event, "value", "") or "") for event in execution)
         assert held < 8_000_000
+
+
+POOL = "from multiprocessing import get_context\nimport time\npool = get_context('fork').Pool(4)\nprint('ready')\npool.map(time.sleep, [600] * 4)"
+
+
+def test_a_pool_that_replaces_its_workers_is_ended_together_with_its_process() -> None:
+    """For they would come back for ever; the console says that the state is lost, and why."""
+    with traced_computer() as traced:
+        ran, seconds = stop_at(traced.computer, "python", POOL)
+        assert (ran.status, ran.execution.state_lost) == ("interrupted", True)
+        assert (
+            "[the code kept starting processes after it was stopped, so its process was killed; the variables"
+            in ran.text
+        )
+        assert "could not be" not in ran.text
+        assert seconds < 5
+        assert run(traced.computer, "python", "print('next')").text == "next\n"
+        assert len(traced.processes()) == 1
+
+
+def test_a_pool_in_a_with_block_costs_no_state() -> None:
+    """It ends its workers itself."""
+    with traced_computer() as traced:
+        code = "from multiprocessing import get_context\nimport time\nwith get_context('fork').Pool(4) as pool:\n    print('ready')\n    pool.map(time.sleep, [600] * 4)"
+        ran, _ = stop_at(traced.computer, "python", code)
+        assert (ran.status, ran.execution.state_lost) == ("interrupted", False), ran.text
 
 
 @pytest.mark.slow
@@ -202,3 +231,88 @@ def test_an_interrupt_that_comes_as_a_call_begins_to_wait_is_not_lost() -> None:
             ran, seconds = stop_at(traced.computer, "python", fault.code)
             assert (ran.status, ran.execution.state_lost) == ("interrupted", False)
             assert seconds < fault.seconds
+
+
+def read_one(execution: Any) -> None:
+    for event in execution:
+        if isinstance(event, sk.ConsoleDelta):
+            break
+
+
+def close(execution: Any) -> None:
+    read_one(execution)
+    execution.close()
+
+
+def leave_with(execution: Any) -> None:
+    with execution:
+        close(execution)
+
+
+def leave_stream(execution: Any) -> None:
+    with sk.stream(execution) as stream:
+        for event in stream:
+            if isinstance(event, sk.ConsoleDelta):
+                break
+
+
+def cancel_stream(execution: Any) -> None:
+    class Stop(sk.EventHandler):
+        def on_console_output(self, delta: Any, snapshot: Any, /) -> None:
+            self.stream.cancel()
+
+    sk.stream(execution, Stop()).until_done()
+
+
+def cancel_task(execution: Any) -> None:
+    async def main() -> None:
+        with anyio.CancelScope() as scope:
+            async with sk.astream(execution) as stream:
+                async for event in stream:
+                    if isinstance(event, sk.ConsoleDelta):
+                        scope.cancel()
+
+    anyio.run(main)
+
+
+def interrupt_and_stop_reading(execution: Any) -> None:
+    read_one(execution)
+    execution.interrupt()
+    execution._run.ended.wait(20)
+
+
+STUBBORN = {fault.language: fault.code for fault in FAULTS if fault.name == "swallowed interrupt"}
+
+
+@pytest.mark.parametrize(
+    "stop", [close, leave_with, leave_stream, cancel_stream, cancel_task, interrupt_and_stop_reading]
+)
+@pytest.mark.parametrize(("name",), LANGUAGES)
+def test_a_loss_of_state_that_no_console_reported_is_reported_by_the_next_run(
+    name: str, stop: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the run was stopped that lost it; and only once."""
+    monkeypatch.setattr("streamkit.computer.stopping.GRACE", 0.05)
+    with traced_computer() as traced:
+        stop(traced.computer.run(name, STUBBORN[name]))
+        ran = run(traced.computer, name, HELLO[name])
+        assert ran.text == (
+            "[in the last run the code did not stop when it was interrupted, so its process was killed; "
+            f"the variables and state of {name} are lost]\nhello\n"
+        )
+        assert ran.execution.state_lost
+        assert run(traced.computer, name, HELLO[name]).text == "hello\n"
+
+
+def test_the_next_run_names_the_cause_of_a_loss_that_nobody_read() -> None:
+    """Also where the process ended by itself, or passed a limit."""
+    with traced_computer(process_limit=20) as traced:
+        for code, words in {
+            "kill -9 $$": "the shell process was killed by signal 9;",
+            "exit 3": "the shell process ended by itself with exit status 3;",
+            "for i in $(seq 50); do sleep 600 & done; wait": "process limit: the run was stopped because it had more than 20",
+        }.items():
+            interrupted = traced.computer.run("shell", f"echo begins; {code}")
+            read_one(interrupted)
+            interrupted._run.ended.wait(20)
+            assert f"[in the last run {words}" in run(traced.computer, "shell", "echo").text

@@ -181,6 +181,13 @@ def test_a_rich_display_has_its_plain_text_in_the_metadata(computer: Computer) -
     assert (message.content, message.metadata) == ("<td>1<td>2", {"text": "1 2"})
 
 
+def test_a_displayed_document_without_plain_text_has_that_of_its_markup(computer: Computer) -> None:
+    """For those who cannot show it."""
+    code = "from IPython.display import HTML\nHTML('<h1>Title</h1><p>one<br>two<script>3</script>')"
+    (message,) = sk.stream(computer.run("python", code)).get_final_messages()
+    assert (message.format, message.metadata) == ("html", {"text": "Title\none\ntwo"})
+
+
 def test_matplotlib_draws_inline(computer: Computer) -> None:
     """A figure is an image, without any call but `show`."""
     pytest.importorskip("matplotlib", reason="needs matplotlib")

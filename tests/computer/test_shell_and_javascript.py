@@ -8,7 +8,7 @@ import pytest
 
 from streamkit.computer import Computer
 
-from .running import TracedComputer, language, run, traced_computer
+from .running import TracedComputer, language, run, stop_at, traced_computer
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +61,37 @@ JAVASCRIPT = [
     ("require('child_process').execSync('ls /proc/self/fd').toString()", "'0\\n1\\n2\\n3\\n'\n"),
     ("-0", "-0\n"),
     ("10n ** 20n", "100000000000000000000n\n"),
+    ("require('child_process').exec('echo child', (error, out) => console.log('callback', out))", "callback child\n\n"),
+    ("require('child_process').exec('echo child')", ""),
+    (
+        "const c = require('child_process').spawn('sleep', ['0.05']); c.on('exit', (code) => console.log('exit', code)); 0",
+        "0\nexit 0\n",
+    ),
+    (
+        "const o = require('child_process').spawn('echo', ['child']); o.stdout.on('data', (data) => console.log(`${data}`)); 0",
+        "0\nchild\n\n",
+    ),
+    (
+        "(async () => { await require('fs').promises.readFile('/dev/null'); console.log('read') })(); console.log('end')",
+        "end\nread\n",
+    ),
+    ("require('fs').readFile('/dev/null', (error, data) => console.log('read', data.length)); 0", "0\nread 0\n"),
+    (
+        "let n = 0; const t = setInterval(() => { console.log(n); if (++n === 3) clearInterval(t) }, 2); undefined",
+        "0\n1\n2\n",
+    ),
+    ("(async () => { await require('timers/promises').setTimeout(20); console.log('slept') })(); 0", "0\nslept\n"),
+    ("let i = 0; const again = () => { if (++i < 5000) setImmediate(again); else console.log(i) }; again()", "5000\n"),
+    ("require('zlib').gzip('x'.repeat(1e6), () => console.log('compressed')); 0", "0\ncompressed\n"),
+    ("require('crypto').pbkdf2('a', 'b', 9999, 64, 'sha512', () => console.log('derived')); 0", "0\nderived\n"),
+    (
+        "const w = new (require('worker_threads').Worker)('console.log(1)', { eval: true }); w.on('exit', () => console.log('over')); 0",
+        "0\n1\nover\n",
+    ),
+    ("require('dns').lookup('127.0.0.1', (error, address) => console.log(address)); undefined", "127.0.0.1\n"),
+    ("new Promise(() => {}); 5", "5\n"),
+    ("setInterval(() => {}, 1e6).unref(); setTimeout(() => {}, 1e6).unref(); 1", "1\n"),
+    ("class Emitter extends require('events') {} ; new Emitter().constructor.name", "'Emitter'\n"),
     ("JSON.stringify('\U0001f600')", "'\"\U0001f600\"'\n"),
 ]
 
@@ -82,6 +113,45 @@ def test_javascript_prints_its_output_and_its_value(computer: Computer, name: st
     """As node's own read-eval-print loop does; promises are awaited."""
     ran = run(computer, name, code)
     assert (ran.text, ran.status) == (text, "completed")
+
+
+SERVER = (
+    "const server = require('http').createServer((request, response) => response.end('answer'));"
+    "server.listen(0, () => console.log('listens')); setInterval(() => {}, 1000); 0"
+)
+
+
+@pytest.mark.parametrize(("name",), [language("javascript")])
+def test_a_server_lives_on_beside_later_runs(name: str) -> None:
+    """No run waits for it, nor for the intervals of its own run; a later one can use it, and waits for the answer."""
+    ask = (
+        "fetch(`http://127.0.0.1:${server.address().port}`).then((r) => r.text()).then((text) => console.log(text)); 0"
+    )
+    with traced_computer(timeout=20) as traced:
+        assert run(traced.computer, name, SERVER).text in ("0\nlistens\n", "listens\n0\n")
+        for _ in range(2):
+            assert run(traced.computer, name, ask).text == "0\nanswer\n"
+        assert run(traced.computer, name, "console.log('next')").text == "next\n"
+
+
+WAITING = [
+    language("javascript", "setInterval(() => console.log('ready'), 5); 0", id="interval"),
+    language("javascript", "require('child_process').spawn('sh', ['-c', 'echo ready; sleep 600'], { stdio: 'inherit' })", id="child"),
+    language("javascript", "new (require('worker_threads').Worker)(`console.log('ready'); for (;;);`, { eval: true })", id="thread"),
+    language("javascript", "const s = require('net').createServer().listen(0, () => { require('net').connect(s.address().port, () => console.log('ready')) })", id="connection"),
+    language("javascript", "(async () => { console.log('ready'); for (;;) await require('timers/promises').setTimeout(1) })(); 0", id="timers"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "code"), WAITING)
+def test_a_run_that_waits_for_what_it_opened_can_be_interrupted(name: str, code: str) -> None:
+    """It keeps its state, and nothing of it goes on."""
+    with traced_computer() as traced:
+        run(traced.computer, name, "let before = 5")
+        ran, _ = stop_at(traced.computer, name, code)
+        assert (ran.status, ran.execution.state_lost) == ("interrupted", False), ran.text
+        assert run(traced.computer, name, "before").text == "5\n"
+        assert [line for line in traced.processes() if line.endswith("sleep 600")] == []
 
 
 @pytest.mark.parametrize(
@@ -133,7 +203,6 @@ def test_an_error_of_javascript_has_the_line_numbers_of_the_code(computer: Compu
 @pytest.mark.parametrize(
     ("name", "code"),
     [
-        language("shell", "set -e\nfalse\necho never", id="shell: set -e"),
         language("shell", "exit 1", id="shell: exit"),
         language("javascript", "process.exit(1); console.log('never')", id="javascript: exit"),
     ],
@@ -145,6 +214,49 @@ def test_code_that_ends_its_process_fails_and_loses_the_state(name: str, code: s
         assert (ran.status, ran.execution.exit_code, ran.execution.state_lost) == ("failed", 1, True)
         assert "never" not in ran.text
         assert "exit status 1" in ran.text
+
+
+ENDS_EARLY = [
+    ("set -e\nkept=new; false\necho never", 1, ""),
+    ("set -euo pipefail\nkept=new; echo $missing", 1, "bash: missing: unbound variable\n"),
+    ("set -o errexit\nkept=new; f() { false; }; f; echo never", 1, ""),
+    ("set -ex\nkept=new 2>/dev/null; exit 7", 7, "++ kept=new\n++ exit 7\n"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "exit_code", "text"), [language("shell", *case, id=case[0][:20]) for case in ENDS_EARLY]
+)
+def test_a_script_that_ends_at_its_first_error_keeps_the_state(name: str, code: str, exit_code: int, text: str) -> None:
+    """Of earlier runs, and its own: variables, functions, aliases, the directory. Its options end with it."""
+    with traced_computer() as traced:
+        computer = traced.computer
+        run(computer, name, "array=(1 'x y'); say() { echo \"$1 ${array[1]}\"; }; alias hello='echo alias'; cd /usr")
+        ran = run(computer, name, f"cd /tmp; {code}")
+        assert (ran.status, ran.execution.exit_code, ran.execution.state_lost) == ("failed", exit_code, False)
+        assert ran.text == text
+        again = run(computer, name, 'say $kept; hello; echo $PWD; false; echo "$missing on"')
+        assert again.text == "new x y\nalias\n/tmp\n on\n"
+
+
+@pytest.mark.parametrize(("name",), [language("shell")])
+def test_the_options_of_a_script_end_with_it(name: str) -> None:
+    """Each of them would surprise the next."""
+    with traced_computer() as traced:
+        for option in ("-x", "-v", "-f", "-n", "-u", "-C", "-a", "-k", "-o pipefail", "-o posix", "+h", "+B"):
+            run(traced.computer, name, f"set {option}")
+            ran = run(traced.computer, name, "echo {a,b} $-; shopt -o posix pipefail")
+            assert ran.text == "a b hiBs\nposix          \toff\npipefail       \toff\n"
+
+
+@pytest.mark.parametrize(("name",), [language("shell")])
+def test_a_script_with_set_e_can_be_interrupted(name: str) -> None:
+    """The state of earlier runs is there."""
+    with traced_computer() as traced:
+        run(traced.computer, name, "x=5")
+        ran, _ = stop_at(traced.computer, name, "set -e; echo ready; sleep 600; echo never")
+        assert (ran.status, ran.execution.state_lost, "never" in ran.text) == ("interrupted", False, False)
+        assert run(traced.computer, name, "echo $x").text == "5\n"
 
 
 @pytest.mark.parametrize(

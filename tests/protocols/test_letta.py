@@ -1678,3 +1678,19 @@ def test_the_dates_of_the_clients_objects_are_read() -> None:
 )
 def test_what_is_no_date_is_none(value: Any) -> None:
     assert time_of(value) is None
+
+
+@pytest.mark.parametrize("kind", ["assistant_message", "user_message", "system_message"])
+@pytest.mark.parametrize("content", [5, True, 0.5])
+def test_content_that_is_no_text_is_warned_about(kind: str, content: Any) -> None:
+    """It is skipped, and the rest of the stream is read."""
+    story = tell_items(
+        Decoder,
+        [
+            {"message_type": kind, "id": "message-1", "content": content},
+            {"message_type": "assistant_message", "id": "message-2", "content": "a"},
+            {"message_type": "stop_reason", "stop_reason": "end_turn"},
+        ],
+    )
+    assert story.codes == ["bad-content"]
+    assert [message.content for message in story.engine.messages] == ["a"]

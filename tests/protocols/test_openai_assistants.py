@@ -1851,3 +1851,28 @@ def test_a_complete_run_is_streamed() -> None:
         stream = sk.stream(lambda: client.beta.threads.runs.create(thread_id="t", assistant_id="a"))
         stream.until_done()
     assert (stream.status, [m.type for m in stream.messages]) == ("requires_action", ["tool_call", "tool_call"])
+
+
+def _chunk(content: str, choice: int = 0, finish: str | None = None) -> dict[str, Any]:
+    choices = [{"index": choice, "delta": {"content": content}, "finish_reason": finish}]
+    return {"id": "x", "object": "chat.completion.chunk", "model": "m", "choices": choices}
+
+
+def test_of_several_choices_the_first_is_encoded() -> None:
+    """A thread has one answer: the texts of two would be read as one."""
+    chunks = [_chunk("a"), _chunk("x", 1), _chunk("b", 0, "stop"), _chunk("y", 1, "stop")]
+    items = list(sk.stream(chunks).chunks("openai_assistants"))
+    assert sk.stream(items).get_final_text() == "ab"
+
+
+def test_a_source_that_was_cut_off_is_a_run_that_failed() -> None:
+    """Not one that the provider cut short, which is an ordinary end."""
+    items: list[dict[str, Any]] = []
+    chunks = iter(sk.stream([_chunk("a")]).chunks("openai_assistants"))
+    with pytest.raises(sk.IncompleteStreamError):
+        while True:
+            items.append(dict(next(chunks)))
+    again = sk.stream(items)
+    with pytest.raises(sk.RunFailedError, match=r"cut off|ended"):
+        again.until_done()
+    assert [message.content for message in again.messages] == ["a"]

@@ -559,7 +559,10 @@ def test_signatures_stay_with_their_reasoning() -> None:
     story = decode(
         chunk({"reasoning": "a"}), chunk({"reasoning": None, "reasoning_details": details}), chunk({}, "stop")
     )
-    assert story.engine.messages[0].metadata == {"reasoning_details": details}
+    assert story.engine.messages[0].metadata == {
+        "reasoning_details": details,
+        "openai_chat": {"reasoning": None, "reasoning_details": details},
+    }
 
 
 def test_encrypted_reasoning_is_one_redacted_message() -> None:
@@ -568,7 +571,7 @@ def test_encrypted_reasoning_is_one_redacted_message() -> None:
     story = decode(*(chunk({"reasoning_details": [x]}) for x in details), chunk({"content": "c"}, "stop"))
     redacted, text = story.engine.messages
     assert (redacted.type, redacted.format, redacted.content) == ("reasoning", "redacted", "")
-    assert redacted.metadata == {"reasoning_details": details}
+    assert redacted.metadata == {"reasoning_details": details, "openai_chat": {"reasoning_details": details}}
     assert text.content == "c"
 
 
@@ -646,7 +649,7 @@ def test_citations_are_annotations_or_metadata() -> None:
         ({**chunk(), "choices": [], "novelty": 1}, "chat.completion.chunk"),
         (chunk({"novelty": 1}), "chat.completion.chunk"),
         (chunk({"content": [{"type": "novelty"}]}), "content"),
-        (chunk({"annotations": [{"type": "file"}]}), "annotations"),
+        (chunk({"annotations": ["novelty"]}), "annotations"),
     ],
 )
 def test_what_no_event_expresses_is_a_raw_event(item: dict[str, Any], name: str) -> None:
@@ -1156,3 +1159,95 @@ def test_messages_become_a_request(messages: list[m.Message], expected: list[Any
 def test_what_the_user_gave_is_never_dropped_in_silence(message: m.Message) -> None:
     with pytest.raises(UsageError, match="m-9"):
         to_input([message])
+
+
+# -- what single servers send
+
+
+CITATION = {"type": "url_citation", "url_citation": {"url": "u", "title": "t", "start_index": 0, "end_index": 1}}
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_citations_are_annotations_of_the_text_wherever_they_come(place: int) -> None:
+    """OpenRouter sends them before any text, or after the finish_reason."""
+    chunks = [chunk({"content": "a"}, provider="p"), chunk({"content": ""}, "stop", provider="p")]
+    chunks.insert(place, chunk({"content": "", "annotations": [CITATION]}, provider="p"))
+    for feed in (decode, lambda *items: tell_bytes(Decoder, [sse(items)])):
+        story = feed(*chunks)
+        (text,) = story.engine.messages
+        assert isinstance(text, m.TextMessage)
+        assert (text.content, text.status, [x.url for x in text.annotations]) == ("a", "completed", ["u"])
+        assert story.types.count("annotation_added") == 1
+        assert story.types.index("annotation_added") < story.types.index("text_done")
+        assert story.codes == []
+
+
+def test_a_text_that_waits_for_its_citations_ends_where_another_begins() -> None:
+    """And with the source."""
+    story = decode(
+        chunk({"content": "a"}, provider="p"),
+        chunk({}, "length", provider="p"),
+        chunk({"content": "b"}, provider="p"),
+    )
+    assert [(x.content, x.status) for x in story.engine.messages] == [("a", "incomplete"), ("b", "completed")]
+
+
+def test_citations_without_a_text_are_raw_events() -> None:
+    story = decode(chunk({"annotations": [CITATION]}), chunk({"tool_calls": [{"id": "c", "function": {"name": "f"}}]}))
+    assert [raw.name for raw in story.events if isinstance(raw, e.RawEvent)] == ["annotations"]
+
+
+def test_tools_that_groq_ran_are_calls_with_outputs() -> None:
+    """The call comes first; the output may come later, with its results."""
+    call = {"index": 0, "type": "search", "arguments": '{"query": "q"}'}
+    results = {"results": [{"url": "u"}]}
+    story = decode(
+        chunk({"reasoning": "I look."}),
+        chunk({"executed_tools": [call]}),
+        chunk({"executed_tools": [{**call, "output": "found", "search_results": results}]}),
+        chunk({"content": "a"}),
+        chunk({}, "stop"),
+    )
+    _, tool, output, text = story.engine.messages
+    assert isinstance(tool, m.ToolCallMessage)
+    assert (tool.name, tool.arguments, tool.provider_executed) == ("search", {"query": "q"}, True)
+    assert (output.type, output.content, output.call_id, output.role) == (
+        "tool_output",
+        "found",
+        tool.call_id,
+        "computer",
+    )
+    assert output.metadata == {"executed_tool": "search", "search_results": results}
+    assert text.content == "a"
+    assert [message["role"] for message in to_input(story.engine.messages)] == ["assistant"]
+    assert to_input([output]) == []
+
+
+def test_what_google_marks_as_thought_is_reasoning() -> None:
+    """It comes as content, in a tag."""
+    thought = {"extra_content": {"google": {"thought": True}}}
+    deltas = [
+        {"content": "<thought>I ", **thought},
+        {"content": "look.", **thought},
+        {"content": "</thought>It "},
+        {"content": "rains."},
+        {"content": "", "extra_content": {"google": {"thought_signature": "sealed"}}},
+    ]
+    for feed in (decode, lambda *items: tell_bytes(Decoder, [sse(items)])):
+        story = feed(*map(chunk, deltas), chunk({}, "stop"))
+        assert [(x.type, x.content) for x in story.engine.messages] == [
+            ("reasoning", "I look."),
+            ("message", "It rains."),
+        ]
+        (message,) = to_input(story.engine.messages)
+        assert message["extra_content"] == {"google": {"thought_signature": "sealed"}}
+
+
+def test_references_of_mistral_are_annotations_where_they_stand() -> None:
+    """They have no place of their own; they come after the text that they are about."""
+    parts = [{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}]
+    story = decode(chunk({"content": parts}), chunk({"content": "b"}), chunk({}, "stop"))
+    (text,) = story.engine.messages
+    assert isinstance(text, m.TextMessage)
+    assert [(x.type, x.raw) for x in text.annotations] == [("reference", parts[1])]
+    assert [line["so far"] for line in story.lines if line["type"] == "annotation_added"] == ["a"]

@@ -525,7 +525,7 @@ def test_citations_and_log_probabilities_are_decoded() -> None:
         ("url_citation", "u", None, "t", 1, 4),
         ("file_citation", None, "f", "n", None, 9),
     ]
-    assert text.metadata == {"phase": "commentary", "logprobs": [{"token": "a"}]}
+    assert own_metadata(text) == {"phase": "commentary", "logprobs": [{"token": "a"}]}
     assert [line["metadata"] for line in story.lines if line["type"] == "text_delta"] == [
         {"logprobs": [{"token": "a"}]}
     ]
@@ -599,13 +599,12 @@ def test_reasoning_has_a_message_for_each_part() -> None:
 
 
 def test_reasoning_that_is_only_encrypted_is_redacted() -> None:
-    """One message without text; without anything encrypted there is none."""
+    """One message without text. So is reasoning that the provider does not show at all, which has no format."""
     story = decode(done({"id": "rs", "type": "reasoning", "summary": [], "encrypted_content": "sealed"}))
     assert only(story).format == "redacted"
-    assert only(story).metadata == {"encrypted_content": "sealed"}
+    assert own_metadata(only(story)) == {"encrypted_content": "sealed"}
     story = decode(done({"id": "rs", "type": "reasoning", "summary": []}))
-    assert story.engine.messages == []
-    assert raw_names(story) == ["response.output_item.done"]
+    assert (only(story).type, only(story).format, only(story).content) == ("reasoning", None, "")
 
 
 CALLS: list[tuple[dict[str, Any], str, str, bool]] = [
@@ -662,7 +661,7 @@ def test_an_mcp_call_gives_its_output(fields: dict[str, Any], content: str, meta
     ).engine.messages
     assert requested.metadata["server_label"] == "s"
     assert (output.id, output.type, output.content, output.call_id) == ("mcp_1.output", "tool_output", content, "mcp_1")
-    assert output.metadata == metadata
+    assert output.metadata == {"item_type": "mcp_call", **metadata}
 
 
 def test_results_of_a_search_are_its_output() -> None:
@@ -697,7 +696,7 @@ def test_code_runs_and_prints() -> None:
     )
     code, console, image = story.engine.messages
     assert story.types.index("code_done") < story.types.index("raw_event", story.types.index("code_created"))
-    assert (code.id, code.format, code.content, code.call_id, code.metadata) == (
+    assert (code.id, code.format, code.content, code.call_id, own_metadata(code)) == (
         "ci",
         "python",
         "1+1",
@@ -742,7 +741,7 @@ def test_each_shell_command_is_code_and_has_a_console() -> None:
     assert story.engine.messages[1].metadata["wants_output"] is True
     streams = [line["metadata"]["stream"] for line in story.lines if line["type"] == "console_delta"]
     assert streams == ["stderr", "stdout", "stdout"]
-    assert story.engine.messages[2].metadata == {"outcome": outcome}
+    assert own_metadata(story.engine.messages[2]) == {"outcome": outcome}
 
 
 def test_a_local_shell_command_wants_output() -> None:
@@ -796,13 +795,46 @@ def test_speech_is_audio_and_its_transcript_is_text() -> None:
     ]
 
 
-@pytest.mark.parametrize("type", ["compaction", "program", "additional_tools", "computer_call_output", "new_thing"])
-def test_an_item_that_no_message_expresses_is_a_raw_event(type: str) -> None:
-    """The entire event is its data."""
-    event = done({"id": "x", "type": type, "encrypted_content": "sealed"})
-    story = decode(event)
-    assert story.engine.messages == []
-    assert [raw.data for raw in story.events if isinstance(raw, RawEvent)] == [event]
+@pytest.mark.parametrize(
+    "type", ["compaction", "additional_tools", "mcp_list_tools", "mcp_approval_response", "new_thing"]
+)
+def test_an_item_without_content_for_a_reader_is_a_message_of_its_type(type: str) -> None:
+    """It has the item for the way back. An error in the item is its status."""
+    item = {"id": "x", "type": type, "encrypted_content": "sealed", "tools": [{"name": "f"}]}
+    message = only(decode(done(item), completed(item)))
+    assert (message.type, message.content, message.status) == (type, "", "completed")
+    assert message.metadata["openai_responses"]["item"] == item
+    assert only(decode(done({**item, "error": "no"}))).status == "failed"
+
+
+def test_a_program_is_code_and_its_result_an_output() -> None:
+    """The fingerprint, which has to be sent back, is in the metadata."""
+    program = {"id": "p", "type": "program", "call_id": "c", "code": "f()", "fingerprint": "seal"}
+    output = {"id": "o", "type": "program_output", "call_id": "c", "result": "1", "status": "completed"}
+    code, result = decode(done(program), done(output, 1), completed(program, output)).engine.messages
+    assert (code.type, code.format, code.content, code.call_id) == ("code", "javascript", "f()", "c")
+    assert code.metadata["fingerprint"] == "seal"
+    assert (result.type, result.content, result.call_id) == ("tool_output", "1", "c")
+
+
+def test_the_output_of_a_computer_call_is_an_output() -> None:
+    """As JSON text."""
+    item = {"id": "x", "type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot"}}
+    (output,) = decode(done(item), completed(item)).engine.messages
+    assert (output.type, output.content, output.call_id) == ("tool_output", '{"type":"computer_screenshot"}', "c")
+
+
+def test_reasoning_begins_with_its_item() -> None:
+    """So that a person sees that the model thinks, also where there will be nothing to read."""
+    item = {"id": "rs", "type": "reasoning", "summary": []}
+    story = decode(added(item))
+    assert "reasoning_created" in story.types
+    final = {**item, "encrypted_content": "sealed"}
+    assert only(decode(added(item), done(final), completed(final))).format == "redacted"
+    summary = {**item, "summary": [{"type": "summary_text", "text": "ab"}]}
+    piece = e("reasoning_summary_text.delta", item_id="rs", output_index=0, summary_index=0, delta="ab")
+    told = only(decode(added(item), piece, done(summary), completed(summary)))
+    assert (told.id, told.format, told.content) == ("rs", "summary", "ab")
 
 
 @pytest.mark.parametrize("type", ["function_call_output", "custom_tool_call_output"])
@@ -997,9 +1029,18 @@ def encode(events: Iterable[Event]) -> list[dict[str, Any]]:
 
 
 def view(story: Story, *without: str) -> list[dict[str, Any]]:
-    """The messages, without what numbers this stream's runs and steps."""
-    left_out = {"run_id", "step_id", *without}
-    return [{k: v for k, v in m.to_dict().items() if k not in left_out} for m in story.engine.messages]
+    """The messages, without what numbers this stream's runs and steps, and without the received form of their items,
+    which messages from elsewhere get when they are encoded."""
+    left_out = {"run_id", "step_id", "metadata", *without}
+    return [
+        {k: v for k, v in m.to_dict().items() if k not in left_out} | {"metadata": own_metadata(m)}
+        for m in story.engine.messages
+    ]
+
+
+def own_metadata(message: Message) -> dict[str, Any]:
+    """The metadata without the received form of the item, which `test_going_back` is about."""
+    return {key: value for key, value in message.metadata.items() if key != "openai_responses"}
 
 
 @each_recording("openai-responses")
@@ -1385,3 +1426,73 @@ def test_what_the_api_cannot_take_is_the_callers_fault(message: Any) -> None:
     """It is never left out silently."""
     with pytest.raises(UsageError, match=repr(message.id)):
         to_input([message])
+
+
+def test_a_patch_is_streamed_as_the_arguments_of_its_call() -> None:
+    """The arguments are the operation, with the patch last."""
+    item = {"id": "ap", "type": "apply_patch_call", "call_id": "c", "status": "in_progress"}
+    begun = {**item, "operation": {"type": "update_file", "diff": "", "path": "a.py"}}
+    final = {**begun, "status": "completed", "operation": {"type": "update_file", "diff": '-"a"\n+b', "path": "a.py"}}
+    stem = "apply_patch_call_operation_diff"
+    pieces = [e(f"{stem}.delta", item_id="ap", output_index=0, delta=piece) for piece in ('-"a', '"\n', "+b")]
+    for end in ([], [e(f"{stem}.done", item_id="ap", output_index=0, diff='-"a"\n+b')]):
+        story = decode(added(begun), *pieces, *end, done(final), completed(final))
+        call = only(story)
+        assert isinstance(call, ToolCallMessage)
+        assert call.arguments == final["operation"]
+        assert story.types.count("tool_call_delta") == 4
+        assert story.codes == []
+        assert to_input([call]) == [final]
+
+
+LETTA_APPROVAL: list[dict[str, Any]] = [
+    {
+        "message_type": "approval_request_message",
+        "id": "message-1",
+        "date": "2025-01-01T00:00:00Z",
+        "tool_call": {"name": "f", "arguments": '{"a":1}', "tool_call_id": "c1"},
+    },
+    {"message_type": "stop_reason", "stop_reason": "requires_approval"},
+]
+
+
+def output_items(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event["item"] for event in events if event["type"] == "response.output_item.done"]
+
+
+def test_a_call_that_wants_an_approval_is_one_request_for_it() -> None:
+    """Read again it is one call, with one question, in a run that requires action: no call that nobody ran."""
+    story = tell_items(protocols.find("letta").Decoder, LETTA_APPROVAL)
+    encoded = encode(story.events)
+    (item,) = output_items(encoded)
+    assert (item["type"], item["id"], item["name"], item["arguments"]) == ("mcp_approval_request", "c1", "f", '{"a":1}')
+    again = tell_items(Decoder, encoded)
+    assert [m.id for m in again.engine.messages] == ["c1"]
+    assert [c.id for c in again.engine.confirmations] == ["c1"]
+    run = again.engine.runs.run
+    assert run is not None
+    assert run.status == "requires_action"
+
+
+def test_a_call_that_was_approved_and_ran_is_a_call_with_its_output() -> None:
+    """After the request, as the API has it."""
+    call = ToolCallMessage("c1", name="f", content="{}", provider_executed=True, metadata={"requires_approval": True})
+    output = ToolOutputMessage("o", call_id="c1", content="out")
+    items = [{"type": "message_done", "message": message.to_dict()} for message in (call, output)]
+    request, ran = output_items(encode(tell_items(protocols.find("streamkit").Decoder, items).events))
+    assert (request["type"], request["id"]) == ("mcp_approval_request", "c1")
+    assert (ran["type"], ran["approval_request_id"], ran["name"], ran["output"]) == ("mcp_call", "c1", "f", "out")
+
+
+def test_a_call_that_was_questioned_after_it_was_sent_is_not_completed() -> None:
+    """Nobody ran it."""
+    call = ToolCallMessage("c1", name="f", content="{}", provider_executed=True).to_dict()
+    items = [
+        {"type": "message_done", "message": call},
+        {"type": "confirmation_created", "confirmation": {"id": "q", "subject": call}},
+    ]
+    found = output_items(encode(tell_items(protocols.find("streamkit").Decoder, items).events))
+    assert [(item["type"], item["status"]) for item in found] == [
+        ("mcp_approval_request", "completed"),
+        ("mcp_call", "incomplete"),
+    ]

@@ -31,7 +31,7 @@ class PushStream:
     """One answer, emitted to a handler while it is pushed, either as chunks or as growing messages."""
 
     def __init__(self, handler: Handler) -> None:
-        self._handler = handler
+        self._handler = handler.streamkit_attachable()
         self._engine = Engine()
         self._decoder = Decoder(self._engine.new_id)
         self._open_message: PushedMessage | None = None

@@ -27,6 +27,10 @@ from .sent_text import SentText
 __all__ = ["MessageStreamStatus", "StreamingServerInterface"]
 
 
+# Private methods of the original that a subclass may override there.
+_UNCALLED = ("_process_chunk_to_", "_push_to_buffer", "_create_generator")
+
+
 class MessageStreamStatus(StrEnum):
     """The marks between items: the end of a model's answer, of a step (an answer and its calls), of the stream."""
 
@@ -56,6 +60,9 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
             and there are no marks between steps.
         streaming_chat_completion_mode: The items are Chat Completions chunks of the text that the agent sends to its
             user. Set it before calling `get_generator`.
+
+    A subclass overrides the public methods. The private hooks of the original, such as `_process_chunk_to_letta_style`, are
+    not called, and refused with a `UsageError` when the class is made.
     """
 
     def __init__(self, multi_step: bool = True, *, limit: int = 65_536, timeout: float | None = 600.0) -> None:
@@ -66,6 +73,20 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
         self.timeout = timeout
         self._limit = limit
         self._begin()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse hooks of the original that are not called here.
+
+        Raises:
+            UsageError: the subclass has one.
+        """
+        super().__init_subclass__(**options)
+        for name in vars(cls):
+            if name.startswith(_UNCALLED):
+                raise UsageError(
+                    f"{cls.__name__}.{name} would never be called: override `process_chunk` or `function_message`, or "
+                    "change the items of `get_generator`"
+                )
 
     def _begin(self) -> None:
         relay = MemoryRelay(limit=self._limit, timeout=None)

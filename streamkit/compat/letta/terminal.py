@@ -6,7 +6,9 @@ not sent to the terminal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from types import MethodType
+from typing import Any, Concatenate, Generic, ParamSpec
 
 from ...renderers.characters import printable
 from ...renderers.writer import TerminalWriter
@@ -15,6 +17,9 @@ from .memgpt_format import Line, function_lines, kind_lines, message_lines, simp
 from .normalise import as_dict
 
 __all__ = ["CLIInterface", "TerminalLines"]
+
+
+_P = ParamSpec("_P")
 
 
 def put(lines: Iterable[Line]) -> None:
@@ -125,8 +130,23 @@ class CLIInterface:
 AgentInterface.register(CLIInterface)  # not a subclass: static methods cannot override methods of an instance
 
 
+class _LineMethod(Generic[_P]):
+    """A method that can be called on the class, too. There it is `CLIInterface`'s: nothing is being streamed."""
+
+    def __init__(self, method: Callable[Concatenate[Any, _P], None]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, instance: object, owner: type[TerminalLines]) -> Callable[_P, None]:
+        if instance is not None:
+            return MethodType(self._method, instance)
+        function: Callable[_P, None] = getattr(owner.nonstreaming_interface, self._method.__name__)
+        return function
+
+
 class TerminalLines(AgentInterface):
-    """The methods that a streaming terminal shares with `CLIInterface`. What is being streamed is ended first."""
+    """The methods that a streaming terminal shares with `CLIInterface`. What is being streamed is ended first. They can be
+    called on the class itself, as in MemGPT."""
 
     nonstreaming_interface = CLIInterface
 
@@ -134,36 +154,43 @@ class TerminalLines(AgentInterface):
         """End what is being streamed, so that the next text begins a line."""
         raise NotImplementedError
 
+    @_LineMethod
     def important_message(self, msg: str) -> None:
         """As `CLIInterface.important_message`."""
         self._start_line()
         self.nonstreaming_interface.important_message(msg)
 
+    @_LineMethod
     def warning_message(self, msg: str) -> None:
         """As `CLIInterface.warning_message`."""
         self._start_line()
         self.nonstreaming_interface.warning_message(msg)
 
+    @_LineMethod
     def internal_monologue(self, msg: str, msg_obj: object | None = None) -> None:
         """As `CLIInterface.internal_monologue`."""
         self._start_line()
         self.nonstreaming_interface.internal_monologue(msg, msg_obj)
 
+    @_LineMethod
     def assistant_message(self, msg: str, msg_obj: object | None = None) -> None:
         """As `CLIInterface.assistant_message`."""
         self._start_line()
         self.nonstreaming_interface.assistant_message(msg, msg_obj)
 
+    @_LineMethod
     def memory_message(self, msg: str, msg_obj: object | None = None) -> None:
         """As `CLIInterface.memory_message`."""
         self._start_line()
         self.nonstreaming_interface.memory_message(msg, msg_obj)
 
+    @_LineMethod
     def system_message(self, msg: str, msg_obj: object | None = None) -> None:
         """As `CLIInterface.system_message`."""
         self._start_line()
         self.nonstreaming_interface.system_message(msg, msg_obj)
 
+    @_LineMethod
     def user_message(
         self, msg: object, msg_obj: object | None = None, raw: bool = False, dump: bool = False, debug: bool = False
     ) -> None:
@@ -171,21 +198,25 @@ class TerminalLines(AgentInterface):
         self._start_line()
         self.nonstreaming_interface.user_message(msg, msg_obj, raw, dump, debug)
 
+    @_LineMethod
     def function_message(self, msg: object, msg_obj: object | None = None, debug: bool = False) -> None:
         """As `CLIInterface.function_message`."""
         self._start_line()
         self.nonstreaming_interface.function_message(msg, msg_obj, debug)
 
+    @_LineMethod
     def print_messages(self, message_sequence: Iterable[object], dump: bool = False) -> None:
         """As `CLIInterface.print_messages`."""
         self._start_line()
         self.nonstreaming_interface.print_messages(message_sequence, dump)
 
+    @_LineMethod
     def print_messages_simple(self, message_sequence: Iterable[object]) -> None:
         """As `CLIInterface.print_messages_simple`."""
         self._start_line()
         self.nonstreaming_interface.print_messages_simple(message_sequence)
 
+    @_LineMethod
     def print_messages_raw(self, message_sequence: Iterable[object]) -> None:
         """As `CLIInterface.print_messages_raw`."""
         self._start_line()

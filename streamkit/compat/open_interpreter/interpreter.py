@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from ...agent.agent import Agent
 from ...agent.code import CODE_TOOL
 from ...agent.computer_protocol import Computing
-from ...errors import UsageError
+from ...errors import StreamkitError, UsageError
 from ...events import ConfirmationCreated
 from ...protocols.open_interpreter import Encoder
 from ...protocols.values import as_list, is_object
+from ...renderers.characters import printable
 from ...streams.sync import StreamManager
 from .flat_chunks import MessageSequencer
 from .history import MessageHistory, chunks_of
-from .llm import Llm
+from .llm import LLM_SETTINGS, Llm
 from .model_input import messages_for_model
-from .terminal import display_handlers
+from .terminal import display_handlers, typed_messages
 
 if TYPE_CHECKING:
     from ...computer import Computer
@@ -52,11 +54,20 @@ _IGNORED = frozenset(
     )
 )
 
+# Names of earlier versions of the original, and what they became.
+_MOVED = {
+    **{name: f"llm.{name}" for name in LLM_SETTINGS},
+    "use_azure": "llm.client, an AzureOpenAI client",
+    "local": "offline",
+    "vision": "llm.supports_vision",
+    "function_calling_llm": "llm.supports_functions",
+    "debug_mode": "debug",
+}
 _NO_LIMIT = 1_000_000  # steps: the original has no limit
 _SUPPORTED = frozenset(
     (
         *("llm", "messages", "offline", "auto_run", "max_output", "system_message", "custom_instructions"),
-        *("computer", "reset", "chat", "wait"),
+        *("computer", "reset", "chat", "wait", "close"),
     )
 )
 
@@ -64,7 +75,8 @@ _SUPPORTED = frozenset(
 class OpenInterpreter:
     """A model that runs code on this machine, with the interface of Open Interpreter's class of this name.
 
-    The arguments are the attributes of the same names, and may be set at any time between two chats.
+    The arguments are the attributes of the same names, and may be set at any time between two chats. `with` ends the
+    processes in which code ran, as `close` does.
 
     Attributes:
         llm: which model is used; see `Llm`.
@@ -135,11 +147,26 @@ class OpenInterpreter:
 
     def reset(self) -> None:
         """Close a chat that is running, clear the conversation, and end the processes in which code ran."""
-        if self._stream is not None:
-            self._stream.close()
+        self.close()
         self.messages = []
         self._previous = 0
+
+    def close(self) -> None:
+        """Stop a chat that is running, and end the processes in which code ran. The conversation stays.
+
+        Leaving `with` calls it. Another chat may follow: it starts new processes.
+        """
+        if self._stream is not None:
+            self._stream.close()
         self._close_computer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _close_computer(self) -> None:
         if self._own_computer is not None:
@@ -161,7 +188,8 @@ class OpenInterpreter:
 
         Args:
             message: a text; a message, which is appended; or a list of messages, which replaces the conversation.
-                Without it the conversation continues as it stands.
+                Without it, a conversation whose last message is the user's is answered; otherwise, if it is displayed,
+                the person at the terminal is asked for messages until Ctrl-D, Ctrl-C or `exit`.
             display: print what happens, and ask before code runs.
             stream: return an iterator of chunks. Without `display`, pulling the chunk after a confirmation approves it;
                 leaving the loop there, or closing the iterator, declines it. Closing also stops code that runs.
@@ -176,16 +204,17 @@ class OpenInterpreter:
             StreamkitError: the stream failed. What had arrived is in `messages`.
         """
         self._add_input(message)
+        interactive = message is None and display and self._is_answered()
         if stream:
-            return self._chunks(display=display, pull_approves=True)
+            return self._converse() if interactive else self._chunks(display=display, pull_approves=True)
         if not blocking:
             self._error = None
             self._thread = threading.Thread(
-                target=self._run_in_thread, args=(display,), name="interpreter", daemon=True
+                target=self._run_in_thread, args=(display, interactive), name="interpreter", daemon=True
             )
             self._thread.start()
             return None
-        return self._run(display=display)
+        return self._run(display, interactive)
 
     def wait(self) -> list[dict[str, Any]]:
         """The new messages of a chat that does not block, once it has ended.
@@ -199,16 +228,31 @@ class OpenInterpreter:
             raise self._error
         return self.messages[self._previous :]
 
-    def _run(self, *, display: bool) -> list[dict[str, Any]]:
-        for _ in self._chunks(display=display, pull_approves=False):
+    def _run(self, display: bool, interactive: bool) -> list[dict[str, Any]]:
+        before = self._previous
+        for _ in self._converse() if interactive else self._chunks(display=display, pull_approves=False):
             pass
-        return self.messages[self._previous :]
+        return self.messages[before:]
 
-    def _run_in_thread(self, display: bool) -> None:
+    def _run_in_thread(self, display: bool, interactive: bool) -> None:
         try:
-            self._run(display=display)
+            self._run(display, interactive)
         except BaseException as error:  # raised by `wait`
             self._error = error
+
+    def _is_answered(self) -> bool:
+        return not self.messages or self.messages[-1].get("role") != "user"
+
+    def _converse(self) -> Iterator[dict[str, Any]]:
+        """The chunks of a chat with the person at the terminal."""
+        for line in typed_messages():
+            self._add_input(line)
+            try:
+                yield from self._chunks(display=True, pull_approves=True)
+            except KeyboardInterrupt:  # ends this answer alone
+                print()
+            except StreamkitError as error:
+                print(f"{type(error).__name__}: {printable(str(error))}")
 
     def _add_input(self, message: Any) -> None:
         if self._stream is not None and not self._stream.ended:
@@ -259,4 +303,6 @@ class OpenInterpreter:
 
 
 def _unsupported(name: str) -> str:
+    if (place := _MOVED.get(name)) is not None:
+        return f"interpreter.{name} is not supported: it is interpreter.{place}"
     return f"interpreter.{name} is not supported; the attributes are: {', '.join(sorted(_SUPPORTED))}"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...errors import UsageError
 
-__all__ = ["Llm"]
+__all__ = ["LLM_SETTINGS", "Llm"]
 
 
 class _Provider(NamedTuple):
@@ -31,10 +31,12 @@ _PROVIDERS = {
     "together_ai": _Provider("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
 }
 _MAX_TOKENS = {"openai_responses": "max_output_tokens", "openai_chat": "max_tokens", "anthropic": "max_tokens"}
-_NAMES = (
+LLM_SETTINGS = (
     *("model", "api_key", "api_base", "api_version", "max_tokens", "temperature", "context_window"),
-    *("supports_functions", "supports_vision", "client", "_cached"),
+    *("supports_functions", "supports_vision", "client"),
 )
+"""The attributes of `Llm`."""
+_NAMES = (*LLM_SETTINGS, "_cached")
 
 
 class Llm:

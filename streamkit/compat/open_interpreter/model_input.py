@@ -1,4 +1,5 @@
-"""`interpreter.messages` in a form that every model accepts: images given by path are read, attached files are named."""
+"""`interpreter.messages` in a form that every model accepts: images given by path are read, attached files are named,
+displayed documents have their text."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError
+from ...html_text import html_to_text
 
 __all__ = ["messages_for_model"]
 
@@ -22,7 +24,7 @@ def messages_for_model(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mappin
     """
     for message in messages:
         if message.get("role", "user") != "user":
-            yield message
+            yield _with_text(message)
             continue
         match message.get("type"), message.get("format"):
             case "image", "path":
@@ -36,6 +38,14 @@ def messages_for_model(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mappin
                 yield {**message, "type": "message", "format": None, "content": text}
             case _:
                 yield message
+
+
+def _with_text(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A document that was displayed, together with its text, which is what a model reads of it."""
+    content = message.get("content")
+    if (message.get("role"), message.get("format")) != ("computer", "html") or not isinstance(content, str):
+        return message
+    return {**message, "metadata": {"text": html_to_text(content), **message.get("metadata", {})}}
 
 
 def _image_from_file(path: str) -> dict[str, str]:

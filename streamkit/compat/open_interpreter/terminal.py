@@ -1,12 +1,16 @@
-"""The handlers of `display=True`: the stream is printed, and the person is asked before code runs."""
+"""What `display=True` does: the stream is printed, and the person is asked before code runs, or for the next message."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from ...answers import Confirmation
 from ...handlers import EventHandler, Handler
 from ...renderers import ConsolePrinter
 
-__all__ = ["YesNoAsker", "display_handlers"]
+__all__ = ["YesNoAsker", "display_handlers", "typed_messages"]
+
+_EXITS = ("exit", "quit")
 
 
 class YesNoAsker(EventHandler):
@@ -27,3 +31,17 @@ class YesNoAsker(EventHandler):
 def display_handlers() -> list[Handler]:
     """The handlers that print a stream, and ask."""
     return [ConsolePrinter(warnings=False, run_end=False), YesNoAsker()]
+
+
+def typed_messages() -> Iterator[str]:
+    """The lines that the person types, until Ctrl-D, Ctrl-C, or a line that says `exit` or `quit`."""
+    while True:
+        try:
+            line = input("> ").strip()
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return
+        if line.lower() in _EXITS:
+            return
+        if line:
+            yield line

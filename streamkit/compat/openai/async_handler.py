@@ -50,6 +50,7 @@ class AsyncAssistantEventHandler(BoundHandler, openai.AsyncAssistantEventHandler
     async def __anext__(self) -> AssistantStreamEvent:
         """The next event, after its hooks were called."""
         manager, dispatcher = self._streamkit_manager(), self._streamkit_dispatcher()
+        dispatcher.refuse_reading_in_hooks()
         if dispatcher.unread is None:
             dispatcher.unread = deque()
         while not dispatcher.unread:
@@ -99,8 +100,7 @@ class AsyncAssistantEventHandler(BoundHandler, openai.AsyncAssistantEventHandler
 
     # -- what the stream and the client call
 
-    async def handle(self, event: Event, /) -> None:
-        """Calls the hooks of an event, in order. The stream calls it."""
+    async def _streamkit_handle(self, event: Event) -> None:
         dispatcher = self._streamkit
         assert dispatcher is not None
         if (interrupted := dispatcher.take_interrupted()) is not None:
@@ -110,6 +110,12 @@ class AsyncAssistantEventHandler(BoundHandler, openai.AsyncAssistantEventHandler
 
     def _init(self, stream: openai.AsyncStream[AssistantStreamEvent]) -> None:
         """The client calls it with the stream that it has opened."""
+        if not hasattr(stream, "__aiter__"):
+            ClientStream(stream).close()
+            raise UsageError(
+                f"{type(self).__name__} is for an async client, and this stream is a sync client's: subclass "
+                "AssistantEventHandler"
+            )
         source = ClientStream(stream)
         reader = self._streamkit_begin(source, AsyncStreamManager, AsyncNestedStream)
 
@@ -132,7 +138,7 @@ class AsyncAssistantEventHandler(BoundHandler, openai.AsyncAssistantEventHandler
         nested = self._streamkit_dispatcher().nested
         return bool(nested) and any(one.reader == self._streamkit_current_reader() for one in nested)
 
-    def streamkit_needs_async(self) -> str | None:
+    def _streamkit_needs_async(self) -> str | None:
         """The name of an overridden hook, or `handle`: the handler needs an async stream."""
         return next((name for name in HOOKS if self._streamkit_overrides(name)), "handle")
 

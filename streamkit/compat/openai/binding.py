@@ -6,9 +6,7 @@ handlers keep has `_streamkit` in its name, and all state of a stream is in one 
 
 from __future__ import annotations
 
-import difflib
 import inspect
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -19,7 +17,8 @@ from openai.types.beta.threads.runs import RunStep
 
 from ...errors import UsageError
 from ...events import EVENTS, Event
-from ...handlers import Call, Handler
+from ...handlers import HOOKS as OWN_HOOKS
+from ...handlers import Call, Handler, warn_of_near_misses
 from ...messages import ToolCallMessage
 from ...streams.state import StreamState
 from .dispatch import PROTOCOL, Continuation, Dispatcher, client_request
@@ -49,11 +48,7 @@ class BoundHandler(Handler):
         super().__init_subclass__(**kwargs)
         if BoundHandler in cls.__bases__:
             cls._streamkit_plain = cls
-        for name in vars(cls):
-            if name.startswith("on_") and name not in _ALL_HOOKS:
-                for near in difflib.get_close_matches(name, _ALL_HOOKS, 1, 0.8):
-                    text = f"{cls.__name__}.{name} is no hook and will never be called; did you mean {near}?"
-                    warnings.warn(text, UserWarning, stacklevel=2)
+        warn_of_near_misses(cls, _ALL_HOOKS, dict.fromkeys(OWN_HOOKS, "streamkit itself"), stacklevel=3)
         for name in _ALL_HOOKS:
             cls._streamkit_check_hook(name, getattr(cls, name, None))
 
@@ -72,7 +67,7 @@ class BoundHandler(Handler):
     @property
     def current_event(self) -> AssistantStreamEvent | None:
         """The event whose hooks are being called; None outside of hooks."""
-        return self._streamkit.snapshots.event if self._streamkit else None
+        return self._streamkit.current_event if self._streamkit else None
 
     @property
     def current_run(self) -> Run | None:
@@ -160,38 +155,92 @@ class BoundHandler(Handler):
         nested = self._streamkit_dispatcher().nested
         return nested[-1] if nested else manager
 
+    # What streams call is an object of its own, so that a subclass may have methods of the same names.
+
+    def streamkit_attachable(self) -> Handler:
+        """What a stream sees of the handler."""
+        return _Attached(
+            name=type(self).__name__,
+            handle=self._streamkit_handle,
+            receive=self._streamkit_receive,
+            bind=self._streamkit_bind,
+            unbind=self._streamkit_unbind,
+            is_on=self._streamkit_is_on,
+            plan=self._streamkit_plan,
+            needs_async=self._streamkit_needs_async,
+        )
+
+    def handle(self, event: Event, /) -> Any:
+        """Calls the hooks of an event, in order, for handlers that wrap this one. A subclass may use the name."""
+        return self._streamkit_handle(event)
+
+    def receive(self, items: Sequence[Any], /) -> None:
+        """Receives a source's items before they are decoded, from handlers that wrap this one. A subclass may use the
+        name."""
+        self._streamkit_receive(items)
+
     def bind(self, stream: StreamState) -> None:
+        """Attaches the handler to a stream, for handlers that wrap this one. A subclass may use the name."""
+        self._streamkit_bind(stream)
+
+    def unbind(self, stream: StreamState) -> None:
+        """Detaches the handler from a stream that could not be made. A subclass may use the name."""
+        self._streamkit_unbind(stream)
+
+    def streamkit_is_on(self, stream: StreamState) -> bool:
+        """Whether this is the stream that the handler is on."""
+        return self._streamkit_is_on(stream)
+
+    def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+        """The calls for each kind of event."""
+        return self._streamkit_plan()
+
+    def streamkit_needs_async(self) -> str | None:
+        """The name of a hook that only an async stream can call; None if there is none."""
+        return self._streamkit_needs_async()
+
+    def _streamkit_bind(self, stream: StreamState) -> None:
         """Put the handler on a stream; `stream()`, `astream()` and the client's streams do it.
 
         Raises:
             UsageError: The handler is on that stream already, or on another one that is in progress.
         """
-        if self.streamkit_is_on(stream):
-            raise UsageError(f"{type(self).__name__} was given twice to the same stream")
+        if self._streamkit_is_on(stream):
+            raise UsageError(f"{type(self).__name__} was passed twice to the same stream")
         if self._streamkit is not None and self._streamkit.is_live:
             raise self._streamkit_busy()
-        continuation, self._streamkit_continuation = self._streamkit_continuation, None
-        wants = frozenset(name for name in _ALL_HOOKS if self._streamkit_overrides(name))
-        self._streamkit = Dispatcher(self, stream, wants, self._streamkit_current_reader, continuation)
+        own = vars(self)  # not by setting attributes, which a frozen dataclass refuses
+        continuation = own.pop("_streamkit_continuation", None)
+        own["_streamkit"] = Dispatcher(
+            self, stream, self._streamkit_wanted, self._streamkit_current_reader, continuation
+        )
 
-    def unbind(self, stream: StreamState) -> None:
-        """Take the handler off a stream that failed to start."""
-        if self.streamkit_is_on(stream):
-            self._streamkit = None
+    def _streamkit_unbind(self, stream: StreamState) -> None:
+        if self._streamkit_is_on(stream):
+            vars(self)["_streamkit"] = None
 
-    def receive(self, items: Sequence[Any], /) -> None:
-        """Receives the source's own items before they are decoded."""
+    def _streamkit_receive(self, items: Sequence[Any]) -> None:
         if self._streamkit is not None:
             self._streamkit.receive(items)
 
-    def streamkit_is_on(self, stream: StreamState) -> bool:
-        """Whether this is the stream that the handler is on."""
+    def _streamkit_is_on(self, stream: StreamState) -> bool:
         return self._streamkit is not None and self._streamkit.stream is stream
 
-    def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
-        """The calls for each kind of event: always `handle`, which finds the hooks."""
-        call = Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
-        return dict.fromkeys(EVENTS.values(), (call,))
+    def _streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+        """Every event calls one method, which finds the hooks."""
+        function = self._streamkit_handle
+        return dict.fromkeys(EVENTS.values(), (Call(function, True, inspect.iscoroutinefunction(function)),))
+
+    def _streamkit_handle(self, event: Event) -> Any:
+        """Call the hooks of an event, in order."""
+        raise NotImplementedError
+
+    def _streamkit_needs_async(self) -> str | None:
+        raise NotImplementedError
+
+    def _streamkit_wanted(self) -> frozenset[str]:
+        """The names of the overridden hooks."""
+        return frozenset(name for name in _ALL_HOOKS if self._streamkit_overrides(name))
 
     def _streamkit_overrides(self, name: str) -> bool:
         return getattr(type(self), name) is not getattr(self._streamkit_plain, name) or name in self.__dict__
@@ -218,7 +267,7 @@ class BoundHandler(Handler):
                 raise self._streamkit_busy()
             outer.interrupt(request.continuation)
             return new_nested(outer, self._streamkit_manager(), source)
-        self._streamkit_continuation = request.continuation
+        vars(self)["_streamkit_continuation"] = request.continuation
         manager = new_manager(source, (self,), protocol=PROTOCOL, strict=False, then=None)
         self._streamkit_dispatcher().request_sent = True
         return manager
@@ -243,6 +292,51 @@ class BoundHandler(Handler):
             f"{type(self).__name__} is on a live stream already; a handler serves one at a time: run that stream to its "
             "end, or close it, or answer its run's calls from its hooks"
         )
+
+
+class _Attached(Handler):
+    """What a stream sees of a handler: the methods that it calls, each one of the handler's private ones."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        handle: Callable[[Event], Any],
+        receive: Callable[[Sequence[Any]], None],
+        bind: Callable[[StreamState], None],
+        unbind: Callable[[StreamState], None],
+        is_on: Callable[[StreamState], bool],
+        plan: Callable[[], Mapping[type[Event], tuple[Call, ...]]],
+        needs_async: Callable[[], str | None],
+    ) -> None:
+        self._name = name
+        self._handle, self._receive, self._plan, self._needs_async = handle, receive, plan, needs_async
+        self._bind, self._unbind, self._is_on = bind, unbind, is_on
+
+    @property
+    def streamkit_name(self) -> str:
+        return self._name
+
+    def handle(self, event: Event, /) -> Any:
+        return self._handle(event)
+
+    def receive(self, items: Sequence[Any], /) -> None:
+        self._receive(items)
+
+    def bind(self, stream: StreamState) -> None:
+        self._bind(stream)
+
+    def unbind(self, stream: StreamState) -> None:
+        self._unbind(stream)
+
+    def streamkit_is_on(self, stream: StreamState) -> bool:
+        return self._is_on(stream)
+
+    def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+        return self._plan()
+
+    def streamkit_needs_async(self) -> str | None:
+        return self._needs_async()
 
 
 class ClientStream:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections import deque
-from collections.abc import Callable, Container, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ import msgspec
 import openai
 from openai.types.beta import AssistantStreamEvent
 
-from ...errors import IncompleteStreamError, RunFailedError, SourceError
+from ...errors import IncompleteStreamError, RunFailedError, SourceError, UsageError
 from ...events import (
     ConfirmationCreated,
     Event,
@@ -93,7 +93,7 @@ class Dispatcher:
     Args:
         handler: The handler.
         stream: The stream.
-        wants: The names of the handler's overridden hooks.
+        wanted: Returns the names of the handler's overridden hooks.
         current_reader: Returns the id of the current thread or task.
         continuation: The state of the run that the stream continues, if there is one.
 
@@ -109,13 +109,16 @@ class Dispatcher:
         self,
         handler: Any,
         stream: StreamState,
-        wants: Container[str],
+        wanted: Callable[[], frozenset[str]],
         current_reader: Callable[[], int],
         continuation: Continuation | None,
     ) -> None:
         self.handler = handler
         self.stream = stream
-        self.snapshots = SnapshotUpdater(wants, continuation.run if continuation else None)
+        self._wanted = wanted
+        self._attributes: Mapping[str, Any] = handler.__dict__
+        self._count = len(self._attributes)  # with another one there may be another hook
+        self.snapshots = SnapshotUpdater(wanted(), continuation.run if continuation else None)
         self.unread: deque[AssistantStreamEvent] | None = None
         self.nested: Sequence[Any] = ()
         self.iterator: Any = None
@@ -128,6 +131,7 @@ class Dispatcher:
         self._pending_ids: set[int] = set()  # of the items
         self._parsed: tuple[str, Any] | None = None  # the first pending item by name and data, once it was parsed
         self._last_item: Any = None
+        self._hook_failed = False
         self._latest_call: str | None = None  # the call that is complete, until its end is dispatched
         self._number = next(_numbers)
         _active[self._number] = self
@@ -153,6 +157,11 @@ class Dispatcher:
         return driver == current or any(nested.reader == current for nested in self.nested)
 
     @property
+    def current_event(self) -> AssistantStreamEvent | None:
+        """The event whose hooks are being called; None outside of hooks."""
+        return self.snapshots.event if self._calls_in_progress else None
+
+    @property
     def continuation(self) -> Continuation:
         """The state of the run at this moment, for a stream that continues it."""
         calls = self._calls_in_progress[-1] if self._calls_in_progress else None
@@ -164,6 +173,15 @@ class Dispatcher:
         if not self.is_driver or (request.is_visible and request.run_id is None):
             return False
         return request.run_id is None or self.snapshots.run.run_id in ("", request.run_id)
+
+    def refuse_reading_in_hooks(self) -> None:
+        """Check that the caller may read the stream that is being read.
+
+        Raises:
+            UsageError: it is a hook, which that stream waits for.
+        """
+        if self._calls_in_progress and not self.nested and not self.stream.ended:
+            raise UsageError("the stream runs already: a hook cannot read it")
 
     def interrupt(self, continuation: Continuation | None) -> None:
         """Before the next event's hooks, make the calls that a nested stream interrupts."""
@@ -190,16 +208,22 @@ class Dispatcher:
     @contextmanager
     def hook_calls(self, event: Event) -> Generator[Iterator[HookCall], None, None]:
         """The hook calls for an event. Make each call before taking the next."""
+        if len(self._attributes) != self._count:
+            self._count, self.snapshots.wants = len(self._attributes), self._wanted()
         calls = self._hook_calls(event)
         self._calls_in_progress.append(calls)
+        item = self.snapshots.item
         try:
             yield calls
         except BaseException as error:
+            self._hook_failed = True
             self._drop_pending()
             self._explain(error)
             raise
         finally:
             self._calls_in_progress.pop()
+            if self._calls_in_progress:  # a nested stream was read inside a hook, whose event is the current one again
+                self.snapshots.item = item
 
     def _explain(self, error: BaseException) -> None:
         """Say in a hook's error how tool calls are answered, if it submitted outputs to the API that this stream is not of."""
@@ -219,7 +243,8 @@ class Dispatcher:
             yield from self._dispatch_pending(event)
         elif decoder is not None:
             self._drop_pending()
-            yield from self._dispatch_encoded(event)
+            if not self._hook_failed:  # as an Assistants server's items are dropped then
+                yield from self._dispatch_encoded(event)
         match event:
             case ConfirmationCreated(confirmation=confirmation) if "on_confirmation" in self.snapshots.wants:
                 yield "on_confirmation", (confirmation,)

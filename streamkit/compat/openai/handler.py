@@ -16,6 +16,7 @@ from openai.types.beta.threads.runs import RunStep
 from ...answers import Confirmation
 from ...errors import UsageError
 from ...events import Event
+from ...sources.interrupt import hang_up_response
 from ...streams.sync import StreamManager
 from .binding import BoundHandler, ClientStream
 from .dispatch import Dispatcher
@@ -95,6 +96,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
     def __next__(self) -> AssistantStreamEvent:
         """The next event, after its hooks were called."""
         manager, dispatcher = self._streamkit_manager(), self._streamkit_dispatcher()
+        dispatcher.refuse_reading_in_hooks()
         if dispatcher.unread is None:
             dispatcher.unread = deque()
         while not dispatcher.unread:
@@ -152,8 +154,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
 
     # -- what the stream and the client call
 
-    def handle(self, event: Event, /) -> None:
-        """Calls the hooks of an event, in order. The stream calls it."""
+    def _streamkit_handle(self, event: Event) -> None:
         dispatcher = self._streamkit
         assert dispatcher is not None
         if (interrupted := dispatcher.take_interrupted()) is not None:
@@ -163,6 +164,12 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
 
     def _init(self, stream: openai.Stream[AssistantStreamEvent]) -> None:
         """The client calls it with the stream that it has opened."""
+        if not hasattr(stream, "__iter__"):
+            hang_up_response(getattr(stream, "response", None))  # to close it would have to be awaited
+            raise UsageError(
+                f"{type(self).__name__} is for a sync client, and this stream is an async client's: subclass "
+                "AsyncAssistantEventHandler"
+            )
         source = ClientStream(stream)
         try:
             reader = self._streamkit_begin(source, StreamManager, NestedStream)
@@ -184,7 +191,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
             raise UsageError(f"{type(self).__name__} is on an async stream: use what `astream()` returned")
         return stream
 
-    def streamkit_needs_async(self) -> str | None:
+    def _streamkit_needs_async(self) -> str | None:
         """The name of an async hook that was assigned to the object; None if there is none."""
         return next((name for name in self.__dict__ if inspect.iscoroutinefunction(getattr(self, name))), None)
 

@@ -1,7 +1,8 @@
 """The growing snapshot of one message: a live openai object that is changed in place, and the hook calls for its parts.
 
-The rule: a content part is created empty before its first delta and done once. An Assistants message is written from
-front to back, so a new part ends the one before it; a late delta for a finished text part creates it a second time.
+The rules: a content part is created empty before its first delta and done once. An Assistants message is written from
+front to back, so a new part ends the one before it; a late delta for a finished text part creates it a second time. The
+live objects are the handler's to change, so what was streamed is counted apart from them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from openai.types.beta.threads import (
 )
 
 from ...protocols import is_list
-from .objects import append, build, entries, integer, mapping, place_of, text, text_annotation, update
+from .objects import append, build, entries, has_rest, integer, mapping, place_of, text, text_annotation, update
 
 __all__ = ["HookCall", "MessageSnapshot"]
 
@@ -39,11 +40,15 @@ class ContentPart:
         block: openai's content block; live.
         is_open: Whether it is still being written.
         annotations: A text's annotations as wire data, in the order of the block's own.
+        length: How many characters of a text were streamed. A handler may have emptied or changed the live one.
+        final: The final text, where a handler has changed the live one; it gets it back when the part is done.
     """
 
     def __init__(self, kind: str, entry: Mapping[str, Any], index: int) -> None:
         self.kind = kind
         self.is_open = True
+        self.length = 0
+        self.final: str | None = None
         self.annotations: list[dict[str, Any]] = []
         self._annotation_places: dict[Any, int] = {}  # by index, and by encoded data
         empty: dict[str, Any] = {
@@ -145,6 +150,8 @@ class MessageSnapshot:
         if is_list(data.get("content")):
             for part in self.parts.values():
                 part.remove_index()
+                if part.final is not None:
+                    part.text.value = part.final
         update(self.live, data, skip=("id", "content"))
         self.is_done = True
         if "on_message_done" in wants:
@@ -202,6 +209,7 @@ class MessageSnapshot:
             yield from _text_created(part, wants)
         live = part.text
         if value:
+            part.length += len(value)
             append(live, "value", value)
         for annotation in annotations:
             part.annotate(annotation)
@@ -213,9 +221,11 @@ class MessageSnapshot:
             yield "on_text_delta", (delta, live)
 
     def _finish_text(self, part: ContentPart, data: Mapping[str, Any], wants: Container[str]) -> Iterator[HookCall]:
-        final, streamed = text(data.get("value")), part.text.value
-        if part.is_open and final.startswith(streamed):
-            yield from self._grow_text(part, {"value": final[len(streamed) :]}, wants)
+        final = text(data.get("value"))
+        if part.is_open and has_rest(final, part.text.value, part.length):
+            if len(part.text.value) != part.length:
+                part.final = final
+            yield from self._grow_text(part, {"value": final[part.length :]}, wants)
         elif final:
             part.text.value = final
         if is_list(data.get("annotations")):

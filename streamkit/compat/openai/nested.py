@@ -45,7 +45,7 @@ class _Nested:
 
     def _check_not_running(self) -> None:
         if self._is_running:
-            raise UsageError("the stream is being read already: a hook cannot run it to its end")
+            raise UsageError("the stream runs already: a hook cannot run it to its end, or read it")
 
 
 class NestedStream(_Nested):
@@ -60,11 +60,12 @@ class NestedStream(_Nested):
 
     def __next__(self) -> Event:
         self.reader = threading.get_ident()
-        was_running, self._is_running = self._is_running, True
+        self._check_not_running()
+        self._is_running = True
         try:
             return next(self._events)
         finally:
-            self._is_running = was_running
+            self._is_running = False
 
     def until_done(self) -> None:
         """Read it to its end.
@@ -105,11 +106,12 @@ class AsyncNestedStream(_Nested):
 
     async def __anext__(self) -> Event:
         self.reader = anyio.get_current_task().id
-        was_running, self._is_running = self._is_running, True
+        self._check_not_running()
+        self._is_running = True
         try:
             return await anext(self._events)
         finally:
-            self._is_running = was_running
+            self._is_running = False
 
     async def until_done(self) -> None:
         """As `NestedStream.until_done`."""

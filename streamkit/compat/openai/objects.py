@@ -24,6 +24,7 @@ __all__ = [
     "as_json",
     "build",
     "entries",
+    "has_rest",
     "integer",
     "mapping",
     "place_of",
@@ -92,6 +93,17 @@ def append(live: openai.BaseModel, field: str, piece: str) -> None:
     grown: str = fields.pop(field)
     grown += piece
     fields[field] = grown
+
+
+def has_rest(final: str, live: str, count: int) -> bool:
+    """Whether a final text continues what was streamed, so that its end from `count` on is new.
+
+    Args:
+        final: the final text.
+        live: what was streamed, unless a handler has changed it, which shows in its length.
+        count: how many characters were streamed.
+    """
+    return final.startswith(live) if len(live) == count else len(final) >= count
 
 
 def text_annotation(data: Mapping[str, Any]) -> Any:

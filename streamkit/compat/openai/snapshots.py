@@ -94,24 +94,29 @@ class SnapshotUpdater:
     Args:
         wants: The names of the overridden hooks. Calls of others are left out.
         run: The run's snapshot, if an earlier stream has reported its beginning.
+
+    Attributes:
+        item: The name and the data of the newest wire item, whose hooks are being called; None before the first.
     """
 
     def __init__(self, wants: Container[str], run: RunSnapshot | None = None) -> None:
         self.wants = wants
         self.run = run or RunSnapshot()
-        self._item: tuple[str, Any] | None = None
-        self._event: AssistantStreamEvent | None = None
+        self.item: tuple[str, Any] | None = None
+        self._event: tuple[tuple[str, Any], AssistantStreamEvent] | None = None  # with the item that it was built from
 
     @property
     def event(self) -> AssistantStreamEvent | None:
-        """openai's typed event for the current item; built when it is first read."""
-        if self._event is None and self._item is not None:
-            self._event = wire_event(*self._item)
-        return self._event
+        """openai's typed event for the newest item; built when it is first read."""
+        if self.item is None:
+            return None
+        if self._event is None or self._event[0] is not self.item:
+            self._event = self.item, wire_event(*self.item)
+        return self._event[1]
 
     def feed(self, name: str, value: Any) -> Iterator[HookCall]:
         """The hook calls for one wire item. Make each call before taking the next: the snapshots grow in between."""
-        self._item, self._event = (name, value), None
+        self.item = name, value
         data = mapping(value)
         has_class = name in EVENT_CLASSES
         if has_class and name.startswith("thread.run.") and not self.run.run_data and "step" not in name:
@@ -127,7 +132,6 @@ class SnapshotUpdater:
                 yield from self._feed_run(phase, data)
             case _:
                 pass
-        self._item = self._event = None
 
     # -- the run
 

@@ -11,7 +11,7 @@ from openai.types.beta.threads.runs.function_tool_call import Function
 
 from ...protocols import is_object
 from ...protocols.values import parse_json
-from .objects import append, as_json, build, entries, integer, mapping, place_of, text, tool_call, update
+from .objects import append, as_json, build, entries, has_rest, integer, mapping, place_of, text, tool_call, update
 
 __all__ = ["TOOL_KINDS", "ToolCallSnapshot"]
 
@@ -33,6 +33,8 @@ class ToolCallSnapshot:
         is_open: Whether it is still being written.
         live: openai's tool call object, the one that hooks and accessors get.
         outputs: The outputs of a code interpreter by their index; live.
+
+    What was streamed is counted apart from the live objects, which a handler may change.
     """
 
     def __init__(self, kind: str, entry: Mapping[str, Any], index: int) -> None:
@@ -40,6 +42,8 @@ class ToolCallSnapshot:
         self.index = index
         self.is_open = True
         self.outputs: dict[int, Any] = {}
+        self._count = 0  # of the characters of the arguments, or of the code
+        self._logs_count = 0  # of those of all logs
         self._order: list[int] = []  # the indexes of the outputs, in their order
         empty = dict(_EMPTY.get(kind, {}))
         if kind == "function":
@@ -58,7 +62,7 @@ class ToolCallSnapshot:
         body = mapping(entry.get(self.kind))
         match self.live:
             case FunctionToolCall(function=function) if self.kind == "function":
-                return _grow_function(function, body)
+                return self._grow_function(function, body)
             case CodeInterpreterToolCall(code_interpreter=code) if self.kind == "code_interpreter":
                 return self._grow_code(code, body)
             case other:
@@ -80,11 +84,23 @@ class ToolCallSnapshot:
                 update(other, {self.kind: body} if body else {})
                 return None
 
+    def _grow_function(self, function: Function, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if name := text(body.get("name")):
+            function.name = name  # a name that is sent again is a repeat, not a continuation
+        output = body.get("output")
+        if output is not None:
+            function.output = as_json(output)
+        arguments = as_json(body.get("arguments"))
+        if arguments:
+            self._count += len(arguments)
+            append(function, "arguments", arguments)
+        return {**body, "arguments": arguments} if arguments or output is not None else None
+
     def _finish_function(
         self, function: Function, entry: Mapping[str, Any], body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         final = as_json(body.get("arguments"))
-        missing = _remainder(final, function.arguments)
+        missing = _remainder(final, function.arguments, self._count)
         new = self.grow({**entry, "function": {**body, "arguments": missing}}) if missing else None
         update(function, body, skip=("arguments",) if text(body.get("name")) else ("arguments", "name"))
         function.arguments = final or function.arguments
@@ -93,6 +109,7 @@ class ToolCallSnapshot:
     def _grow_code(self, code: CodeInterpreter, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
         source = text(body.get("input"))
         if source:
+            self._count += len(source)
             append(code, "input", source)
         outputs = [self._grow_output(code, entry) for entry in _valid_outputs(body)]
         return {**body, "input": source or None, "outputs": outputs or None} if source or outputs else None
@@ -100,6 +117,7 @@ class ToolCallSnapshot:
     def _grow_output(self, code: CodeInterpreter, entry: Mapping[str, Any]) -> dict[str, Any]:
         index = integer(entry.get("index"))
         index = len(code.outputs) if index is None else index
+        self._logs_count += len(text(entry.get("logs")))
         output = self.outputs.get(index)
         if output is None:
             data = {**entry, "index": index}
@@ -114,7 +132,7 @@ class ToolCallSnapshot:
     def _finish_code(self, code: CodeInterpreter, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
         final = text(body.get("input"))
         outputs = _valid_outputs(body)
-        missing = {"input": _remainder(final, code.input), "outputs": self._missing_outputs(code, outputs)}
+        missing = {"input": _remainder(final, code.input, self._count), "outputs": self._missing_outputs(code, outputs)}
         new = self._grow_code(code, missing)
         code.input = final or code.input
         if outputs and (_joined_logs(outputs) or not _joined_logs(code.outputs)):
@@ -126,23 +144,11 @@ class ToolCallSnapshot:
         images = sum(not isinstance(output, CodeInterpreterOutputLogs) for output in code.outputs)
         index = max(self.outputs, default=-1) + 1
         missing: list[Mapping[str, Any]] = []
-        if logs := _remainder(_joined_logs(outputs), _joined_logs(code.outputs)):
+        if logs := _remainder(_joined_logs(outputs), _joined_logs(code.outputs), self._logs_count):
             missing.append({"index": index, "type": "logs", "logs": logs})
         others = [entry for entry in outputs if entry.get("type") != "logs"]
         missing += ({**entry, "index": index + 1 + place} for place, entry in enumerate(others[images:]))
         return missing
-
-
-def _grow_function(function: Function, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    if name := text(body.get("name")):
-        function.name = name  # a name that is sent again is a repeat, not a continuation
-    output = body.get("output")
-    if output is not None:
-        function.output = as_json(output)
-    arguments = as_json(body.get("arguments"))
-    if arguments:
-        append(function, "arguments", arguments)
-    return {**body, "arguments": arguments} if arguments or output is not None else None
 
 
 def _valid_outputs(body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -168,6 +174,6 @@ def _joined_logs(outputs: Iterable[Any]) -> str:
     return "".join(logs)
 
 
-def _remainder(final: str, streamed: str) -> str:
+def _remainder(final: str, live: str, count: int) -> str:
     """The end of a final text that was not streamed; empty if the final text is a different one."""
-    return final[len(streamed) :] if final.startswith(streamed) else ""
+    return final[count:] if has_rest(final, live, count) else ""

@@ -20,7 +20,7 @@ import signal
 from _thread import interrupt_main
 from collections.abc import Callable
 from json import dumps, loads
-from os import killpg, write
+from os import getpid, kill, killpg, listdir, write
 from queue import Empty, SimpleQueue
 from shutil import rmtree
 from signal import getsignal, pthread_kill
@@ -31,6 +31,7 @@ from typing import Any
 
 __all__ = ["Channel", "Run", "channel", "run_of_context", "write_all"]
 
+MARK = "STREAMKIT_RUNNER"  # the environment variable by which all processes of this kernel are found
 SAMPLING_INTERVAL = 0.02  # seconds between two looks at the line that runs
 
 
@@ -102,6 +103,7 @@ class Channel:
         self._requests: SimpleQueue[dict[str, str]] = SimpleQueue()
         self.forked = False
         self._directory = ""
+        self._mark = b""
         self._frames = self._answers = -1
         self._queue: SimpleQueue[bytes] = SimpleQueue()
         self._numbers = itertools.count(1)
@@ -117,6 +119,7 @@ class Channel:
             answers: the descriptor to read answers from.
         """
         self._directory, self._frames, self._answers = directory, frames, answers
+        self._mark = f"{MARK}={os.environ[MARK]}".encode()
         for descriptor in (frames, answers):
             os.set_inheritable(descriptor, False)
         os.register_at_fork(after_in_child=self._mark_forked)
@@ -129,6 +132,7 @@ class Channel:
             work()
         finally:
             rmtree(self._directory, ignore_errors=True)
+            kill_marked(self._mark)
             killpg(0, signal.SIGKILL)
 
     def _mark_forked(self) -> None:
@@ -250,6 +254,25 @@ def _encode(frame: dict[str, Any]) -> bytes:
         return text.encode() + b"\n"
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode() + b"\n"
+
+
+def kill_marked(mark: bytes) -> None:
+    """Kill all other processes that have the mark in their environment, also those that left the process group. Where
+    the system has no `/proc`, none is found."""
+    with contextlib.suppress(OSError):
+        for name in listdir("/proc"):
+            with contextlib.suppress(OSError):  # no process, or another user's, or over by now
+                if (
+                    name.isdigit()
+                    and int(name) != getpid()
+                    and mark in _read_file(f"/proc/{name}/environ").split(b"\0")
+                ):
+                    kill(int(name), signal.SIGKILL)
+
+
+def _read_file(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -175,6 +175,8 @@ def serve() -> None:
     signal.signal(signal.SIGINT, on_interrupt)
     channel.handler, channel.wake = on_interrupt, _event_loop.wake
     warnings.filterwarnings("ignore", message="To exit: use")
+    # The threads are the kernel's own, which a fork of the code does not need.
+    warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
     console.install()
     shell = Application.instance().make_shell()
     console.track_runs_of_threads()

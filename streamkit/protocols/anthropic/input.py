@@ -8,7 +8,7 @@ from typing import Any
 from ... import messages as m
 from ...answers import Confirmation
 from ...messages import Message
-from ..request_content import cannot_take, fenced_block
+from ..request_content import LeftOut, Report, cannot_take, fenced_block, is_of_executed_call, report_nothing
 from .block_writer import block_of
 from .wire import CODE_TOOLS
 
@@ -17,7 +17,7 @@ __all__ = ["to_input"]
 _MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg", "jpg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
 
 
-def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
+def to_input(messages: Iterable[Message | Confirmation], *, report: Report = report_nothing) -> list[dict[str, Any]]:
     """Flat messages as the `messages=` of a request: turns of the user and the assistant, each a list of content blocks.
 
     What came from this API goes back unchanged, so that a paused answer can continue and signatures are valid: texts with
@@ -29,7 +29,7 @@ def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]
 
     System messages keep their role, which is for those amid a conversation: pass a leading one as `system=` instead.
 
-    Left out by design: reasoning that is not signed; calls that another provider ran, with their outputs; calls that
+    Left out by design, which `report` is called with: reasoning that is not signed; calls that another provider ran, with their outputs; calls that
     were not completed; explanations of refusals; empty texts, which the API refuses; confirmations; images, audio and
     files that the assistant or the computer made, unless they belong to a call for us; messages with a type of another
     provider's; choices other than the first.
@@ -38,15 +38,23 @@ def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]
         UsageError: the API cannot take what a user sent: an image or a file that is a path on this machine, audio, a
             message of an unknown type.
     """
-    first_choice = [message for message in messages if isinstance(message, Message) and message.choice == 0]
-    return _Turns(first_choice).wire()
+    first_choice: list[Message] = []
+    for message in messages:
+        if not isinstance(message, Message):
+            report(LeftOut(message, "the API has no place for answers to confirmations"))
+        elif message.choice:
+            report(LeftOut(message, "it is of another choice"))
+        else:
+            first_choice.append(message)
+    return _Turns(first_choice, report).wire()
 
 
 class _Turns:
     """The turns of a conversation, as they are written."""
 
-    def __init__(self, messages: list[Message]) -> None:
+    def __init__(self, messages: list[Message], report: Report) -> None:
         self._messages = messages
+        self._report = report
         calls = [message for message in messages if isinstance(message, m.ToolCallMessage)]
         # The ids of the calls that the request has and we answer, and of all others.
         self._calls = {
@@ -72,19 +80,23 @@ class _Turns:
             case m.CodeMessage() if message.call_id in self._calls:
                 pass  # the call's arguments have it
             case m.ToolOutputMessage() if "block_type" not in message.metadata:
-                if message.call_id not in self._other_calls:
+                if message.call_id in self._other_calls or is_of_executed_call(message):
+                    self._leave_out(message, "its call does not go back")
+                else:
                     self._add_output(message, {"type": "text", "text": message.content})
             case m.ToolCallMessage() if message.status != "completed" and not message.provider_executed:
-                pass
+                self._leave_out(message, "the call is not complete")
             case m.RefusalMessage():
-                if "stop_details" not in message.metadata:
+                if "stop_details" in message.metadata:
+                    self._leave_out(message, "it explains a refusal")
+                else:
                     self._add_to_answer(message, {"type": "text", "text": message.content})
             case m.TextMessage() if message.role in ("user", "system", "developer"):
                 if message.content.strip():
                     role = "user" if message.role == "user" else "system"
                     self._turn(role)["content"].append({"type": "text", "text": message.content})
             case m.TextMessage() if message.role != "assistant":
-                pass
+                self._leave_out(message, "the API has no place for it")
             case m.CodeMessage() if message.name not in CODE_TOOLS:
                 fenced = fenced_block(message.content, message.format)
                 self._add_to_answer(message, {"type": "text", "text": fenced})
@@ -95,8 +107,15 @@ class _Turns:
                 self._add_to_answer(message, block)
             case _ if message.role == "user" and not isinstance(message, m.ReasoningMessage | m.ToolCallMessage):
                 self._turn("user")["content"].append(_user_part(message))
+            case m.ReasoningMessage():
+                self._leave_out(message, "it is not signed by this API")
+            case m.ToolCallMessage():
+                self._leave_out(message, "another provider ran this call")
             case _:
-                pass
+                self._leave_out(message, "the API has no place for it")
+
+    def _leave_out(self, message: Message, reason: str) -> None:
+        self._report(LeftOut(message, reason))
 
     def _turn(self, role: str) -> dict[str, Any]:
         """The newest turn if it is of this role, else a new one."""

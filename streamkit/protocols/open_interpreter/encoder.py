@@ -48,6 +48,10 @@ class _OpenMessage:
         return {**with_console_format(self.header), "content": value, **flag}
 
 
+# What a provider wants back in the next request, which a reader of chunks cannot send.
+_RETURNED_KEYS = ("openai_responses", "openai_chat")
+
+
 class Encoder(base.Encoder):
     """Events as chunks.
 
@@ -57,6 +61,7 @@ class Encoder(base.Encoder):
 
     | what cannot be expressed | what becomes of it |
     |---|---|
+    | what a provider wants back (`metadata["openai_responses"]`, `["openai_chat"]`) | left out |
     | annotations, usage, warnings, run steps, a run's model, a delta's metadata | left out |
     | how a run ended, besides completed and failed | expired: `error`; others: nothing, and `complete` at the end |
     | a message's group, index, run and step; choices but the first | left out |
@@ -197,7 +202,8 @@ def with_console_format(header: dict[str, Any]) -> dict[str, Any]:
 
 def _further_keys(message: Message) -> dict[str, Any]:
     """What a message has beyond Open Interpreter's keys, except its status."""
-    further = {k: value for k, value in message.metadata.items() if k not in CHUNK_KEYS and k not in FIELD_KEYS}
+    left_out = (*CHUNK_KEYS, *FIELD_KEYS, *_RETURNED_KEYS)
+    further = {k: value for k, value in message.metadata.items() if k not in left_out}
     for key in FIELD_KEYS:
         if key != "status" and (value := getattr(message, key, None)):
             further[key] = value

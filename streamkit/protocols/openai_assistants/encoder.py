@@ -51,7 +51,7 @@ class Encoder(base.Encoder):
     |---|---|
     | reasoning, audio, files, messages of other types, code to display; usage before a step's or the run's end | nothing |
     | confirmations, active lines, warnings, raw events | nothing |
-    | parts of one `group` and choice | parts of one message, with the id of the first; the others' are `id.1` … |
+    | parts of one `group` | parts of one message, with the id of the first; the others' are `id.1` … |
     | … that grow at the same time | a message each |
     | text whose role is `system` or `computer` | the assistant's |
     | a step with several messages, or messages and calls; one with neither | a step each; none |
@@ -70,10 +70,13 @@ class Encoder(base.Encoder):
     | the statuses of the calls of one step, where they differ | the one that is not completed |
     | a call or code that is incomplete; why a message is, if unknown | failed; `max_tokens` |
     | a run's error code that is none of this API's; a finish reason that is none | `server_error`; null |
-    | metadata that this API has no place for; `choice`, `recipient`, `name` of no call, times of parts | nothing |
+    | choices but the first | nothing |
+    | a source that was cut off | a run that failed, with the error |
+    | metadata that this API has no place for; `recipient`, `name` of no call, times of parts | nothing |
     """
 
     name = "openai_assistants"
+    choices = False
     done = b"[DONE]"
 
     def __init__(self) -> None:

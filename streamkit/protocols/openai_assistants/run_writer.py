@@ -90,6 +90,8 @@ class RunWriter:
             for step in [*self._steps.values()]:
                 yield from self._close_step(step, run.status)
             status = "completed" if run.status == "in_progress" else run.status
+            if status == "incomplete" and run.error is not None:
+                status = "failed"  # the source was cut off; the provider did not cut it short
             yield f"thread.run.{status}", ended_run_object(run, status, self.run)
         self._has_ended = True
 

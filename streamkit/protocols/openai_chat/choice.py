@@ -24,6 +24,7 @@ from ..values import (
     without_keys,
 )
 from .open_messages import OpenMessages
+from .returned_fields import CALL_KEYS, LISTS, OPAQUE_KEYS, emptied_thinking
 from .wire import CHOICE_KEYS, FINISH_REASON_STATUS, REASONING_KEYS, is_only_deltas, thinking_text
 
 __all__ = ["Choice"]
@@ -38,6 +39,7 @@ _KIND_OF_FIELD = {
     "audio": "audio",
     "images": "images",
     "function_call": "calls",
+    "executed_tools": "executed",
 }
 _match_base64 = re.compile(r"[A-Za-z0-9+/]*={0,2}").fullmatch
 _match_data_url = re.compile(r"data:image/(png|jpeg);base64,(.*)", re.DOTALL).fullmatch
@@ -58,7 +60,9 @@ class Choice:
     """
 
     __slots__ = (
+        "_annotations",
         "_complete_message",
+        "_is_in_thought",
         "_messages",
         "_warn",
         "extra",
@@ -85,6 +89,8 @@ class Choice:
         self.is_reasoning = False
         self._warn = warn
         self._complete_message: WireObject | None = None  # not read until the choice ends
+        self._annotations: list[tuple[WireObject, WireObject]] = []  # each with its chunk, until there is a text
+        self._is_in_thought = False
 
     def feed(self, wire: WireObject, chunk: WireObject) -> Iterator[Event]:
         """The events of this choice's object in a chunk."""
@@ -107,13 +113,17 @@ class Choice:
             self.finish_reason = reason or self.finish_reason
             self.is_finished = True
             yield from self._read_complete_message(logprobs, chunk)
-            yield from self._messages.finish_all(FINISH_REASON_STATUS.get(self.finish_reason or "", "completed"))
+            status = FINISH_REASON_STATUS.get(self.finish_reason or "", "completed")
+            # OpenRouter, which states its provider in each chunk, may send the citations of a text after this.
+            yield from self._messages.finish_all(status, holds_text=bool(chunk.get("provider")))
+            yield from self._drop_annotations()
         self._update_fast_path()
 
     def end(self, status: Status) -> Iterator[Event]:
         """The events of the answer's end: what has not been emitted of a complete message, and what is open."""
         yield from self._read_complete_message({}, {})
         yield from self._messages.finish_all(status)
+        yield from self._drop_annotations()
         self._update_fast_path()
 
     def _read_finish_reason(self, value: Any) -> str | None:
@@ -131,7 +141,8 @@ class Choice:
     def _update_fast_path(self) -> None:
         ids = self._messages.ids
         self.is_reasoning = "reasoning" in ids or "redacted" in ids
-        self.open_text_id = None if self.is_reasoning else ids.get("text")
+        is_text_alone = not (self.is_reasoning or self._messages.is_text_held)
+        self.open_text_id = ids.get("text") if is_text_alone else None
         self.open_reasoning_id = ids.get("reasoning")
 
     def _read_complete_message(self, logprobs: WireObject, chunk: WireObject) -> Iterator[Event]:
@@ -162,7 +173,14 @@ class Choice:
         if not messages.role and delta.get("role") in _ROLES:
             messages.role = delta["role"]
         yield from self._read_reasoning(delta)
-        yield from self._with_logprobs("text", self._read_content(delta.get("content"), chunk), logprobs, chunk)
+        google = as_object(as_object(delta.get("extra_content")).get("google"))
+        if google.get("thought") is True:
+            yield from self._read_thought(delta.get("content"))
+        else:
+            content = self._read_content(self._without_thought_tag(delta.get("content")), chunk)
+            yield from self._with_logprobs("text", content, logprobs, chunk)
+            if is_object(extra := delta.get("extra_content")):
+                messages.add_returned("text", {"extra_content": extra})
         refusal = messages.append("refusal", self._text_of(delta.get("refusal"), "refusal"))
         yield from self._with_logprobs("refusal", refusal, logprobs, chunk)
         yield from self._read_audio(delta.get("audio"))
@@ -172,11 +190,37 @@ class Choice:
             yield from self._read_function_call(function_call)
         for position, fragment in enumerate(self._list_at(delta, "tool_calls")):
             yield from self._read_tool_call(fragment, position)
+        for tool in self._list_at(delta, "executed_tools"):
+            yield from messages.add_executed_tool(as_object(tool))
         for annotation in self._list_at(delta, "annotations"):
-            if "text" in messages.ids and is_object(annotation):
-                yield AnnotationAdded(messages.ids["text"], annotation_of(annotation))
+            if is_object(annotation):
+                self._annotations.append((annotation, chunk))
             else:
                 yield RawEvent("annotations", chunk)
+        if self._annotations and "text" in messages.ids:
+            for annotation, _ in self._annotations:
+                yield AnnotationAdded(messages.ids["text"], annotation_of(annotation))
+            self._annotations.clear()
+
+    def _drop_annotations(self) -> Iterator[Event]:
+        """Raw events of the citations of a text that never came."""
+        for _, chunk in self._annotations:
+            yield RawEvent("annotations", chunk)
+        self._annotations.clear()
+
+    def _read_thought(self, content: Any) -> Iterator[Event]:
+        """Reasoning that Google sends as content. It begins with a tag, and so does the text that follows it."""
+        text = self._text_of(content, "content")
+        if "reasoning" not in self._messages.ids:
+            text = text.removeprefix("<thought>")
+        self._is_in_thought = True
+        yield from self._messages.append("reasoning", text)
+
+    def _without_thought_tag(self, content: Any) -> Any:
+        if self._is_in_thought and isinstance(content, str) and content:
+            self._is_in_thought = False
+            return content.removeprefix("</thought>")
+        return content
 
     def _list_at(self, delta: WireObject, key: str) -> list[Any]:
         """A field that should be a list. Another value is read as a list of one."""
@@ -198,22 +242,38 @@ class Choice:
     def _read_reasoning(self, delta: WireObject) -> Iterator[Event]:
         """Reasoning text. The details without their text are metadata: signatures, or encrypted reasoning."""
         messages = self._messages
-        texts = (self._text_of(delta.get(key), "reasoning") for key in REASONING_KEYS)
-        text = next((text for text in texts if text), "")
-        details = [detail for detail in self._list_at(delta, "reasoning_details") if is_object(detail)]
+        texts = {key: text for key in REASONING_KEYS if (text := self._text_of(delta.get(key), "reasoning"))}
+        text = next(iter(texts.values()), "")
+        pieces = {key: [piece for piece in self._list_at(delta, key) if is_object(piece)] for key in LISTS}
+        details = pieces["reasoning_details"]
         if not text:
             text = "".join(as_text(detail.get("text")) or as_text(detail.get("summary")) for detail in details)
         if text:
             yield from messages.finish("redacted", "completed")
+            messages.add_returned("reasoning", dict.fromkeys(texts))
             yield from messages.append("reasoning", text)
+        for key, found in pieces.items():
+            for piece in found:
+                if any(piece.get(name) for name in ("signature", "data")):
+                    yield from self._open_reasoning()
+                messages.add_returned_piece(self._reasoning_kind, key, piece)
         for detail in details:
-            if not detail.get("signature") and not detail.get("data"):
-                continue
-            if "reasoning" not in messages.ids and "redacted" not in messages.ids:
-                yield messages.create("redacted")
-            kind = "reasoning" if "reasoning" in messages.ids else "redacted"
-            without_text = {key: detail[key] for key in detail if key not in ("text", "summary")}
-            messages.extend_metadata(kind, "reasoning_details", [without_text])
+            if detail.get("signature") or detail.get("data"):
+                without_text = {key: detail[key] for key in detail if key not in ("text", "summary")}
+                messages.extend_metadata(self._reasoning_kind, "reasoning_details", [without_text])
+        if opaque := {key: text for key in OPAQUE_KEYS if (text := as_text(delta.get(key)))}:
+            yield from self._open_reasoning()
+            messages.add_returned(self._reasoning_kind, opaque)
+
+    def _open_reasoning(self) -> Iterator[Event]:
+        """The beginning of redacted reasoning, if none is open."""
+        if "reasoning" not in self._messages.ids and "redacted" not in self._messages.ids:
+            yield self._messages.create("redacted")
+
+    @property
+    def _reasoning_kind(self) -> str:
+        """The kind of the reasoning that what comes without a text belongs to."""
+        return "redacted" if "redacted" in self._messages.ids else "reasoning"
 
     def _read_content(self, content: Any, chunk: WireObject) -> Iterator[Event]:
         """The content: text, or content parts, as a list or alone."""
@@ -230,7 +290,10 @@ class Choice:
                     yield from self._messages.append("text", self._text_of(part.get("text"), "content"))
                 case {"type": "thinking"}:
                     yield from self._messages.finish("redacted", "completed")
+                    self._messages.add_returned("reasoning", {"content": emptied_thinking(part)})
                     yield from self._messages.append("reasoning", thinking_text(part.get("thinking")))
+                case {"type": "reference"} if is_object(part):
+                    self._annotations.append((part, chunk))  # Mistral: of what was written before it
                 case {"type": "image_url"}:
                     yield from self._read_image(part, chunk)
                 case _:
@@ -300,6 +363,8 @@ class Choice:
         if before is not None and len(self.tool_calls.in_order) > count:
             yield from self._messages.pass_call(before)
         call.is_custom = call.is_custom or is_custom
+        if function is not fragment and (extra := without_keys(fragment, *CALL_KEYS)):
+            call.extra = {**call.extra, **extra}
         yield from self._messages.append_to_call(call, call_id, name, arguments)
 
     def _read_function_call(self, fragment: Any) -> Iterator[Event]:

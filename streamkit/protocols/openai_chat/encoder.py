@@ -17,6 +17,8 @@ from ...messages import (
 )
 from .. import base
 from ..values import as_object, as_text, is_list, is_object, without_keys
+from .returned_fields import returned_fields
+from .wire import REASONING_KEYS
 
 __all__ = ["Encoder"]
 
@@ -47,6 +49,7 @@ class Encoder(base.Encoder):
     | canonical | here |
     |---|---|
     | the assistant's text, refusal, reasoning | `delta.content`, `.refusal`, `.reasoning_content` |
+    | what servers of this API want back (`extra_content` …) | the same, once the message is done |
     | its audio, its tool calls | `delta.audio`, `.tool_calls` |
     | audio transcripts (`metadata["audio_transcript"]`) | `delta.audio.transcript` |
     | several texts of one choice | one: they are joined; so are reasonings with nothing between them |
@@ -137,7 +140,7 @@ class Encoder(base.Encoder):
                 call = {"index": self._call_indexes[choice][message.id], kind: {text_key: value}}
                 return self._chunk(choice, {"tool_calls": [call]})
             case ReasoningMessage():
-                return self._chunk(choice, {"reasoning_content": value})
+                return self._chunk(choice, {_reasoning_key(message): value})
             case AudioMessage():
                 return self._chunk(choice, {"audio": {"data": value}})
             case RefusalMessage():
@@ -148,8 +151,15 @@ class Encoder(base.Encoder):
                 return self._chunk(choice, {"content": value}, **_logprobs(event, "content"))
 
     def _done(self, message: Message) -> Iterator[dict[str, Any]]:
-        """What only a done message has: the details of reasoning, and the id of audio."""
+        """What only a done message has: the details of reasoning, the id of audio, and what goes back with the message."""
         metadata = message.metadata
+        returned = without_keys(returned_fields(message), "reasoning_details", *REASONING_KEYS, "content")
+        if isinstance(message, ToolCallMessage) and returned:
+            call = {"index": self._call_indexes[message.choice][message.id], **returned}
+            yield self._chunk(message.choice, {"tool_calls": [call]})
+        elif returned:
+            yield from self._begin(message)
+            yield self._chunk(message.choice, returned)
         if isinstance(message, ReasoningMessage) and metadata.get("reasoning_details"):
             yield self._chunk(message.choice, {"reasoning_details": metadata["reasoning_details"]})
         elif isinstance(message, AudioMessage) and metadata.get("audio_id"):
@@ -189,6 +199,12 @@ def _is_expressible(message: Message) -> bool:
 def _call_keys(call: ToolCallMessage) -> tuple[str, str]:
     """Where a call has its name and text, and the key of the text there."""
     return ("custom", "input") if call.metadata.get("custom") else ("function", "arguments")
+
+
+def _reasoning_key(message: Message) -> str:
+    """Where reasoning is: where it came from, if it came from this API."""
+    keys = returned_fields(message).keys()
+    return next((key for key in REASONING_KEYS if key in keys), REASONING_KEYS[0])
 
 
 def _logprobs(event: Delta, kind: str) -> Mapping[str, Any]:

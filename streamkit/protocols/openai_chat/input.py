@@ -19,7 +19,17 @@ from ...messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
-from ..request_content import cannot_take, fenced_block, image_url
+from ..request_content import (
+    LeftOut,
+    Report,
+    cannot_take,
+    fenced_block,
+    image_url,
+    is_of_executed_call,
+    report_nothing,
+)
+from ..values import as_object
+from .returned_fields import joined_thinking, merge_fields, returned_fields, taken_fields
 
 __all__ = ["to_input"]
 
@@ -27,7 +37,13 @@ __all__ = ["to_input"]
 _NEVER_OF_A_USER = (ReasoningMessage, ToolCallMessage, ToolOutputMessage, CodeMessage)
 
 
-def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
+# What servers accept in place of reasoning that an answer does not have, beside others that have it.
+_NO_REASONING = " "
+
+
+def to_input(
+    messages: Iterable[Message | Confirmation], *, report: Report = report_nothing, host: str | None = None
+) -> list[dict[str, Any]]:
     """Flat messages as the `messages=` of a request.
 
     Texts of user, system and developer keep their roles; a user's images (`url`, `base64.…`), audio (`wav`, `mp3`) and
@@ -36,26 +52,48 @@ def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]
     output is a `tool` message. Console output answers the call that it belongs to, if no tool output does, and code of
     a call is in the call already; other console output is a fenced block in a message of the user.
 
-    Left out by design: reasoning, encrypted or not; calls that the provider ran, with their outputs, and calls that
-    were not completed; confirmations; what the assistant and the computer made that is not the assistant's text
-    (images, audio, files); messages of a provider's own type; all choices but the first.
+    What a server of this API sent along with an answer goes back with it as it came (`returned_fields`): reasoning
+    under the key that it had, signatures, what tool calls had beside the call. `host` is the server's address: some
+    servers, which are known, refuse fields that they do not know. If one answer has `reasoning_content`, all that call
+    tools have it.
+
+    Left out by design, which `report` is called with: reasoning of other protocols; fields that the server refuses;
+    calls that the provider ran, with their outputs, and calls that were not completed; confirmations; what the assistant
+    and the computer made that is not the assistant's text (images, audio, files); messages of a provider's own type; all
+    choices but the first; an answer of which nothing but reasoning would be left.
 
     Raises:
         UsageError: Chat Completions cannot express what a user gave: an image or a file that is a path on this
             machine, audio that is neither wav nor mp3, a message of an unknown type.
     """
-    first_choice = [message for message in messages if isinstance(message, Message) and message.choice == 0]
-    request = _Request(first_choice)
-    for message in first_choice:
-        request.add(message)
-    return request.messages
+    given = list(messages)
+    first_choice = [message for message in given if isinstance(message, Message) and message.choice == 0]
+    request = _Request(first_choice, report, taken_fields(host))
+    for message in given:
+        if isinstance(message, Message) and message.choice == 0:
+            request.add(message)
+        else:
+            report(LeftOut(message, "it is of another choice" if isinstance(message, Message) else _NO_CONFIRMATION))
+    return request.finish()
+
+
+_NO_CONFIRMATION = "the API has no place for answers to confirmations"
 
 
 class _Request:
-    """The `messages=` of a request while it is built. `conversation` is everything that will be added."""
+    """The `messages=` of a request while it is built.
 
-    def __init__(self, conversation: list[Message]) -> None:
+    Args:
+        conversation: everything that will be added.
+        report: called with what is left out.
+        taken: the fields that the server takes, beside those of OpenAI; None if it takes any.
+    """
+
+    def __init__(self, conversation: list[Message], report: Report, taken: tuple[str, ...] | None) -> None:
         self.messages: list[dict[str, Any]] = []
+        self._report = report
+        self._taken = taken
+        self._reasoning: dict[int, Message] = {}  # by the id() of the assistant's message that has it
         calls = [message for message in conversation if isinstance(message, ToolCallMessage)]
         self._sent_calls = {_call_id(call) for call in calls if _is_sent(call)}
         self._other_calls = {_call_id(call) for call in calls} - self._sent_calls
@@ -63,22 +101,27 @@ class _Request:
 
     def add(self, message: Message) -> None:
         match message:
+            case ReasoningMessage():
+                self._add_reasoning(message)
             case ToolCallMessage() if _is_sent(message):
-                self._assistant().setdefault("tool_calls", []).append(_wire_call(message))
-            case ToolOutputMessage() if message.call_id not in self._other_calls:
+                call = _wire_call(message) | self._taken_fields_of(message)
+                self._assistant().setdefault("tool_calls", []).append(call)
+            case ToolOutputMessage() if message.call_id not in self._other_calls and not is_of_executed_call(message):
                 self._add_tool_output(message)
             case ConsoleMessage() if message.call_id not in self._sent_calls:
                 self._add_to_user({"type": "text", "text": fenced_block(message.content, "output")})
             case ConsoleMessage():
                 if message.call_id not in self._answered:
                     self._add_console(message)
-            case CodeMessage() if message.call_id not in self._sent_calls:
-                self._add_text(fenced_block(message.content, message.format))
+            case CodeMessage():
+                if message.call_id not in self._sent_calls:
+                    self._add_text(fenced_block(message.content, message.format))
             case RefusalMessage():
                 assistant = self._assistant()
                 assistant["refusal"] = assistant.get("refusal", "") + message.content
             case TextMessage(role="assistant"):
                 self._add_text(message.content)
+                merge_fields(self._assistant(), self._taken_fields_of(message))
             case TextMessage(role="user"):
                 self._add_to_user({"type": "text", "text": message.content})
             case TextMessage(role="system" | "developer"):
@@ -86,7 +129,44 @@ class _Request:
             case Message(role="user") if not isinstance(message, _NEVER_OF_A_USER):
                 self._add_to_user(_content_part(message))
             case _:
-                pass
+                self._report(LeftOut(message, _reason_to_leave_out(message)))
+
+    def finish(self) -> list[dict[str, Any]]:
+        """The messages, without those of which there is nothing but reasoning."""
+        messages: list[dict[str, Any]] = []
+        has_reasoning = any("reasoning_content" in message for message in self.messages)
+        for message in self.messages:
+            if thinking := message.pop("thinking", None):
+                text = message["content"]
+                message["content"] = [*thinking, {"type": "text", "text": text}] if text else None
+            if message["role"] == "assistant" and not any(
+                message.get(key) for key in ("content", "tool_calls", "refusal")
+            ):
+                if id(message) in self._reasoning:
+                    self._report(LeftOut(self._reasoning[id(message)], "nothing of its answer goes back"))
+                    continue
+            elif has_reasoning and "tool_calls" in message:
+                message.setdefault("reasoning_content", _NO_REASONING)
+            messages.append(message)
+        return messages
+
+    def _taken_fields_of(self, message: Message) -> dict[str, Any]:
+        """What goes back along with a message, as far as the server takes it."""
+        fields = returned_fields(message)
+        taken = {key: fields[key] for key in fields if self._taken is None or key in self._taken}
+        if refused := [key for key in fields if key not in taken]:
+            self._report(LeftOut(message, f"the server does not take {', '.join(refused)}"))
+        return taken
+
+    def _add_reasoning(self, message: ReasoningMessage) -> None:
+        if not returned_fields(message):
+            self._report(LeftOut(message, "it is reasoning of another protocol"))
+        elif fields := self._taken_fields_of(message):
+            if (part := as_object(fields.pop("content", None))) and message.content:
+                self._assistant().setdefault("thinking", []).append(joined_thinking(part, message.content))
+            assistant = self._assistant()
+            self._reasoning[id(assistant)] = message
+            merge_fields(assistant, {key: message.content if value is None else value for key, value in fields.items()})
 
     def _assistant(self) -> dict[str, Any]:
         """The assistant's message that is being written."""
@@ -120,6 +200,18 @@ class _Request:
             self.messages[-1]["content"] += message.content
         else:
             self._add_tool_output(message)
+
+
+def _reason_to_leave_out(message: Message) -> str:
+    match message:
+        case ToolCallMessage(provider_executed=True):
+            return "its provider ran this call"
+        case ToolCallMessage():
+            return "the call is not complete"
+        case ToolOutputMessage():
+            return "its call does not go back"
+        case _:
+            return "the API has no place for it"
 
 
 def _call_id(call: ToolCallMessage) -> str:

@@ -20,7 +20,10 @@ from ...messages import (
     Status,
     TextMessage,
     ToolCallMessage,
+    ToolOutputMessage,
 )
+from ..values import WireObject, as_text, text_or_json, without_keys
+from .returned_fields import KEY, LISTS, merge_blocks, merge_fields
 from .tool_calls import ToolCall, ToolCalls
 
 __all__ = ["OpenMessages"]
@@ -58,8 +61,13 @@ class OpenMessages:
         self._group = group
         self._new_id = new_id
         self._warn = warn
+        self._held_status: Status | None = None
+        self._executed: dict[
+            Any, str
+        ] = {}  # the ids of the calls that the provider ran, by index; "" once they have outputs
         self._count = 0  # of the messages created so far
         self._metadata: dict[str, dict[str, Any]] = {}  # of the done messages, by kind
+        self._returned: dict[str, dict[str, Any]] = {}  # what goes back along with them
         self._final_content: dict[str, str] = {}  # what the provider gave as their entire content, by kind
 
     # -- messages of one kind
@@ -68,6 +76,8 @@ class OpenMessages:
         """A delta of the open message of this kind, which is created if there is none. Nothing for an empty text."""
         if not text:
             return
+        if self._held_status is not None:
+            yield from self.finish("text", self._held_status)
         if kind not in _REASONING:
             yield from self.finish_reasoning()
         if kind not in self.ids:
@@ -82,6 +92,8 @@ class OpenMessages:
         if kind == "transcript":
             self.add_metadata(kind, audio_transcript=True)
             fields["metadata"] = self._metadata[kind].copy()
+        elif kind == "reasoning" and kind in self._returned:
+            fields["metadata"] = {KEY: dict(self._returned[kind])}
         return MessageCreated(_CLASSES[kind](id, **self._shared_fields(), **fields))
 
     def add_metadata(self, kind: str, **values: Any) -> None:
@@ -91,6 +103,14 @@ class OpenMessages:
     def extend_metadata(self, kind: str, key: str, values: list[Any]) -> None:
         """More elements of a list in the metadata of the done message of this kind."""
         self._metadata.setdefault(kind, {}).setdefault(key, []).extend(values)
+
+    def add_returned(self, kind: str, fields: WireObject) -> None:
+        """What goes back along with the message of this kind, which need not have been created yet."""
+        merge_fields(self._returned.setdefault(kind, {}), fields)
+
+    def add_returned_piece(self, kind: str, key: str, piece: WireObject) -> None:
+        """A further piece of a list that goes back along with the message of this kind."""
+        self._returned.setdefault(kind, {}).setdefault(key, []).append(piece)
 
     def set_final_content(self, kind: str, content: str) -> None:
         """The provider's entire content of the open message of this kind, for the engine to compare when it is done."""
@@ -102,11 +122,47 @@ class OpenMessages:
         self.seen.add("images")
         yield MessageDone(ImageMessage(self._new_id(), format=format, content=content, **self._shared_fields()))
 
+    def add_executed_tool(self, tool: WireObject) -> Iterator[Event]:
+        """A tool that the provider ran (Groq): the call, and what it gave, which may come later under the same index."""
+        index = tool.get("index")
+        key = index if isinstance(index, int) else f"{tool.get('name')} {tool.get('arguments')}"
+        id = self._executed.get(key)
+        name = as_text(tool.get("name")) or as_text(tool.get("type")) or None
+        if id is None:
+            yield from self.finish_reasoning()
+            self.seen.add("executed")
+            id = self._executed[key] = self._new_id()
+            content = text_or_json(tool.get("arguments"))
+            call = ToolCallMessage(
+                id, call_id=id, name=name, content=content, provider_executed=True, **self._shared_fields()
+            )
+            yield MessageDone(call)
+        if id and tool.get("output") is not None:
+            self._executed[key] = ""
+            results = without_keys(tool, "index", "name", "type", "arguments", "output")
+            fields: dict[str, Any] = {**self._shared_fields(), "role": "computer"}
+            metadata = {"executed_tool": as_text(tool.get("type")), **results}
+            output = ToolOutputMessage(
+                f"{id}.output",
+                call_id=id,
+                name=name,
+                content=text_or_json(tool["output"]),
+                metadata=metadata,
+                **fields,
+            )
+            yield MessageDone(output)
+
     def finish(self, kind: str, status: Status) -> Iterator[Event]:
         """The end of the open message of this kind, if there is one."""
         if kind not in self.ids:
             return
+        if kind == "text":
+            self._held_status = None
         metadata = self._metadata.pop(kind, None)
+        if returned := self._returned.pop(kind, None):
+            for key in LISTS.keys() & returned.keys():
+                returned[key] = merge_blocks(returned[key], LISTS[key])
+            metadata = {**(metadata or {}), KEY: returned}
         content = self._final_content.pop(kind, "" if kind == "redacted" else None)
         yield MessageDone(_CLASSES[kind](self.ids.pop(kind), content=content, status=status, metadata=metadata))
 
@@ -115,18 +171,35 @@ class OpenMessages:
         for kind in _REASONING:
             yield from self.finish(kind, "completed")
 
-    def finish_all(self, status: Status) -> Iterator[Event]:
-        """The end of everything that is open. A call is emitted without a name if none arrived."""
+    @property
+    def is_text_held(self) -> bool:
+        """Whether the open text is at its end, and waits for its citations."""
+        return self._held_status is not None
+
+    def finish_all(self, status: Status, *, holds_text: bool = False) -> Iterator[Event]:
+        """The end of everything that is open. A call is emitted without a name if none arrived.
+
+        `holds_text`: the text stays open for its citations, until other content comes or this is called again.
+        """
+        held = self._held_status
         for kind in [*self.ids]:
-            yield from self.finish(kind, status)
+            if kind == "text" and holds_text:
+                self._held_status = held or status
+            else:
+                yield from self.finish(kind, held or status if kind == "text" else status)
         for call in self.tool_calls.in_order:
             if call.message_id is None and (call.pending_arguments or call.call_id):
                 self._warn("no-tool-name", f"the name of the tool call {call.call_id!r} never arrived")
                 yield from self._create_call(call)
             if call.message_id is not None:
-                yield MessageDone(ToolCallMessage(call.message_id, status=status, **_call_fields(call)))
+                metadata = {KEY: call.extra} if call.extra else None
+                fields = _call_fields(call)
+                yield MessageDone(ToolCallMessage(call.message_id, status=status, metadata=metadata, **fields))
         self.tool_calls.clear()
-        self._metadata.clear()
+        held_kinds = ("text",) if self.is_text_held else ()
+        for values in (self._metadata, self._returned):
+            for kind in [kind for kind in values if kind not in held_kinds]:
+                del values[kind]
 
     def _shared_fields(self) -> dict[str, Any]:
         """The fields that every message of the choice has. Without a role they are the assistant's."""

@@ -11,6 +11,8 @@ Servers number and identify the fragments of a call differently, so they are mat
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from ..values import is_object, parse_json
@@ -27,6 +29,7 @@ class ToolCall(msgspec.Struct):
         message_id: the id of its message, None until the message is created, for which the name must be there.
         pending_arguments: the fragments that arrived before the name.
         is_custom: whether it calls a custom tool, which takes text and not JSON.
+        extra: what its fragments have beside the call, which goes back with it.
         arrived_complete: whether its first fragment had all its arguments, so that the next fragment begins another
             call.
     """
@@ -36,6 +39,7 @@ class ToolCall(msgspec.Struct):
     message_id: str | None = None
     pending_arguments: list[str] = []
     is_custom: bool = False
+    extra: dict[str, Any] = {}
     arrived_complete: bool = False
 
 

@@ -47,7 +47,7 @@ FINISH_REASON_STATUS: dict[str, Status] = {
 CHUNK_OBJECTS = ("chat.completion.chunk", "chat.completion", "chat.completion.done")
 """What `object` may be: a chunk, a completion that was not streamed, and a completion that ends a stream."""
 
-REASONING_KEYS = ("reasoning_content", "reasoning")
+REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_text")
 """Where a delta has its reasoning as text. Some servers send both, with the same text."""
 
 METADATA_KEYS = ("citations", "search_results", "prompt_filter_results", "x_groq")
@@ -75,7 +75,7 @@ _DELTA_KEYS = frozenset(
     (
         *REASONING_KEYS,
         *("role", "content", "refusal", "tool_calls", "function_call", "audio", "images", "annotations", "index"),
-        "reasoning_details",
+        *("reasoning_details", "thinking_blocks", "reasoning_opaque", "extra_content", "executed_tools"),
     )
 )
 _COUNT_KEYS = ("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens")
@@ -95,6 +95,8 @@ class PlainToolCall(msgspec.Struct, gc=False):
     function: _PlainFunction
     id: str | None = None
     custom: None = None
+    extra_content: None = None
+    provider_specific_fields: None = None
 
 
 class PlainDelta(msgspec.Struct, gc=False):
@@ -110,6 +112,11 @@ class PlainDelta(msgspec.Struct, gc=False):
     annotations: None = None
     reasoning_details: None = None
     images: None = None
+    extra_content: None = None
+    thinking_blocks: None = None
+    reasoning_text: None = None
+    reasoning_opaque: None = None
+    executed_tools: None = None
 
 
 class _PlainChoice(msgspec.Struct, gc=False):

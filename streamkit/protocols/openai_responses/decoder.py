@@ -28,6 +28,7 @@ from .part_events import (
     read_delta,
     read_final_text,
     read_partial_image,
+    read_patch_delta,
     read_speech,
 )
 from .response_events import read_begin, read_end, read_error, read_item_added, read_item_done, read_untyped
@@ -176,6 +177,8 @@ def _readers() -> dict[str, _Reader]:
         readers[f"{stem}.added"] = partial(read_content_part, index_key=index_key, is_end=False)
         readers[f"{stem}.done"] = partial(read_content_part, index_key=index_key, is_end=True)
     for suffix, is_end in (("delta", False), ("done", True)):
+        patch = f"response.apply_patch_call_operation_diff.{suffix}"
+        readers[patch] = partial(read_patch_delta, is_end=is_end)
         readers[f"response.shell_call_output_content.{suffix}"] = partial(read_console, is_end=is_end)
         for stem, message_class in (("response.audio", AudioMessage), ("response.audio.transcript", TextMessage)):
             readers[f"{stem}.{suffix}"] = partial(read_speech, message_class=message_class, is_end=is_end)

@@ -42,6 +42,7 @@ from .. import base
 from ..values import as_text
 from .item_types import OUTPUT_KEYS
 from .output_item import OutputItem
+from .received_items import received_item
 from .wire_items import item_type_of, part_kind_of, usage_object
 
 __all__ = ["Encoder"]
@@ -75,7 +76,9 @@ class Encoder(base.Encoder):
     |---|---|
     | run steps, active lines, warnings, raw events, the outcome of a confirmation | nothing |
     | a confirmation of anything but an MCP call | an `mcp_approval_request` of its own, beside its subject |
-    | a run that is `expired`; one that requires action | `failed`; `completed` |
+    | a run that is `expired`; one that requires action | `failed`; `completed`, with what it waits for |
+    | a call for which its provider wants an approval | an `mcp_approval_request`; once it ran, an `mcp_call` as well |
+    | a call that turned out to want one after it was sent | `incomplete`, beside an `mcp_approval_request` |
     | `finish_reason` of a run that is not incomplete | nothing |
     | that of one that is: Chat's `length`; what this API has no word for | `max_output_tokens`; null |
     | a delta with `replace`, a preview of an image | the final content alone |
@@ -203,6 +206,9 @@ class Encoder(base.Encoder):
         kind = part_kind_of(message)
         if not kind:
             return
+        if kind == "result" and (call := self._approved_call(message)) is not None:
+            yield from self._run_approved(call, message)
+            return
         item = self._item_to_join(message, kind)
         if item is None:
             yield from self._finish_idle_items()
@@ -211,6 +217,25 @@ class Encoder(base.Encoder):
         index = item.next_index(kind)
         self._add_part(item, message, kind, index)
         yield from item.begin_part(kind, index)
+
+    def _approved_call(self, output: Message) -> Message | None:
+        """The call that was sent as a question, if this is its output."""
+        for item in reversed(self._items):
+            if item.type == "mcp_approval_request" and item.is_called(output.call_id or ""):
+                return item.messages[-1] if item.messages else None
+        return None
+
+    def _run_approved(self, request: Message, output: Message) -> Iterator[dict[str, Any]]:
+        """The item of a call that was approved and ran. It begins where its output does, for which it waits."""
+        fields = {"name": request.name, "content": request.content, "call_id": request.call_id or request.id}
+        call = ToolCallMessage(f"{request.id}.call", provider_executed=True, group=f"{request.id}.call", **fields)
+        yield from self._finish_idle_items()
+        item = self._add_item(call, "call")
+        item.wire["approval_request_id"] = request.id
+        self._add_part(item, call, "call", 0)
+        yield from item.begin()
+        yield from item.finish_part(call, "call", 0)
+        self._add_part(item, output, "output", 0)
 
     def _add_item(self, message: Message, kind: str) -> OutputItem:
         item = OutputItem(message, kind, len(self._items))
@@ -272,6 +297,12 @@ class Encoder(base.Encoder):
             yield from item.finish_part(message, sent.kind, sent.place)
             if item.has_single_message or (sent.kind == "output" and not item.open_ids):
                 yield from item.finish()
+        elif received_item(message):  # of a type that has no content here
+            yield from self._finish_idle_items()
+            item = self._add_item(message, "other")
+            yield from item.begin()
+            yield from item.finish_part(message, "other", 0)
+            yield from item.finish()
 
     def _finish_idle_items(self, *, with_mcp_calls: bool = False) -> Iterator[dict[str, Any]]:
         """Items all messages of which are done end when another item begins. MCP calls do not: their output may come
@@ -284,6 +315,8 @@ class Encoder(base.Encoder):
         """A question, in the form that the API has for MCP calls. One about such a request was sent with the request."""
         subject = confirmation.subject
         sent = self._sent.get(subject.id)
+        if sent is not None:
+            sent.item.waits_for_answer = True
         if sent is not None and sent.item.type == "mcp_approval_request":
             return
         content = subject.content

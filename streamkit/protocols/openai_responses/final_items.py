@@ -11,21 +11,21 @@ from typing import Any
 
 from ...answers import Confirmation
 from ...events import ConfirmationCreated, Event
-from ...messages import ConsoleMessage, ImageMessage, Status
-from ..values import WireObject, as_list, as_object, as_objects, as_text, text_or_json
+from ...messages import ConsoleMessage, ImageMessage, Status, ToolCallMessage
+from ..values import WireObject, as_list, as_object, as_objects, as_text, text_or_json, without_keys
 from .item import Item
 from .item_types import CALLS, CONTENT_PARTS, OUTPUT_KEYS, STATUSES
 from .wire import are_content_parts, content_parts, read_part
 
-__all__ = ["append_console", "finish_console", "finish_item"]
+__all__ = ["append_console", "end_patch", "finish_item", "hold_console"]
 
 
 def finish_item(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
     """The end of an item, with its final form. `status` holds if the form has none."""
     item.learn(wire)
+    item.is_final = True
     status = STATUSES.get(as_text(wire.get("status")), status)
-    if (read := _READERS.get(item.type)) is not None:
-        yield from read(item, wire, status)
+    yield from _READERS.get(item.type, _read_other)(item, wire, status)
     yield from item.close_all(status)
 
 
@@ -67,8 +67,8 @@ def _read_reasoning(item: Item, wire: WireObject, status: Status) -> Iterator[Ev
             if text := as_text(part.get("text")):
                 contents[kind, index] = text
     encrypted = as_text(wire.get("encrypted_content"))
-    if encrypted and not contents:
-        contents["redacted", 0] = None
+    if not contents:
+        contents["redacted" if encrypted else "reasoning", 0] = None
     for number, ((kind, index), content) in enumerate(contents.items(), 1):
         metadata = {"encrypted_content": encrypted} if encrypted and number == len(contents) else {}
         yield from item.close(kind, index, content, status, metadata=metadata)
@@ -76,6 +76,7 @@ def _read_reasoning(item: Item, wire: WireObject, status: Status) -> Iterator[Ev
 
 def _read_call(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
     """A call, the question whether it may run, and what it gave, if the item has it."""
+    yield from end_patch(item)
     arguments = _arguments_of(item, wire)
     id = item.parts.id_for("call", 0)
     is_question = item.type == "mcp_approval_request" and id not in item.done_ids
@@ -92,13 +93,36 @@ def _read_call(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
         yield from item.close("output", 0, text_or_json(output), status)
 
 
+def end_patch(item: Item) -> Iterator[Event]:
+    """The end of the JSON text that a patch is streamed in."""
+    if item.patch_is_open:
+        item.patch_is_open = False
+        yield ToolCallMessage.delta_event(item.parts.id_for("call", 0), '"}')
+
+
 def _arguments_of(item: Item, wire: WireObject) -> str:
     """The arguments as JSON text. A list is the value of its key, because arguments are an object."""
     for key in CALLS[item.type].argument_keys:
         value = wire.get(key)
+        if item.type == "apply_patch_call" and "diff" in as_object(value):
+            value = {
+                **without_keys(as_object(value), "diff"),
+                "diff": as_object(value)["diff"],
+            }  # last, as it is streamed
         if value is not None and (text := text_or_json({key: value} if isinstance(value, (list, tuple)) else value)):
             return text
     return ""
+
+
+def _read_program(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
+    yield from item.close("program", 0, as_text(wire.get("code")), status)
+
+
+def _read_other(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
+    """An item that no reader needs the content of. A list of an MCP server's tools may be an error in their place."""
+    if item.type:
+        error = wire.get("error")
+        yield from item.close("other", 0, None, status if error is None else "failed")
 
 
 def _read_result(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
@@ -141,18 +165,19 @@ def _read_consoles(item: Item, wire: WireObject, status: Status) -> Iterator[Eve
     was_streamed = bool(item.parts.by_part)
     for index, output in enumerate(as_objects(wire.get("output"))):
         if not was_streamed or ("console", index) in item.parts.by_part:
-            yield from finish_console(item, index, [output], status)
+            yield from hold_console(item, index, [output])
+            yield from item.close("console", index, None, status)
 
 
-def finish_console(item: Item, index: int, outputs: Sequence[Any], status: Status) -> Iterator[Event]:
-    """The end of one command's console. What it printed is emitted here if it was not streamed."""
+def hold_console(item: Item, index: int, outputs: Sequence[Any]) -> Iterator[Event]:
+    """The final form of one command's console. What it printed is emitted here if it was not streamed."""
     if ("console", index) not in item.parts.by_part:
         yield from item.open("console", index)
         for output in outputs:
             yield from append_console(item, index, as_object(output))
     outcomes = [outcome for output in outputs if (outcome := as_object(as_object(output).get("outcome")))]
     metadata = {"outcome": dict(outcomes[-1])} if outcomes else {}
-    yield from item.close("console", index, None, status, metadata=metadata)
+    item.hold("console", index, "", {"metadata": metadata})
 
 
 def append_console(item: Item, index: int, output: WireObject) -> Iterator[Event]:
@@ -167,6 +192,7 @@ _READERS: dict[str, Callable[[Item, WireObject, Status], Iterator[Event]]] = {
     "message": _read_content,
     "reasoning": _read_reasoning,
     "code_interpreter_call": _read_code,
+    "program": _read_program,
     "shell_call": _read_commands,
     "shell_call_output": _read_consoles,
     "image_generation_call": _read_image,

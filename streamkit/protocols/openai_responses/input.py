@@ -1,8 +1,8 @@
 """Converts messages into the `input` of a Responses request.
 
-The input is what a conversation needs to go on: text, images and files of the user, the model's text, its encrypted
-reasoning, the calls and what they gave, and the answers to what an MCP server asked. Calls that the provider executed
-are left out (they are stored with the response), as is reasoning that is not encrypted: the API accepts neither.
+The input is what a conversation needs to go on. What came from this API goes back as the items that it was, unchanged:
+text, reasoning, calls, what the provider's own tools found, compactions. Messages from elsewhere become items: text,
+images and files of the user, the model's text, the calls and what they gave, and the answers to what an MCP server asked.
 """
 
 from __future__ import annotations
@@ -24,8 +24,17 @@ from ...messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
-from ..request_content import cannot_take, fenced_block, image_url
+from ..request_content import (
+    LeftOut,
+    Report,
+    cannot_take,
+    fenced_block,
+    image_url,
+    is_of_executed_call,
+    report_nothing,
+)
 from ..values import as_object, as_text
+from .received_conversation import ReceivedConversation
 from .wire import json_or_text
 
 __all__ = ["call_item", "to_input"]
@@ -47,43 +56,60 @@ _ARGUMENT_KEYS = {
 }
 
 
-def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
+def to_input(messages: Iterable[Message | Confirmation], *, report: Report = report_nothing) -> list[dict[str, Any]]:
     """The input items of these messages and of answered confirmations, in order.
+
+    Messages that came from this API become the items that they were (`received_items`). Ids of messages and calls are
+    sent beside the reasoning of their answer only: without it the API refuses them.
 
     A `ToolOutputMessage` answers the type of call that the call's own message has, if it is among the messages, else
     the type in its metadata (`custom`, `item_type`). Console output answers the function call that it belongs to, if no
     tool output does.
 
-    Left out by design: reasoning without encrypted content; calls that the provider executed, with their outputs; code
-    of a call that is among the messages; images, files and audio that are not the user's; messages of a provider's own
-    type that are not the user's.
+    Left out by design, which `report` is called with: reasoning of other providers, and reasoning that the API could
+    not find again (the response was not stored, and it is not encrypted), or that nothing of its answer follows; calls
+    that are not complete; calls that another provider executed; outputs of calls that a provider executed, without the
+    call; images, files and audio of other providers that are not the user's, and messages of their own types. Code of a
+    call that is among the messages is in the call, and console output that a tool output stands for is not sent.
 
     Raises:
         UsageError: the API cannot take what a user gave (an image or a file that is a path on this machine, audio, a
             message of an unknown type), or a confirmation was not answered.
     """
     conversation = list(messages)
-    request = _Request(conversation)
+    request = _Request(conversation, report)
     for message in conversation:
         request.add(message)
-    # The API refuses reasoning that is not encrypted.
-    return [item for item in request.items if item["type"] != "reasoning" or item.get("encrypted_content")]
+    return request.finish()
 
 
 class _Request:
     """The input items of a request while they are collected. `conversation` is everything that will be added."""
 
-    def __init__(self, conversation: list[Message | Confirmation]) -> None:
+    def __init__(self, conversation: list[Message | Confirmation], report: Report) -> None:
         self.items: list[dict[str, Any]] = []
+        self._report = report
+        self._received = ReceivedConversation(conversation, report)
         self._calls = {call.call_id or call.id: call for call in conversation if isinstance(call, ToolCallMessage)}
         self._answered = {output.call_id for output in conversation if isinstance(output, ToolOutputMessage)}
         self._console_outputs: dict[str, dict[str, Any]] = {}  # by call id: the outputs that are made of consoles
 
     def add(self, message: Message | Confirmation) -> None:
-        if isinstance(message, ConsoleMessage) and message.call_id in self._calls:
+        if isinstance(message, Message) and self._received.has(message):
+            self.items += self._received.items_of(message)
+        elif isinstance(message, ConsoleMessage) and message.call_id in self._calls:
             self._add_console(message, self._calls[message.call_id])
         elif (item := self._item_of(message)) is not None:
             self._add_item(item)
+
+    def finish(self) -> list[dict[str, Any]]:
+        """The items of everything that was added."""
+        return self._received.without_loose_reasoning(self.items)
+
+    def _leave_out(self, message: Message, reason: str) -> dict[str, Any] | None:
+        """Report that a message becomes no item, which is None."""
+        self._report(LeftOut(message, reason))
+        return None
 
     def _add_console(self, message: ConsoleMessage, call: ToolCallMessage) -> None:
         """Console output of a call. It answers a function call that no tool output answers."""
@@ -91,7 +117,7 @@ class _Request:
         if call_id in self._console_outputs:
             self._console_outputs[call_id]["output"] += message.content
         elif call_id not in self._answered and _awaits_function_output(call):
-            output = {"type": "function_call_output", "call_id": call_id, "output": message.content}
+            output = _output(ToolOutputMessage(call_id=call_id, content=message.content), call)
             self.items.append(output)
             self._console_outputs[call_id] = output
 
@@ -116,20 +142,43 @@ class _Request:
             case TextMessage() | RefusalMessage():
                 return _text(message)
             case ReasoningMessage():
-                return _reasoning(message)
+                return self._reasoning(message)
             case ToolCallMessage():
-                return _call(message)
+                return self._call(message)
             case ToolOutputMessage():
-                call = self._calls.get(message.call_id or "")
-                is_executed = call is not None and call.provider_executed
-                return None if is_executed else _output(message, call or message)
+                return self._output(message)
             case CodeMessage() | ConsoleMessage():
                 is_of_call = message.call_id in self._calls
                 return None if is_of_call else _code_or_console(message)
             case Message(role="user"):
                 return {"type": "message", "role": "user", "content": [_attachment(message)]}
             case _:
-                return None
+                return self._leave_out(message, "the API takes none of the model's from elsewhere")
+
+    def _reasoning(self, message: ReasoningMessage) -> dict[str, Any] | None:
+        item = _reasoning(message)
+        if not any(m.metadata.get("encrypted_content") for m in self._received.parts_of(message)):
+            return self._leave_out(message, "it is not this API's own reasoning")
+        return item
+
+    def _call(self, call: ToolCallMessage) -> dict[str, Any] | None:
+        if _item_type(call) == "mcp_approval_request":
+            server = call.metadata.get("server_label", "")
+            arguments = {"name": call.name or "", "arguments": call.content, "server_label": server}
+            return {"type": "mcp_approval_request", "id": call.id, **arguments}
+        if call.provider_executed:
+            return self._leave_out(call, "another provider executed this call")
+        if call.status not in ("completed", "in_progress"):
+            return self._leave_out(call, "the call is not complete")
+        return call_item(call)
+
+    def _output(self, message: ToolOutputMessage) -> dict[str, Any] | None:
+        call = self._calls.get(message.call_id or "")
+        if is_of_executed_call(message) or (call is not None and call.provider_executed):
+            return self._leave_out(message, "it is the output of a call that a provider executed")
+        if call is not None and call.status not in ("completed", "in_progress"):
+            return self._leave_out(message, "its call is not complete")
+        return _output(message, call or message)
 
 
 # -- texts and reasoning
@@ -190,14 +239,6 @@ def _awaits_function_output(call: ToolCallMessage) -> bool:
     return call.status == "completed" and not call.provider_executed and _item_type(call) == "function_call"
 
 
-def _call(call: ToolCallMessage) -> dict[str, Any] | None:
-    if _item_type(call) == "mcp_approval_request":
-        server = call.metadata.get("server_label", "")
-        arguments = {"name": call.name or "", "arguments": call.content, "server_label": server}
-        return {"type": "mcp_approval_request", "id": call.id, **arguments}
-    return None if call.provider_executed else call_item(call)
-
-
 def call_item(call: ToolCallMessage) -> dict[str, Any]:
     """The item of a call that a client executes."""
     type, call_id, name = _item_type(call), call.call_id or call.id, call.name or ""
@@ -233,7 +274,10 @@ def _output(message: ToolOutputMessage, call: Message) -> dict[str, Any]:
             status = "failed" if message.metadata.get("error") else "completed"
             return {"type": type, "call_id": call_id, "status": status, "output": message.content}
         case _:
-            return {"type": type, "call_id": call_id, "output": message.content}
+            item = {"type": type, "call_id": call_id, "output": message.content}
+            # The API wants to know of a program's calls that the program made them.
+            caller = call.metadata.get("caller")
+            return {**item, "caller": caller} if as_object(caller).get("type") == "program" else item
 
 
 def _code_or_console(message: CodeMessage | ConsoleMessage) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from ...events import Event, MessageCreated, MessageDone, StreamWarning
 from ...messages import Annotation, Message, ReasoningMessage, Status, TextMessage
-from ..values import WireObject, as_list, as_object, as_text
-from .item_types import CALLS, OUTPUT_KEYS, OWN_KEYS, PARTS, Call
+from ..values import WireObject, as_list, as_object, as_text, json_text, without_keys
+from .item_types import CALLS, CODE_KEYS, OUTPUT_KEYS, OWN_KEYS, PARTS, Call
 from .part_ids import PartIds
+from .received_items import KEY, form_of
 
 __all__ = ["Item"]
 
@@ -48,8 +49,12 @@ class Item:
         delta_item_ids: the values of `item_id` under which its parts have received deltas.
         pending_arguments: of a call, the name of which has not arrived.
         done_ids: the ids of its messages that are done.
+        is_final: whether its final form has arrived.
         is_done: whether the item is done, and all its messages with it.
         has_preview: whether it is an image of which a preview was emitted.
+        patch_is_open: whether the patch of this call is being streamed.
+        reasoning_id: the id of the reasoning item before it, "" if there is none.
+        is_stored: whether the provider stores its response.
     """
 
     def __init__(
@@ -68,8 +73,13 @@ class Item:
         self.delta_item_ids: set[str] = set()
         self.pending_arguments: list[str] = []
         self.done_ids: set[str] = set()
+        self.is_final = False
         self.is_done = False
         self.has_preview = False
+        self.patch_is_open = False
+        self.reasoning_id = ""
+        self.is_stored = True
+        self._wire: WireObject = {}  # its newest form, until a message has it
         self._pending: dict[str, _FinalPart] = {}  # by message id
         if type not in _PLAIN_TYPES:
             self.learn({})
@@ -78,6 +88,7 @@ class Item:
 
     def learn(self, wire: WireObject) -> None:
         """Take over what a form of the item states about it."""
+        self._wire = wire or self._wire
         self.type = as_text(wire.get("type")) or self.type
         self.role = as_text(wire.get("role")) or self.role
         self.name = as_text(wire.get("name")) or self.name
@@ -87,7 +98,7 @@ class Item:
             self._learn_call(call, wire)
         elif self.type == "shell_call":
             self._learn_shell_call(wire)
-        elif self.type in OUTPUT_KEYS and self.type != "function_call_output":
+        elif self.type == "program" or (self.type in OUTPUT_KEYS and self.type != "function_call_output"):
             self.metadata["item_type"] = self.type
 
     def _learn_call(self, call: Call, wire: WireObject) -> None:
@@ -135,6 +146,10 @@ class Item:
         if kind in ("call", "output", "result"):
             fields["name"] = self.name or None
         match kind:
+            case "other":
+                fields |= {"type": self.type, "call_id": self.call_id or None}
+            case "output":
+                fields["metadata"]["item_type"] = self.type
             case "call":
                 fields["provider_executed"] = self.is_executed
             case "plot":
@@ -153,13 +168,30 @@ class Item:
     def open(self, kind: str, index: int = 0) -> Iterator[Event]:
         """The beginning of a part, once."""
         if (kind, index) not in self.parts.by_part:
-            yield MessageCreated(self.message(kind, index))
+            is_open = self.parts.is_reserved
+            message = self.message(kind, index)
+            if not is_open:
+                yield MessageCreated(message)
+
+    def open_early(self, kind: str) -> Iterator[Event]:
+        """The beginning of the first part, before it is certain which kind it is of. This kind is probable."""
+        message = self.message(kind)
+        self.parts.reserve()
+        yield MessageCreated(message)
 
     def hold(self, kind: str, index: int, content: str, fields: WireObject) -> None:
         """Make a part pending: this is its final form."""
         id = self.parts.ensure(kind, index)
         if id not in self.done_ids:
             self._pending[id] = _FinalPart(content, fields)
+
+    def begin_patch(self) -> str:
+        """The JSON text that comes before a patch, the first time: its operation as far as it is known."""
+        if self.patch_is_open:
+            return ""
+        self.patch_is_open = True
+        operation = {**without_keys(as_object(self._wire.get("operation")), "diff"), "diff": ""}
+        return json_text(operation).removesuffix('"}')
 
     def close(self, kind: str, index: int, content: str | None, status: Status, **fields: Any) -> Iterator[Event]:
         """The end of a part, once. What is pending of it is merged into these fields."""
@@ -173,7 +205,24 @@ class Item:
             for key, value in pending.fields.items():  # annotations and metadata
                 own = fields.get(key)
                 fields[key] = {**value, **own} if own and key == "metadata" else own or value
+        if self._wire and (self.is_final or kind == "code"):
+            fields["metadata"] = {**fields.get("metadata", {}), KEY: self._received(kind, status)}
         yield MessageDone(self.message(kind, index, content, status=status, **fields))
+
+    def _received(self, kind: str, status: Status) -> dict[str, Any]:
+        """What this part's message has of the item, for the way back. The item is in one message, but for code that ended
+        before it: what is known then is in the code's message as well."""
+        wire = self._wire
+        if self.is_final:
+            self._wire = {}
+        else:
+            wire = {**wire, CODE_KEYS[self.type]: "", "status": status}
+        found: dict[str, Any] = {"item": form_of(wire)}
+        if self.type == "reasoning" and not (self.is_stored or wire.get("encrypted_content") or wire.get("content")):
+            found["reasoning"] = None
+        elif self.reasoning_id:
+            found["reasoning"] = self.reasoning_id
+        return found
 
     def close_pending(self, status: Status) -> Iterator[Event]:
         """The end of the pending parts."""

@@ -25,14 +25,21 @@ __all__ = ["ItemIndex", "UnmatchedItems"]
 
 
 class ItemIndex:
-    """The output items of one response, in the order in which they began."""
+    """The output items of one response, in the order in which they began.
+
+    Attributes:
+        items: the items.
+        is_stored: whether the provider stores the response.
+    """
 
     def __init__(self, new_id: Callable[[], str], warn: Callable[[str, str, Any], StreamWarning]) -> None:
         self.items: list[Item] = []
+        self.is_stored = True
         self._new_id = new_id
         self._warn = warn
         self._by_id: dict[str, Item] = {}
         self._by_output_index: dict[int, Item] = {}
+        self._reasoning_id = ""  # of the newest reasoning item
         self._by_type: dict[str, list[Item]] = {}  # without done items at the end, once `_latest` was called
 
     def add(self, id: str, type: str, output_index: int | None) -> Item:
@@ -42,6 +49,9 @@ class ItemIndex:
         if other is not None and not other.is_done:
             own_id = f"{own_id}.{len(self.items)}"
         item = Item(own_id, type, output_index, self._warn)
+        item.reasoning_id, item.is_stored = self._reasoning_id, self.is_stored
+        if type == "reasoning":
+            self._reasoning_id = own_id
         self.items.append(item)
         self._by_type.setdefault(type, []).append(item)
         self._by_id[id or own_id] = item

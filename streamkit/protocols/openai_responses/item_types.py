@@ -17,7 +17,18 @@ from ...messages import (
     ToolOutputMessage,
 )
 
-__all__ = ["CALLS", "CONTENT_PARTS", "ITEM_OF_PART", "OUTPUT_KEYS", "OWN_KEYS", "PARTS", "STATUSES", "Call", "Part"]
+__all__ = [
+    "CALLS",
+    "CODE_KEYS",
+    "CONTENT_PARTS",
+    "ITEM_OF_PART",
+    "OUTPUT_KEYS",
+    "OWN_KEYS",
+    "PARTS",
+    "STATUSES",
+    "Call",
+    "Part",
+]
 
 
 class Part(NamedTuple):
@@ -45,14 +56,17 @@ PARTS: dict[str, Part] = {
     "output": Part(ToolOutputMessage, id_pattern="{id}.output"),
     "result": Part(ToolOutputMessage),
     "code": Part(CodeMessage, "python"),
+    "program": Part(CodeMessage, "javascript"),
     "logs": Part(ConsoleMessage, id_pattern="{id}.console"),
     "plot": Part(ImageMessage, "url", id_pattern="{id}.image.{index}"),
     "command": Part(CodeMessage, "shell"),
     "console": Part(ConsoleMessage),
     "image": Part(ImageMessage, "base64.png"),
+    "other": Part(Message),
 }
 """The kinds of parts. An `output` is a part of its call's item, a `result` is an item of its own; `logs` and `plot` are
-what a code interpreter printed and drew, a `console` is what a shell command printed, an `image` was generated."""
+what a code interpreter printed and drew, a `console` is what a shell command printed, an `image` was generated. `other`
+is an item without content for a reader, such as a compaction, as a message of the item's type."""
 
 CONTENT_PARTS = {
     "output_text": "text",
@@ -71,6 +85,7 @@ ITEM_OF_PART = {
     "summary": "reasoning",
     "redacted": "reasoning",
     "code": "code_interpreter_call",
+    "program": "program",
     "command": "shell_call",
     "console": "shell_call_output",
     "image": "image_generation_call",
@@ -112,8 +127,13 @@ OUTPUT_KEYS = {
     "local_shell_call_output": "output",
     "apply_patch_call_output": "output",
     "tool_search_output": "tools",
+    "computer_call_output": "output",
+    "program_output": "result",
 }
 """The types of items that are what a call gave, and where they have it."""
+
+CODE_KEYS = {"code_interpreter_call": "code", "program": "code"}
+"""The types of items that are code, but for shell commands, and where they have it."""
 
 OWN_KEYS = frozenset(
     (

@@ -11,6 +11,7 @@ from ...messages import Message, TextMessage
 from ..request_content import image_url
 from .item_types import OUTPUT_KEYS
 from .part_ids import PartIds
+from .received_items import received_item, restore
 from .wire import TEXT_STREAMS, json_or_text
 from .wire_items import (
     annotation_object,
@@ -50,7 +51,7 @@ _TYPES_WITH_PROGRESS = {
 }
 # Items that are done when their message is. The others may get another part, or what they gave.
 _SINGLE_MESSAGE_TYPES = {
-    *("function_call", "custom_tool_call", "mcp_approval_request", "image_generation_call"),
+    *("function_call", "custom_tool_call", "mcp_approval_request", "image_generation_call", "program"),
     *("computer_call", "local_shell_call", "apply_patch_call"),
     *OUTPUT_KEYS,
 }
@@ -68,6 +69,8 @@ class OutputItem:
         open_ids: the ids of its messages that are not done.
         status: how it ends: as its last message that was not completed.
         is_done: whether its end was sent.
+        messages: its messages that are done.
+        waits_for_answer: whether a question about it was sent.
     """
 
     def __init__(self, message: Message, kind: str, output_index: int) -> None:
@@ -79,6 +82,9 @@ class OutputItem:
         self.open_ids: set[str] = set()
         self.status = "completed"
         self.is_done = False
+        self.messages: list[Message] = []
+        self.waits_for_answer = False
+        self._unbegun: set[tuple[str, int]] = set()  # the parts that began without an event
         self._call_ids = {message.id, self.wire.get("call_id")}
         if self.type == "code_interpreter_call":
             self._call_ids.add(message.call_id)  # its wire form has no call_id
@@ -116,7 +122,12 @@ class OutputItem:
     def finish(self) -> Iterator[dict[str, Any]]:
         """The events of its end."""
         self.is_done = True
+        if self.waits_for_answer and self.type == "mcp_call" and self.wire["output"] is self.wire["error"] is None:
+            self.status = "incomplete"  # nobody ran it
         self.wire["status"] = self.status
+        forms = [form for message in self.messages if (form := received_item(message)).get("type") == self.type]
+        if forms:  # it came from this API
+            self.wire = {**restore(forms[-1], self.messages), "id": self.wire["id"]}
         if self.type in _TYPES_WITH_PROGRESS:
             phase = "failed" if self.type == "mcp_call" and self.status == "failed" else "completed"
             yield self._event(f"response.{self.type}.{phase}")
@@ -137,7 +148,14 @@ class OutputItem:
         return len(self.wire[_LIST_KEYS[kind]]) if kind in _LIST_KEYS else 0
 
     def begin_part(self, kind: str, index: int) -> Iterator[dict[str, Any]]:
-        """The events of a part's beginning."""
+        """The events of a part's beginning. Reasoning may end without a text, so its part begins with its first delta."""
+        if kind in ("reasoning", "summary"):
+            self._unbegun.add((kind, index))
+        else:
+            yield from self._begin_part(kind, index)
+
+    def _begin_part(self, kind: str, index: int) -> Iterator[dict[str, Any]]:
+        self._unbegun.discard((kind, index))
         if kind in _CONTENT_PARTS:
             stem, part_type = _CONTENT_PARTS[kind]
             part = content_part(part_type, "")
@@ -151,6 +169,8 @@ class OutputItem:
 
     def extend_part(self, delta: Delta, kind: str, index: int) -> Iterator[dict[str, Any]]:
         """The event of a part's delta: none for parts that are sent when they are done."""
+        if (kind, index) in self._unbegun:
+            yield from self._begin_part(kind, index)
         stem = _STEMS.get(self.type if kind == "call" else kind)
         metadata = delta.metadata or {}
         if kind == "console":
@@ -169,7 +189,11 @@ class OutputItem:
 
     def finish_part(self, message: Message, kind: str, index: int) -> Iterator[dict[str, Any]]:
         """The events of a part's end."""
-        yield from self._finish_content(message, kind, index)
+        if (kind, index) in self._unbegun and not message.content:
+            self._add_encrypted_content(message)
+        else:
+            yield from self._finish_content(message, kind, index)
+        self.messages.append(message)
         self.open_ids.discard(message.id)
         if message.status != "completed":
             self.status = message.status
@@ -189,6 +213,8 @@ class OutputItem:
                 if message.status == "completed":  # these events would state that it is complete
                     yield self._event("response.code_interpreter_call_code.done", code=content)
                     yield self._event("response.code_interpreter_call.interpreting")
+            case "program":
+                wire["code"] = content
             case "command":
                 wire["action"]["commands"][index] = content
                 if message.status == "completed":

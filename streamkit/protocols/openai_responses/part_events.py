@@ -1,7 +1,7 @@
 """Reads the events about one part of an item: its beginning, its deltas, its final text.
 
-A part is not done with its final text, because only its item states how it ended. Code and shell commands are: they run
-before their item ends.
+A part is not done with its final text, because only its item states how it ended. The code of a code interpreter is: it
+runs before its item ends.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...events import AnnotationAdded, Event, MessageDone
-from ...messages import ImageMessage, Message, TextMessage
-from ..values import WireObject, as_count, as_list, as_object, as_text, text_or_json
-from .final_items import append_console, finish_console
+from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
+from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
+from .final_items import append_console, end_patch, hold_console
 from .item_types import CONTENT_PARTS, ITEM_OF_PART, PARTS
 from .response_state import DeltaTarget, ResponseState
 from .wire import DELTA_DECODERS, DELTA_STRUCTS, TEXT_STREAMS, read_annotation, read_part
@@ -24,6 +24,7 @@ __all__ = [
     "read_delta",
     "read_final_text",
     "read_partial_image",
+    "read_patch_delta",
     "read_speech",
 ]
 
@@ -57,6 +58,17 @@ def read_delta(state: ResponseState, event: WireObject, *, stem: str) -> Iterato
         state.targets[item_id] = DeltaTarget(item_id, decode, delta_index, item.output_index, message_id, delta_event)
 
 
+def read_patch_delta(state: ResponseState, event: WireObject, *, is_end: bool) -> Iterator[Event]:
+    """A piece of a patch, or its end, as a piece of the JSON text of its operation, in which the patch comes last."""
+    item = state.items.of_event(event, "apply_patch_call")
+    piece = as_text(event.get("delta"))
+    if is_end:
+        yield from end_patch(item)
+    elif piece and not item.is_done:
+        yield from item.open("call")
+        yield ToolCallMessage.delta_event(item.parts.id_for("call", 0), item.begin_patch() + json_text(piece)[1:-1])
+
+
 def read_final_text(state: ResponseState, event: WireObject, *, stem: str) -> Iterator[Event]:
     """The final text of a part."""
     stream = TEXT_STREAMS[stem]
@@ -66,7 +78,7 @@ def read_final_text(state: ResponseState, event: WireObject, *, stem: str) -> It
     item = state.items.of_event(event, stream.item)
     item.name = item.name or as_text(event.get("name"))
     index = as_count(event.get(stream.index_key)) or 0
-    if stream.part in ("code", "command"):
+    if stream.part == "code":
         state.forget_targets(item)
         yield from item.close(stream.part, index, text, "completed")
     else:
@@ -122,7 +134,7 @@ def read_console(state: ResponseState, event: WireObject, *, is_end: bool) -> It
         if output := as_object(event.get("delta")):
             yield from append_console(state.items.of_event(event, "shell_call_output"), index, output)
     elif outputs := as_list(event.get("output")):
-        yield from finish_console(state.items.of_event(event, "shell_call_output"), index, outputs, "completed")
+        yield from hold_console(state.items.of_event(event, "shell_call_output"), index, outputs)
 
 
 def read_speech(

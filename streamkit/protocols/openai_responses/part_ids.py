@@ -18,15 +18,24 @@ class PartIds:
         item_id: the id of the item.
         by_part: the message ids, by kind and index.
         by_id: for each message id the number, the kind and the index of its part, in the order in which parts came.
+        is_reserved: whether the item's id is that of a message which is open, but not known to be any part.
     """
 
     def __init__(self, item_id: str) -> None:
         self.item_id = item_id
         self.by_part: dict[tuple[str, int], str] = {}
         self.by_id: dict[str, tuple[int, str, int]] = {}
+        self.is_reserved = False
+
+    def reserve(self) -> None:
+        """The part that has the item's id is not known after all: the next one has it, whatever it is."""
+        self.by_part.clear()
+        self.by_id.clear()
+        self.is_reserved = True
 
     def assign(self, kind: str, index: int, id: str) -> None:
         """Give a part this id."""
+        self.is_reserved = False
         self.by_part[kind, index] = id
         self.by_id.setdefault(id, (len(self.by_id), kind, index))
 
@@ -35,6 +44,8 @@ class PartIds:
         assigned = self.by_part.get((kind, index))
         if assigned is not None:
             return assigned
+        if self.is_reserved:
+            return self.item_id
         if pattern := PARTS[kind].id_pattern:
             return pattern.format(id=self.item_id, index=index)
         # Some servers do not begin the indexes of an item at 0, so the first part counts as the one at 0.

@@ -45,6 +45,8 @@ def read_item_added(state: ResponseState, event: WireObject) -> Iterator[Event]:
         yield from item.open(_PART_OF_ITEM[item.type])
     elif item.type in CALLS and item.name:
         yield from item.open("call")
+    elif item.type == "reasoning" and not item.parts.by_part:
+        yield from item.open_early("summary" if state.has_summaries else "reasoning")
 
 
 def read_item_done(state: ResponseState, event: WireObject) -> Iterator[Event]:
@@ -98,8 +100,10 @@ def read_error(state: ResponseState, event: WireObject) -> Iterator[Event]:
 def _begin(state: ResponseState, response: WireObject, *, is_created: bool) -> Iterator[Event]:
     if state.has_ended and is_created:
         state.reset()
+    state.items.is_stored = response.get("store") is not False
     if not state.has_begun:
         state.has_begun = True
+        state.has_summaries = as_object(response.get("reasoning")).get("summary") is not None
         yield RunCreated(_run(response, "in_progress"))
 
 
@@ -115,6 +119,8 @@ def _end(state: ResponseState, response: WireObject, status: RunStatus) -> Itera
             yield usage_of(usage)
     elif usage is not None:
         yield state.warn("bad-usage", "its `usage` is not an object; it was skipped", None)
+    if status == "completed" and any(item.type == "mcp_approval_request" for item in state.items.items):
+        status = "requires_action"  # an MCP server waits for an answer, which the next request brings
     yield RunDone(_run(response, status))
 
 

@@ -57,6 +57,7 @@ class ResponseState:
         has_begun: whether the run has begun.
         has_ended: whether the run has ended.
         is_complete: whether the terminal rule is met.
+        has_summaries: whether the request wanted summaries of the reasoning.
         items: its items.
         speech_ids: the open messages of its speech and of the transcript, which belong to no item.
         targets: the open parts that receive deltas, by `item_id`.
@@ -73,6 +74,7 @@ class ResponseState:
         self.has_begun = False
         self.has_ended = False
         self.is_complete = False
+        self.has_summaries = False
         self.items = ItemIndex(self.new_id, self.warn)
         self.speech_ids: dict[type[Message], str] = {}
         self.targets: dict[str, DeltaTarget] = {}

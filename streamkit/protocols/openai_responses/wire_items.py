@@ -20,6 +20,7 @@ from ...messages import (
 from ..values import as_count, as_object, as_text, without_keys
 from .input import call_item
 from .item_types import CALLS, ITEM_OF_PART, OUTPUT_KEYS
+from .received_items import received_item
 from .wire import json_or_text
 
 __all__ = [
@@ -68,6 +69,8 @@ def part_kind_of(message: Message) -> str:
             return "call"
         case ToolOutputMessage():
             return "result"
+        case CodeMessage() if message.metadata.get("item_type") == "program":
+            return "program"
         case CodeMessage():
             return "command" if format in _SHELLS else "code"
         case ConsoleMessage():
@@ -80,6 +83,8 @@ def part_kind_of(message: Message) -> str:
 
 def item_type_of(message: Message, kind: str) -> str:
     """The type of the item that a message of this kind is a part of."""
+    if kind == "other":
+        return message.type
     if kind in ITEM_OF_PART:
         return ITEM_OF_PART[kind]
     item_type, is_custom = as_text(message.metadata.get("item_type")), message.metadata.get("custom") is True
@@ -92,7 +97,7 @@ def item_type_of(message: Message, kind: str) -> str:
     if call is not None and (call.is_executed == is_executed or item_type == "tool_search_call"):
         return item_type
     if is_executed:
-        return "mcp_call"
+        return "mcp_approval_request" if message.metadata.get("requires_approval") else "mcp_call"
     return "custom_tool_call" if is_custom else "function_call"
 
 
@@ -101,6 +106,8 @@ def item_type_of(message: Message, kind: str) -> str:
 
 def new_item(message: Message, type: str) -> dict[str, Any]:
     """An item of this type that begins with this message."""
+    if type == message.type and message.__class__ is Message:
+        return dict(received_item(message))
     call_id, name, metadata = message.call_id or message.id, message.name or "", message.metadata
     fields: dict[str, Any]
     match type:
@@ -110,6 +117,8 @@ def new_item(message: Message, type: str) -> dict[str, Any]:
             fields = {"summary": [], "content": []}
         case "code_interpreter_call":
             fields = {"code": "", "container_id": metadata.get("container_id", ""), "outputs": []}
+        case "program":
+            fields = {"call_id": call_id, "code": "", "fingerprint": metadata.get("fingerprint", "")}
         case "shell_call":
             limits = {key: metadata.get(key) for key in ("max_output_length", "timeout_ms")}
             fields = {"call_id": call_id, "action": {"commands": [], **limits}}

@@ -1,0 +1,209 @@
+"""What became of the actions that a model asked for, as the conversation records it.
+
+An action is a call that the agent answers: of a function, or of the tool that runs code. Its record is plain messages, so
+it is in a saved conversation, and in what any `to_input` makes of it:
+
+| what happened | what the conversation has |
+|---|---|
+| it waits | the call has `metadata["action"] == "waiting"`, and its question's id in `metadata["confirmation"]` once that was asked |
+| it began | the call has `metadata["action"] == "began"` |
+| it finished | its output; the call has no mark |
+| it never ran | a tool output that says so, with `metadata["action"] == "not_run"` |
+| it was interrupted | a tool output that says so, with what came before and `metadata["action"] == "interrupted"` |
+
+A record is never guessed. Where a program ended before it could write what became of an action that had begun, the next
+turn records it as interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..messages import ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
+from .conversation import changed, put_in_place
+from .model_text import model_text
+
+__all__ = [
+    "BEGAN",
+    "NOT_RUN",
+    "WAITING",
+    "Action",
+    "complete_records",
+    "interrupted_output",
+    "is_question",
+    "not_run_output",
+    "open_calls",
+]
+
+WAITING, BEGAN = "waiting", "began"
+NOT_RUN = "Not run: the conversation went on without it."
+_INTERRUPTED = "It was interrupted before it finished, and may have had effects."
+
+
+class Action:
+    """A call that the agent answers, and its mark in the conversation.
+
+    Attributes:
+        call: the call as it runs, without the mark.
+        settled: whether the conversation has its outcome.
+    """
+
+    def __init__(self, call: ToolCallMessage) -> None:
+        metadata = {key: value for key, value in call.metadata.items() if key not in ("action", "confirmation")}
+        self.call = call if len(metadata) == len(call.metadata) else changed(call, metadata=metadata)
+        self.settled = False
+        self._present = call  # the conversation's own message of it
+        self.question: str | None = call.metadata.get("confirmation")
+
+    def mark(self, messages: list[Message], state: str) -> None:
+        """Record the state in the conversation."""
+        question = {} if self.question is None else {"confirmation": self.question}
+        self._put(messages, changed(self.call, metadata={**self.call.metadata, "action": state, **question}))
+
+    def edit(self, messages: list[Message], arguments: str) -> None:
+        """Other arguments were approved in place of the call's."""
+        self.call = changed(self.call, content=arguments, metadata={**self.call.metadata, "edited": True})
+        self._put(messages, self.call)
+
+    def settle(self, messages: list[Message]) -> None:
+        """The conversation has the outcome: the mark goes."""
+        self.settled = True
+        self._put(messages, self.call)
+
+    def results(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages of the conversation that the call has given so far."""
+        place = next((place for place, message in enumerate(messages) if message is self._present), 0)
+        call_id = self.call.call_id or self.call.id
+        return [message for message in messages[place:] if message.role == "computer" and message.call_id == call_id]
+
+    def _put(self, messages: list[Message], message: ToolCallMessage) -> None:
+        put_in_place(messages, self._present, message)
+        self._present = message
+
+
+def is_question(message: Message) -> bool:
+    """Whether the message is the provider's own question, which is a confirmation: whether a call may go to an MCP server."""
+    return message.metadata.get("item_type") == "mcp_approval_request"
+
+
+def not_run_output(call: ToolCallMessage, text: str = NOT_RUN) -> ToolOutputMessage:
+    """The record that a call never ran. `text` is what the model reads."""
+    return _output(call, text, "not_run")
+
+
+def interrupted_output(call: ToolCallMessage, before: str = "", *, limit: int) -> ToolOutputMessage:
+    """The record that a call was interrupted.
+
+    Args:
+        call: the call.
+        before: what it had put out by then.
+        limit: characters of that which the model reads.
+    """
+    before = model_text(before, limit)
+    rest = f" Its output so far:\n{before}" if before else " It had no output so far."
+    return _output(call, _INTERRUPTED + rest, "interrupted")
+
+
+def _output(call: ToolCallMessage, text: str, action: str) -> ToolOutputMessage:
+    return ToolOutputMessage(
+        f"{call.id}.output",
+        name=call.name,
+        call_id=call.call_id or call.id,
+        content=text,
+        status="cancelled",
+        metadata={"action": action},
+        run_id=call.run_id,
+        step_id=call.step_id,
+    )
+
+
+# -- the records of a conversation
+
+
+def open_calls(messages: Sequence[Message]) -> list[ToolCallMessage]:
+    """The calls without a result in the model's newest answer, if nothing was said since: they can still be answered."""
+    reader = _Reader()
+    for message in messages:
+        reader.add(message)
+    return [*reader.open.values()]
+
+
+def complete_records(messages: Sequence[Message], *, at_end: bool, limit: int) -> list[Message]:
+    """The conversation, with an output for each action that waited or had begun when the conversation went on.
+
+    Args:
+        messages: the conversation.
+        at_end: whether it goes on after its last message, so that the calls of its last answer are over too. Without it
+            those that wait still wait.
+        limit: characters of an interrupted action's output that the model reads.
+    """
+    reader = _Reader()
+    complete: list[Message] = []
+    for message in messages:
+        _record(complete, reader.add(message), reader, limit)
+        complete.append(message)
+    rest = [call for call in reader.open.values() if at_end or call.metadata.get("action") == BEGAN]
+    _record(complete, rest, reader, limit)
+    return complete
+
+
+def _record(complete: list[Message], over: Sequence[ToolCallMessage], reader: _Reader, limit: int) -> None:
+    """Append the outputs of calls that can have no result any more, and take their marks away."""
+    for call in over:
+        if not _is_marked(call):
+            continue
+        state = call.metadata["action"]
+        Action(call).settle(complete)
+        if is_question(call):
+            continue  # it is sent with its answer alone
+        before = reader.began.pop(call.call_id or call.id, [])
+        partial = [message for message in before if isinstance(message, ToolOutputMessage)]
+        complete[:] = [message for message in complete if all(message is not one for one in partial)]
+        text = "".join(m.content for m in before if isinstance(m, ToolOutputMessage | ConsoleMessage))
+        complete.append(interrupted_output(call, text, limit=limit) if state == BEGAN else not_run_output(call))
+
+
+class _Reader:
+    """Reads a conversation, message by message.
+
+    Attributes:
+        open: the calls of the newest answer that have no result, by the id of the call.
+        began: the messages of actions that had begun, which may be all of their output or the beginning of it.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[str, ToolCallMessage] = {}
+        self.began: dict[str, list[Message]] = {}
+        self._answer: tuple[str | None, str | None] = (None, None)  # run and step of the newest answer
+
+    def add(self, message: Message) -> list[ToolCallMessage]:
+        """Take the next message. Returns the calls that were open when the conversation went on with it."""
+        over: list[ToolCallMessage] = []
+        answer = (message.run_id, message.step_id)
+        if message.role in ("user", "system") or (message.role == "assistant" and answer != self._answer):
+            over = [*self.open.values()]
+            self.open.clear()
+        if message.role == "assistant":
+            self._answer = answer
+        if isinstance(message, ToolCallMessage):
+            if message.status == "completed" and (not message.provider_executed or _is_marked(message)):
+                self.open[message.call_id or message.id] = message
+        elif message.role == "computer":
+            self._take_result(message)
+        return over
+
+    def _take_result(self, message: Message) -> None:
+        if message.call_id is None:  # the application's own: it belongs to the newest call
+            if self.open:
+                self.open.popitem()
+            return
+        call = self.open.get(message.call_id)
+        is_output = isinstance(message, ToolOutputMessage) and message.status != "in_progress"
+        if call is not None and call.metadata.get("action") == BEGAN and not is_output:
+            self.began.setdefault(message.call_id, []).append(message)
+        else:
+            self.open.pop(message.call_id, None)
+
+
+def _is_marked(call: ToolCallMessage) -> bool:
+    return call.metadata.get("action") in (WAITING, BEGAN)

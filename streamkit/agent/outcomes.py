@@ -1,0 +1,154 @@
+"""What becomes of the actions of one turn. It is written into the conversation as it happens, and when the stream ends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from ..answers import Confirmation
+from ..messages import ConsoleMessage, ToolCallMessage, ToolOutputMessage
+from .actions import BEGAN, WAITING, Action, interrupted_output, is_question, not_run_output
+from .calls import PendingCall, call_id_of
+from .code_run import CodeRun
+from .conversation import put_in_place
+from .core import AgentCore
+
+__all__ = ["Outcomes"]
+
+
+class Outcomes:
+    """The actions of a turn's newest answer.
+
+    Args:
+        agent: its `messages` are the conversation that is written.
+    """
+
+    def __init__(self, agent: AgentCore) -> None:
+        self._agent = agent
+        self._actions: Sequence[Action] = ()
+        self._work: dict[Action, PendingCall | CodeRun] = {}  # of actions that were started
+        self._declined: dict[Action, str] = {}  # what the model reads of those that the user declined
+
+    # -- while the turn goes on
+
+    def begin(self, actions: Sequence[Action]) -> None:
+        """These are the actions of the newest answer; none has begun."""
+        self._actions = actions
+        self._work.clear()
+        for action in actions:
+            action.mark(self._agent.messages, WAITING)
+
+    def ask(self, action: Action, used: Collection[str]) -> str:
+        """It is asked whether an action may begin. Returns the question's id, the same where it is asked again.
+
+        Args:
+            action: the action.
+            used: the ids of other questions of this stream.
+        """
+        if action.question is None:
+            id = first = f"confirmation-{call_id_of(action.call)}"
+            number = 1
+            while id in used:
+                number += 1
+                id = f"{first}.{number}"
+            action.question = id
+            action.mark(self._agent.messages, WAITING)
+        return action.question
+
+    def decline(self, action: Action, text: str) -> None:
+        """The user declined it. `text` is what the model reads."""
+        self._declined[action] = text
+
+    def start(self, action: Action, work: PendingCall | CodeRun) -> None:
+        """An action begins with the next step."""
+        self._work[action] = work
+        action.mark(self._agent.messages, BEGAN)
+
+    def settle(self, actions: Iterable[Action]) -> None:
+        """The conversation has the outcome of these, because the stream has emitted it."""
+        for action in actions:
+            action.settle(self._agent.messages)
+
+    # -- when the stream has ended
+
+    def finish(self, calls: Iterable[ToolCallMessage], confirmations: Sequence[Confirmation]) -> None:
+        """Write what became of each action without an outcome. Nothing is written about those that can still be asked about.
+
+        Args:
+            calls: those of the newest answer that the agent answers.
+            confirmations: all of the stream.
+        """
+        questions = [confirmation for confirmation in confirmations if is_question(confirmation.subject)]
+        for confirmation in questions:
+            self._finish_question(confirmation)
+        is_open = any(map(_is_unanswered, confirmations[-1:])) or any(map(_is_unanswered, questions))
+        if not self._actions:  # the turn did not come to answering the calls
+            self._actions = [Action(call) for call in calls]
+        for action in self._actions:
+            if not action.settled:
+                self._finish(action, is_open=is_open)
+
+    def _finish_question(self, confirmation: Confirmation) -> None:
+        """Record whether the provider's own question was answered: it is asked again if it was not."""
+        messages = self._agent.messages
+        for message in messages:
+            if isinstance(message, ToolCallMessage) and message.id == confirmation.subject.id:
+                if _is_unanswered(confirmation):
+                    Action(message).mark(messages, WAITING)
+                else:
+                    Action(message).settle(messages)
+                return
+
+    def _finish(self, action: Action, *, is_open: bool) -> None:
+        messages = self._agent.messages
+        match self._work.get(action):
+            case PendingCall(began=True) as call:
+                self._put_output(action, call.output or self._interrupted(action, call.progress))
+            case CodeRun(began=True) as run:
+                self._put_run(action, run)
+            case _ if is_open:
+                action.mark(messages, WAITING)
+                return
+            case _:
+                self._put_output(action, not_run_output(action.call, *self._reasons(action)))
+        action.settle(messages)
+
+    def _reasons(self, action: Action) -> list[str]:
+        return [self._declined[action]] if action in self._declined else []
+
+    def _interrupted(self, action: Action, before: str) -> ToolOutputMessage:
+        return interrupted_output(action.call, before, limit=self._agent.output_limit)
+
+    def _put_output(self, action: Action, output: ToolOutputMessage) -> None:
+        """The call's one output, in the place of what the stream emitted of it."""
+        messages = self._agent.messages
+        emitted = [m for m in action.results(messages) if isinstance(m, ToolOutputMessage)]
+        output.run_id, output.step_id = action.call.run_id, action.call.step_id
+        if emitted:
+            put_in_place(messages, emitted[-1], output)
+        else:
+            messages.append(output)
+
+    def _put_run(self, action: Action, run: CodeRun) -> None:
+        """All messages of a run of code, in the place of those that the stream emitted; and if it did not come to its end,
+        the record of that."""
+        messages, call = self._agent.messages, action.call
+        emitted = action.results(messages)
+        complete = run.messages()
+        for number, message in enumerate(complete):
+            message.run_id, message.step_id = call.run_id, call.step_id
+            if number < len(emitted):
+                message.id = emitted[number].id
+                put_in_place(messages, emitted[number], message)
+            else:
+                messages.append(message)
+        if not run.finished:
+            text = "".join(message.content for message in complete if isinstance(message, ConsoleMessage))
+            messages.append(self._interrupted(action, text))
+        elif not complete:
+            messages.append(ConsoleMessage(f"{call.id}.console", call_id=call_id_of(call), content=""))
+
+
+def _is_unanswered(confirmation: Confirmation) -> bool:
+    """Whether the application did not answer it, so that it can be asked again."""
+    slot = confirmation.answer_slot
+    return confirmation.status != "approved" and slot is not None and not slot.answered

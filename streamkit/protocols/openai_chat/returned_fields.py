@@ -1,0 +1,144 @@
+"""What a provider sends along with an answer and wants back with it in the next request, unchanged.
+
+Each compatible server has fields of its own for this in the assistant's message:
+
+    reasoning_content        DeepSeek, Moonshot, Zhipu, Qwen: the text of the reasoning
+    reasoning                Groq, OpenRouter, Ollama, vLLM: the same
+    reasoning_details        OpenRouter: objects with texts, signatures and encrypted reasoning, in their order
+    thinking_blocks          LiteLLM: Anthropic's blocks, with their signatures
+    reasoning_opaque         GitHub Copilot: encrypted reasoning
+    content                  Mistral: parts of the type `thinking`
+    extra_content            Google, in the message and in its tool calls: signatures
+
+The message that such a field came with has it in its metadata, under `openai_chat`. Where it is the message's content it
+is None there, so that a text is not kept twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...messages import Message
+from ..values import WireObject, as_list, as_object, as_text, is_object, without_keys
+
+__all__ = [
+    "CALL_KEYS",
+    "KEY",
+    "LISTS",
+    "OPAQUE_KEYS",
+    "emptied_thinking",
+    "joined_thinking",
+    "merge_blocks",
+    "merge_fields",
+    "returned_fields",
+    "taken_fields",
+]
+
+KEY = "openai_chat"
+"""The key of messages' metadata under which the fields stand."""
+
+CALL_KEYS = frozenset(("index", "id", "type", "function", "custom", "name", "arguments", "input"))
+"""The keys of a tool call that its message has fields for. The others go back as they came."""
+
+LISTS = {"reasoning_details": ("text", "summary"), "thinking_blocks": ("thinking",)}
+"""The fields that are lists of objects, and the keys under which their pieces have text."""
+
+OPAQUE_KEYS = ("reasoning_opaque",)
+"""The fields that are text in every piece, and are joined."""
+
+# The servers that refuse fields which they do not know, and the fields that they take. Others get what came to us.
+_TAKEN: Mapping[str, tuple[str, ...]] = {
+    "api.openai.com": (),
+    "openai.azure.com": (),
+    "api.deepseek.com": ("reasoning_content",),
+    "api.moonshot.ai": ("reasoning_content",),
+    "api.moonshot.cn": ("reasoning_content",),
+    "openrouter.ai": ("reasoning", "reasoning_content", "reasoning_details"),
+    "api.groq.com": ("reasoning",),
+    "api.mistral.ai": ("content",),
+    "generativelanguage.googleapis.com": ("extra_content",),
+}
+
+
+def returned_fields(message: Message) -> WireObject:
+    """What stands under `KEY`: empty if the message did not come from this API, or nothing came with it."""
+    return as_object(message.metadata.get(KEY))
+
+
+def taken_fields(host: str | None) -> tuple[str, ...] | None:
+    """The fields that the server at this address takes; None if it takes any, for all that is known."""
+    if host is None:
+        return None
+    found = (fields for name, fields in _TAKEN.items() if host == name or host.endswith(f".{name}"))
+    return next(found, None)
+
+
+def merge_blocks(pieces: Iterable[Any], text_keys: Iterable[str]) -> list[dict[str, Any]]:
+    """The objects of a list that came in pieces.
+
+    A piece goes on with the object of its index and type, without an index with the newest one of its type, as long as
+    that has no signature. Texts are joined; any other value replaces the one before. An object that has no text, such
+    as an encrypted one, comes in one piece, which some servers repeat.
+    """
+    merged: list[dict[str, Any]] = []
+    texts: list[dict[str, list[str]]] = []
+    for piece in filter(is_object, pieces):
+        found = {key: as_text(piece[key]) for key in text_keys if as_text(piece.get(key))}
+        place = _place_of(piece, merged, has_text=bool(found))
+        if place is None:
+            merged.append({})
+            texts.append({})
+            place = len(merged) - 1
+        target = merged[place]
+        for key, value in piece.items():
+            if key in found:
+                texts[place].setdefault(key, []).append(found[key])
+                target[key] = ""
+            elif key not in target or value not in (None, ""):
+                target[key] = value
+    for target, joined in zip(merged, texts, strict=True):
+        target |= {key: "".join(values) for key, values in joined.items()}
+    return merged
+
+
+def _place_of(piece: WireObject, merged: list[dict[str, Any]], *, has_text: bool) -> int | None:
+    """The place of the object that a piece goes on with, None if it begins one."""
+    type, index = piece.get("type"), piece.get("index")
+    if not has_text and not piece.get("signature"):
+        values = without_keys(piece)
+        return next((place for place, block in enumerate(merged) if {**block, **values} == block), None)
+    for place in range(len(merged) - 1, -1, -1):
+        block = merged[place]
+        if block.get("type") != type or ("data" in block) != ("data" in piece):
+            continue
+        if index is not None or block.get("index") is not None:
+            if block.get("index") == index:
+                return place
+        else:
+            return place if place == len(merged) - 1 and not (block.get("signature") and has_text) else None
+    return None
+
+
+def merge_fields(fields: dict[str, Any], more: WireObject) -> None:
+    """Add fields to others of the same assistant's message: texts and lists go on, objects get further keys."""
+    for key, value in more.items():
+        if isinstance(value, str):
+            fields[key] = as_text(fields.get(key)) + value
+        elif key in LISTS:
+            fields[key] = merge_blocks([*as_list(fields.get(key)), *as_list(value)], LISTS[key])
+        elif is_object(value):
+            fields[key] = {**as_object(fields.get(key)), **value}
+        else:
+            fields[key] = value
+
+
+def emptied_thinking(part: WireObject) -> dict[str, Any]:
+    """A content part of the type `thinking` without its text."""
+    return {**part, "thinking": None} if isinstance(part.get("thinking"), str) else {**part, "thinking": [None]}
+
+
+def joined_thinking(part: WireObject, text: str) -> dict[str, Any]:
+    """An emptied part with this text."""
+    is_text = part.get("thinking") is None
+    return {**part, "thinking": text if is_text else [{"type": "text", "text": text}]}

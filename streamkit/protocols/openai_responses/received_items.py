@@ -1,0 +1,168 @@
+"""Items as the provider sent them, for the way back.
+
+The API takes its own items as input and wants them unchanged: reasoning by its id or its encrypted content, what its
+tools found, a program by its fingerprint. So one message of each item has the item's final form in its metadata:
+
+    message.metadata["openai_responses"] == {"item": {…}, "reasoning": "rs_1"}
+
+`item` is without what its messages have as their contents: a text there is None, a list or an object is empty, until
+`restore` puts the contents back. `reasoning` is the id of the reasoning item before it, to which the API ties it. It is
+None there for reasoning that the API would not find again, because the response was not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...messages import (
+    CodeMessage,
+    ImageMessage,
+    Message,
+    ReasoningMessage,
+    RefusalMessage,
+    TextMessage,
+    ToolCallMessage,
+    ToolOutputMessage,
+)
+from ..values import WireObject, as_list, as_object, as_text, is_list, is_object, json_text, parse_json
+from .item_types import CALLS, CODE_KEYS, CONTENT_PARTS, OUTPUT_KEYS
+
+__all__ = ["KEY", "form_of", "received_item", "restore"]
+
+KEY = "openai_responses"
+"""The key of messages' metadata under which an item stands."""
+
+
+def received_item(message: Message) -> WireObject:
+    """The form of the item that the message came from; empty if it came from elsewhere, or another message has it."""
+    return as_object(as_object(message.metadata.get(KEY)).get("item"))
+
+
+class _Place(NamedTuple):
+    """Where an item has the content of one of its messages: at this key of this object. `part_list` names the list of
+    content parts that the object is in, "" if it is the item; `part_index` is its place there."""
+
+    holder: dict[str, Any]
+    key: str
+    classes: tuple[type[Message], ...]
+    part_list: str = ""
+    part_index: int = 0
+
+
+def form_of(wire: WireObject) -> dict[str, Any]:
+    """A copy of an item without the contents of its messages."""
+    item = _copy(wire)
+    for place in _places(item):
+        place.holder[place.key] = _emptied(place)
+        if place.holder.get("logprobs"):
+            place.holder["logprobs"] = None
+    if item.get("encrypted_content") and item.get("type") == "reasoning":
+        item["encrypted_content"] = None
+    if item.get("type") == "shell_call":
+        item["action"] = {**as_object(item.get("action")), "commands": []}
+    return item
+
+
+def _copy(wire: WireObject) -> dict[str, Any]:
+    item = dict(wire)
+    for key in ("summary", "content"):
+        if is_list(parts := item.get(key)):
+            item[key] = [dict(part) if is_object(part) else part for part in parts]
+    return item
+
+
+def _emptied(place: _Place) -> Any:
+    """The value at a place without its content, if it can be read from the content again."""
+    value = place.holder[place.key]
+    if isinstance(value, str):
+        return None if value and place.part_list else ""
+    empty: Any = {} if is_object(value) else []
+    return empty if (is_object(value) or is_list(value)) and parse_json(json_text(value)) == value else value
+
+
+def _places(item: dict[str, Any]) -> Iterator[_Place]:
+    type = as_text(item.get("type"))
+    for name in ("summary", "content") if type in _PART_CLASSES else ():
+        for index, part in enumerate(as_list(item.get(name))):
+            kind = CONTENT_PARTS.get(as_text(as_object(part).get("type")))
+            key = "refusal" if kind == "refusal" else "text"
+            if kind is not None and key in part:
+                yield _Place(part, key, _PART_CLASSES[type], name, index)
+    for keys, message_class in _content_keys(type):
+        present = [key for key in keys if item.get(key) is not None]
+        if present:
+            yield _Place(item, present[0], (message_class,))
+
+
+_PART_CLASSES: Mapping[str, tuple[type[Message], ...]] = {
+    "message": (TextMessage, RefusalMessage),
+    "reasoning": (ReasoningMessage,),
+}
+
+
+def _content_keys(type: str) -> Iterator[tuple[Sequence[str], type[Message]]]:
+    """Where an item without content parts has its contents: the keys, of which the first counts, and the class of the
+    message."""
+    if type in CALLS:
+        yield CALLS[type].argument_keys, ToolCallMessage
+        yield ("results", "output"), ToolOutputMessage
+    elif type in CODE_KEYS:
+        yield (CODE_KEYS[type],), CodeMessage
+    elif type in OUTPUT_KEYS:
+        yield (OUTPUT_KEYS[type],), ToolOutputMessage
+    elif type == "image_generation_call":
+        yield ("result",), ImageMessage
+
+
+def restore(form: WireObject, messages: Sequence[Message]) -> dict[str, Any]:
+    """The item as it was received, with the contents that its messages have now.
+
+    A content part the message of which is not among them is left out.
+    """
+    item = _copy(form)
+    for place in _places(item):
+        if (message := _message_at(place, item, messages)) is not None:
+            _fill(place, message)
+        elif place.part_list and place.holder[place.key] is None:
+            place.holder.clear()
+    for name in ("summary", "content"):
+        if is_list(parts := item.get(name)):
+            item[name] = [part for part in parts if part != {}]
+    if item.get("type") == "reasoning" and "encrypted_content" in item:
+        found = (message.metadata.get("encrypted_content") for message in messages)
+        item["encrypted_content"] = next((text for text in found if text), item["encrypted_content"])
+    if item.get("type") == "shell_call":
+        commands = [message.content for message in messages if isinstance(message, CodeMessage)]
+        item["action"] = {**as_object(item.get("action")), "commands": commands}
+    if item.get("call_id") and messages[0].call_id:
+        item["call_id"] = messages[0].call_id  # another one, if several calls had the same
+    return item
+
+
+def _message_at(place: _Place, item: WireObject, messages: Sequence[Message]) -> Message | None:
+    """The message that has the content of this place. Servers that do not count from 0 have their parts in order."""
+    found = [message for message in messages if isinstance(message, place.classes)]
+    if not place.part_list:
+        return found[0] if found else None
+    if place.part_list == "summary" or item.get("type") == "reasoning":
+        found = [message for message in found if (message.format == "summary") is (place.part_list == "summary")]
+    indexes = sorted(message.index for message in found)
+    if indexes and indexes[-1] >= len(as_list(item.get(place.part_list))):
+        return found[place.part_index] if place.part_index < len(found) else None
+    return next((message for message in found if message.index == place.part_index), None)
+
+
+def _fill(place: _Place, message: Message) -> None:
+    holder, key = place.holder, place.key
+    if holder[key] in (None, ""):
+        holder[key] = message.content
+    elif holder[key] in ({}, []):
+        value = parse_json(message.content)
+        if is_list(holder[key]):
+            value = as_object(value).get(
+                key, value
+            )  # arguments that are a list are the value of its key, in the message
+        holder[key] = holder[key] if value is None else value
+    if "logprobs" in holder and holder["logprobs"] is None:
+        holder["logprobs"] = message.metadata.get("logprobs")

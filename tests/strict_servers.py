@@ -1,0 +1,239 @@
+"""Model servers that refuse what the real ones refuse, with their statuses and texts, for tests of what goes back.
+
+`StrictServer` is real HTTP on loopback. Its `answers` are the bodies that it sends, in order; `check` reads each request and
+returns the text of a refusal, which is sent with status 400, or None. `requests` are the bodies that it took.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+Check = Callable[[Mapping[str, Any]], str | None]
+
+
+class StrictServer:
+    """A server on loopback, for `with`."""
+
+    def __init__(self, answers: Iterable[Sequence[Mapping[str, Any]]], check: Check) -> None:
+        self.requests: list[dict[str, Any]] = []
+        self.refusals: list[str] = []
+        bodies = iter([_sse(items) for items in answers])
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                refusal = check(body)
+                if refusal is None:
+                    outer.requests.append(body)
+                    self._send(200, "text/event-stream", next(bodies))
+                else:
+                    outer.refusals.append(refusal)
+                    error = {"error": {"message": refusal, "type": "invalid_request_error"}}
+                    self._send(400, "application/json", json.dumps(error).encode())
+
+            def _send(self, status: int, content_type: str, content: bytes) -> None:
+                self.send_response(status)
+                self.send_header("content-type", content_type)
+                self.send_header("content-length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _sse(items: Sequence[Mapping[str, Any]]) -> bytes:
+    """Items as SSE; `[DONE]` after chunks."""
+    names = [f"event: {item['type']}\n" if "type" in item else "" for item in items]
+    frames = [f"{name}data: {json.dumps(item)}\n\n" for name, item in zip(names, items, strict=True)]
+    return "".join([*frames, "data: [DONE]\n\n" if items and "choices" in items[0] else ""]).encode()
+
+
+# -- Responses
+
+
+def response_events(id: str, *items: Mapping[str, Any], store: bool = True) -> list[dict[str, Any]]:
+    """A streamed response with these output items, each of which comes complete."""
+    response: dict[str, Any] = {"id": id, "object": "response", "status": "in_progress", "model": "m", "output": []}
+    response |= {"created_at": 1, "store": store}
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": dict(response)}]
+    for index, item in enumerate(items):
+        begun = {
+            key: item[key] for key in item if key in ("id", "type", "call_id", "name", "container_id", "execution")
+        }
+        events.append({"type": "response.output_item.added", "output_index": index, "item": begun})
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    final = {**response, "status": "completed", "output": list(items), "usage": None}
+    return [*events, {"type": "response.completed", "response": final}]
+
+
+_CLIENT_TYPES = ("message", "function_call_output", "custom_tool_call_output", "mcp_approval_response")
+_CALLS = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
+
+
+def check_responses(sent: Iterable[Sequence[Mapping[str, Any]]], *, stored: bool = True) -> Check:
+    """The rules of the Responses API for requests without `previous_response_id`.
+
+    Args:
+        sent: the output items of the responses so far and to come, by response.
+        stored: whether the server stores responses, so that reasoning without encrypted content can be found.
+    """
+    own = {item["id"]: (list(items), place) for items in sent for place, item in enumerate(items)}
+
+    def check(body: Mapping[str, Any]) -> str | None:
+        items = [item for item in body["input"] if isinstance(item, dict)]
+        calls = {item["call_id"] for item in items if item.get("type") in _CALLS}
+        outputs = {item["call_id"] for item in items if item.get("type") in _CALLS.values()}
+        for missing in sorted(calls - outputs):
+            return f"No tool output found for function call {missing}."
+        for orphan in sorted(outputs - calls):
+            return f"No tool call found for function call output with call_id {orphan}."
+        faults = (_fault_of_item(place, items, own, stored=stored) for place in range(len(items)))
+        return next((fault for fault in faults if fault is not None), None)
+
+    return check
+
+
+def _fault_of_item(
+    place: int, items: list[Any], own: Mapping[str, tuple[list[Any], int]], *, stored: bool
+) -> str | None:
+    item = items[place]
+    id, type = item.get("id"), item.get("type", "message")
+    if id is None:
+        return None if type in (*_CLIENT_TYPES, *_CALLS) else f"Missing required parameter: 'input[{place}].id'."
+    if id not in own:
+        return f"Item with id '{id}' not found."
+    answer, number = own[id]
+    if type == "reasoning":
+        if not stored and not item.get("encrypted_content"):
+            return f"Item with id '{id}' not found. Items are not persisted when `store` is set to false."
+        if item.get("encrypted_content") != answer[number].get("encrypted_content"):
+            return f"The encrypted content for item {id} could not be verified."
+        following = items[place + 1].get("id") if place + 1 < len(items) else None
+        if following != answer[number + 1]["id"]:
+            return f"Item '{id}' of type 'reasoning' was provided without its required following item."
+    if number and answer[number - 1]["type"] == "reasoning":
+        required = answer[number - 1]["id"]
+        if not place or items[place - 1].get("id") != required:
+            return f"Item '{id}' of type '{type}' was provided without its required 'reasoning' item: '{required}'."
+    return None if item == answer[number] else f"Item '{id}' was altered: {item} is not {answer[number]}"
+
+
+# -- Chat Completions
+
+
+def chat_chunks(*deltas: Mapping[str, Any], finish_reason: str = "stop") -> list[dict[str, Any]]:
+    """A streamed answer with these deltas."""
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    chunks = [{**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+    return [*chunks, {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish_reason}]}]
+
+
+def check_chat(required: Callable[[Mapping[str, Any]], str | None], allowed: Sequence[str]) -> Check:
+    """The rules that all servers of the API have, and those of one.
+
+    Args:
+        required: the fault of one assistant's message with tool calls, None if it has none.
+        allowed: the keys of an assistant's message, beside OpenAI's, that the server takes.
+    """
+    known = {"role", "content", "name", "tool_calls", "refusal", "audio", *allowed}
+
+    def check(body: Mapping[str, Any]) -> str | None:
+        open_calls: list[str] = []
+        for place, message in enumerate(body["messages"]):
+            if message["role"] == "tool":
+                if message["tool_call_id"] not in open_calls:
+                    return "messages with role 'tool' must be a response to a preceding message with 'tool_calls'."
+                open_calls.remove(message["tool_call_id"])
+                continue
+            if open_calls:
+                return (
+                    "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
+                    f"'tool_call_id'. The following tool_call_ids did not have response messages: {open_calls}"
+                )
+            if unknown := message.keys() - known:
+                return f"Additional properties are not allowed ({sorted(unknown)} was unexpected) - 'messages.{place}'"
+            if message["role"] == "assistant" and "tool_calls" in message:
+                open_calls = [call["id"] for call in message["tool_calls"]]
+                if (fault := required(message)) is not None:
+                    return fault
+        return f"did not have response messages: {open_calls}" if open_calls else None
+
+    return check
+
+
+# -- Anthropic Messages
+
+
+def anthropic_events(id: str, *blocks: Mapping[str, Any], stop_reason: str = "end_turn") -> list[dict[str, Any]]:
+    """A streamed answer with these blocks. Texts, thoughts and inputs come as deltas, as the API sends them."""
+    message = {"id": id, "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {**message, "usage": {"input_tokens": 1}}}]
+    for index, block in enumerate(blocks):
+        begun, deltas = dict(block), list[dict[str, Any]]()
+        match block["type"]:
+            case "text":
+                begun["text"], deltas = "", [{"type": "text_delta", "text": block["text"]}]
+            case "thinking":
+                begun |= {"thinking": "", "signature": ""}
+                deltas = [
+                    {"type": "thinking_delta", "thinking": block["thinking"]},
+                    {"type": "signature_delta", "signature": block["signature"]},
+                ]
+            case "tool_use" | "server_tool_use":
+                begun["input"] = {}
+                deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+            case _:
+                pass
+        events.append({"type": "content_block_start", "index": index, "content_block": begun})
+        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        events.append({"type": "content_block_stop", "index": index})
+    usage = {"output_tokens": 1}
+    delta = {"stop_reason": stop_reason}
+    return [*events, {"type": "message_delta", "delta": delta, "usage": usage}, {"type": "message_stop"}]
+
+
+def check_anthropic(sent: Iterable[Sequence[Mapping[str, Any]]]) -> Check:
+    """The rules of the Messages API: blocks unchanged, thinking first, results right after their calls."""
+    answers = [list(blocks) for blocks in sent]
+
+    def check(body: Mapping[str, Any]) -> str | None:
+        turns = body["messages"]
+        for place, turn in enumerate(turns):
+            if turn["role"] != "assistant":
+                continue
+            blocks = turn["content"]
+            types = [block["type"] for block in blocks]
+            if "thinking" in types and types[0] != "thinking":
+                return f"messages.{place}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{types[0]}`."
+            if blocks not in answers:
+                return (
+                    f"messages.{place}.content: `thinking` or `redacted_thinking` blocks in the latest assistant message "
+                    "cannot be modified. These blocks must remain as they were in the original response."
+                )
+            called = [block["id"] for block in blocks if block["type"] == "tool_use"]
+            following = turns[place + 1]["content"] if place + 1 < len(turns) else []
+            answered = [block.get("tool_use_id") for block in following[: len(called)]]
+            if sorted(called) != sorted(map(str, answered)):
+                return f"messages.{place}: `tool_use` ids were found without `tool_result` blocks immediately after: {called}"
+        return None
+
+    return check
