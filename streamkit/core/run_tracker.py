@@ -43,7 +43,7 @@ class RunTracker:
         """Begin the run, if it has not begun. Another response of the same run updates it."""
         if self.run is None:
             self.run = msgspec.structs.replace(
-                template, status="in_progress", usage=None, error=None, finish_reason=None
+                template, status="in_progress", usage=None, error=None, finish_reason=None, completed_at=None
             )
             self.run.id = template.id or "run-1"
             yield e.RunCreated(self.run, position=cause.position, raw_item=cause.raw_item)
@@ -103,7 +103,8 @@ class RunTracker:
             yield from self.end_step(e.RunStep(status="completed"), cause)
         assert self.run is not None
         self._step_count += 1
-        self.step = msgspec.structs.replace(template, status="in_progress")
+        # The template may be another stream's live step, which has gone on meanwhile.
+        self.step = msgspec.structs.replace(template, status="in_progress", usage=None, error=None, completed_at=None)
         self.step.id = template.id or f"step-{self._step_count}"
         self.step.run_id = template.run_id or self.run.id
         self.steps.append(self.step)
