@@ -62,10 +62,13 @@ class Confirmation:
         """Let the code or tool call run; with `edited`, run that code instead.
 
         Raises:
-            UsageError: it was answered before, it was decided without an answer, or the source cannot take this answer.
+            UsageError: it was answered before, it was decided without an answer, the source cannot take this answer, or the
+                edited code is empty.
         """
         if not isinstance(cast("object", edited), (str, NoneType)):
             raise UsageError(f"confirmation {self.id!r}: edited code is a str, not {edited!r}")
+        if edited is not None and not edited.strip():
+            raise UsageError(f"confirmation {self.id!r}: the edited code is empty; to run nothing, decline it")
         if edited is not None and not self.editable and self.answer_slot is not None:
             raise UsageError(f"confirmation {self.id!r}: this source cannot take edited code, only yes or no")
         self._open_slot().give((True, edited))

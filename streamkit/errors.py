@@ -164,7 +164,7 @@ def raise_source_error(error: Exception) -> NoReturn:
     names = {kind.__name__ for kind in type(error).__mro__}
     timed_out = isinstance(error, TimeoutError) or any("Timeout" in name for name in names)
     kind = SourceTimeoutError if timed_out else SourceError
-    text = str(error)
+    text = str(error) or ("timed out" if timed_out else "")  # asyncio's and trio's have no text
     translated = kind(f"{type(error).__name__}: {text}" if text else type(error).__name__)
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
     translated.status_code = status if isinstance(status, int) else None

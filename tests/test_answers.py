@@ -878,6 +878,33 @@ async def test_then_may_give_nothing(face: Face) -> None:
     assert stream.status == "completed"
 
 
+@every_face
+@pytest.mark.parametrize("limit", [1, 3, None])
+@body
+async def test_a_model_that_never_stops_calling_is_stopped(face: Face, limit: int | None) -> None:
+    """`max_steps=` bounds the sources of a run; it ends as one that is incomplete."""
+    requests: list[int] = []
+
+    def then(stream: Any) -> Any:
+        requests.append(stream.source_number)
+        return calls("again")
+
+    told = face.told(on_tool_call_done=lambda _, call: call.respond("ok"))
+    options = {} if limit is None else {"max_steps": limit}
+    stream = face.stream(calls("first"), told, then=then, **options)
+    run = await stream.get_final_run()
+    assert (run.status, run.finish_reason, stream.status) == ("incomplete", "max_steps", "incomplete")
+    assert len(await stream.get_final_run_steps()) == (limit or 100)
+    assert len(requests) == (limit or 100) - 1
+    told.check_brackets()
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, "3", None, 2.0])
+def test_max_steps_is_a_number_from_1_on(limit: Any) -> None:
+    with pytest.raises(sk.UsageError, match="max_steps is a number from 1 on"):
+        sk.stream(chat("Hello"), max_steps=limit)
+
+
 @async_faces
 @body
 async def test_then_may_be_async(face: Face) -> None:
@@ -1125,9 +1152,10 @@ async def test_an_awaitable_of_a_stream_that_is_closed_first_never_runs(face: Fa
         ran.append(1)
         return "x"
 
-    stream = face.stream(calls("one"), AsyncTold(on_tool_call_done=lambda _, c: c.respond(work())), then=go_on())
+    stream = face.stream(calls("one"), AsyncTold(), then=go_on())
     async for event in stream:
         if event.type == "tool_call_done":
+            event.snapshot.respond(work())
             break
     await stream.close()
     assert ran == []

@@ -135,6 +135,7 @@ def test_without_an_editor_the_code_is_typed_anew(chat: Open, tmp_path: Path) ->
     assert "│ mine" in talk.wait("Good.")
 
 
+@pytest.mark.slow
 @on_terminal
 @pytest.mark.parametrize("name", ["vi", "nano"])
 def test_where_no_editor_is_named_vi_or_nano_edits(chat: Open, tmp_path: Path, name: str) -> None:
@@ -201,6 +202,7 @@ def test_always_is_not_asked_again(chat: Open) -> None:
     assert talk.terminal.screen.count("[a]lways:") == 1
 
 
+@pytest.mark.slow
 @on_terminal
 def test_always_can_be_taken_back(chat: Open) -> None:
     """With /ask, and with a new conversation. The prompt says that nobody is asked."""
@@ -227,6 +229,7 @@ def test_always_can_be_taken_back(chat: Open) -> None:
     talk.wait("Answer 2.")
 
 
+@pytest.mark.slow
 @on_terminal
 def test_a_pasted_text_is_one_message(chat: Open) -> None:
     """Of ten lines here, the last without an end. It is sent with Enter, and is one entry of the history."""
@@ -246,6 +249,7 @@ def test_a_pasted_text_is_one_message(chat: Open) -> None:
     assert talk.sent().count(json.dumps(pasted)[1:-1]) == 2
 
 
+@pytest.mark.slow
 @on_terminal
 def test_keys_that_are_pressed_during_an_answer_do_not_stand_in_it(chat: Open) -> None:
     """The next line begins with them."""
@@ -261,6 +265,7 @@ def test_keys_that_are_pressed_during_an_answer_do_not_stand_in_it(chat: Open) -
     assert "next question" in talk.sent()
 
 
+@pytest.mark.slow
 @on_terminal
 def test_undo_forgets_the_last_question(chat: Open) -> None:
     """And its answer; the model does not get them again."""
@@ -279,6 +284,7 @@ def test_undo_forgets_the_last_question(chat: Open) -> None:
     talk.wait("there is nothing to undo")
 
 
+@pytest.mark.slow
 @on_terminal
 def test_ctrl_c_while_the_model_thinks_or_writes_is_one_notice(chat: Open) -> None:
     """And a clean prompt."""
@@ -345,10 +351,15 @@ def test_what_was_typed_is_there_again(chat: Open, tmp_path: Path) -> None:
     talk.wait("exit code 0")
     (path,) = tmp_path.rglob("chat_history")
     assert path.stat().st_mode & 0o077 == 0
+    with path.open("r+b") as history:  # one that has grown long is cut in half
+        newest = history.read()
+        history.seek(0)
+        history.write(b"\n# 2026-01-01 00:00:00\n+an old question" * 30_000 + newest)
     again = chat(Reply("Two."))
     again.terminal.type("Up", "Enter")
     again.wait("Two.")
     assert "A first question." in again.sent()
+    assert 500_000 < path.stat().st_size < 700_000
 
 
 @on_terminal
@@ -381,8 +392,11 @@ def test_what_fails_is_a_line_and_the_chat_goes_on(chat: Open) -> None:
     talk.wait("streamkit: ")
     talk.say("Two.")
     talk.wait("HTTP status 401")
-    talk.say("Three.")
+    talk.wait("(/undo takes the question back)", 2)
+    talk.say("/undo", "Three.")
     talk.wait("Here.")
+    assert "One." in talk.sent()
+    assert "Two." not in talk.sent()
 
 
 def pipe(text: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -431,6 +445,7 @@ sys.exit(streamkit.cli.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_where_code_cannot_run_the_chat_goes_without() -> None:
     """As on Windows. The model is not offered what runs code; the demo says what it needs."""
     clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import streamkit as sk
 from streamkit import cli, protocols
 from streamkit.cli.demo import CODE, Demo
-from streamkit.cli.report import printable
+from streamkit.cli.report import explain, printable
 from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
 
 from .terminals import ROOT, TMUX, Terminal
@@ -414,6 +414,55 @@ def final_text(path: Path) -> str:
     return sk.stream(path).get_final_text()
 
 
+# What stands in no other message of these protocols, of the recording.
+LEFT_OUT = {
+    "openai_assistants": "streamkit: openai_assistants left out: reasoning (1)\n",
+    "openai_completions": "streamkit: openai_completions left out: reasoning (1), tool_call (1)\n",
+}
+
+
+def test_what_the_other_protocol_cannot_say_is_reported(tmp_path: Path) -> None:
+    """Pictures and citations, too; on stderr, so that the wire bytes are all of stdout."""
+    path = tmp_path / "recording.jsonl"
+    note = sk.Annotation(type="url_citation", url="https://x", title="X")
+    picture = sk.Message("p", role="computer", type="image", format="base64.png", content="aGVsbG8=")
+    with sk.Emitter() as emitter:
+        emitter.emit(sk.TextDone(sk.TextMessage("t", content="See.", annotations=[note])))
+        emitter.emit(sk.ImageFileDone(picture))
+    sk.stream(emitter, sk.Recorder(path)).until_done()
+    result = run("convert", path, "--to", "openai_completions")
+    assert result.returncode == 0
+    assert "left out" not in result.stdout
+    assert result.stderr == "streamkit: openai_completions left out: image (1), annotation (1)\n"
+    assert run("convert", path, "--to", "streamkit").stderr == ""
+
+
+LETTA_CALL = {
+    "id": "message-1",
+    "date": "2026-01-01T00:00:00+00:00",
+    "message_type": "tool_call_message",
+    "tool_call": {"name": "send_message", "arguments": '{"message": "Rivers remember."}', "tool_call_id": "c"},
+}
+
+
+@pytest.mark.parametrize("command", ["replay", "convert"])
+def test_an_argument_may_be_shown_and_converted_as_a_message(command: str, tmp_path: Path) -> None:
+    """As with `fields=`: what a Letta agent says stands in an argument of `send_message`."""
+    path = tmp_path / "letta.jsonl"
+    path.write_text(json.dumps(LETTA_CALL) + '\n{"message_type": "stop_reason", "stop_reason": "end_turn"}\n')
+    options = ["--to", "openai_chat", "--framing", "ndjson"] if command == "convert" else ["--speed", "max"]
+    fields = ["--fields", "send_message.message=text", "--fields", "execute.code=code"]
+    result = run(command, path, *options, *fields)
+    assert result.returncode == 0
+    wanted = '"content":"Rivers remember."' if command == "convert" else "[message] Rivers remember."
+    assert wanted in result.stdout
+    assert wanted not in run(command, path, *options).stdout
+    for bad in ("send_message.message", "=text", "a.b="):
+        result = run(command, path, *options, "--fields", bad)
+        assert result.returncode == 2
+        assert "is not TOOL.ARGUMENT=KIND" in result.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("framing", ["sse", "ndjson"])
 @pytest.mark.parametrize("protocol", protocols.BUILT_IN)
@@ -421,7 +470,8 @@ def test_a_converted_stream_says_the_same(protocol: str, framing: str, recording
     """In any protocol, framed either way, to a file or to stdout."""
     out = tmp_path / "out"
     result = run("convert", recording, "--to", protocol, "--framing", framing, "-o", out)
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr == LEFT_OUT.get(protocol, "")
     assert final_text(out) == final_text(recording) == "Rivers remember\nmountains."
     assert run("convert", recording, "--to", protocol, "--framing", framing).stdout == out.read_text()
     again = run("replay", out, "--speed", "max")
@@ -557,6 +607,16 @@ def test_what_cannot_be_written_is_reported_once(command: str, recording: Path) 
     if command.startswith("streamkit convert"):
         result = shell(command.format(path=recording) + " -o /dev/full")
         assert (result.returncode, result.stderr) == (1, "streamkit: /dev/full: No space left on device\n")
+
+
+def test_an_error_of_the_disk_is_not_repeated_by_its_notes() -> None:
+    """Also where a later write names another file. Notes that say something else stay."""
+    error = OSError(28, "No space left on device", "one")
+    error.add_note(
+        "While the stream ended, closing the source raised OSError: [Errno 28] No space left on device: 'two'"
+    )
+    error.add_note("at http://host")
+    assert explain(error) == "one: No space left on device (at http://host)"
 
 
 @pytest.mark.parametrize("command", ["replay", "convert"])

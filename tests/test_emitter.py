@@ -1093,6 +1093,22 @@ def test_a_deferral_that_is_over_does_not_end_that_of_another_reader() -> None:
         assert stream.confirmations[0].status == "approved"
 
 
+def test_a_question_survives_a_reader_that_leaves_in_front_of_it() -> None:
+    """As a browser does that reconnects: it did not go on without an answer, so the next reader has 30 seconds."""
+    emitter = sk.Emitter()
+    out: list[Any] = []
+    agent = in_thread(lambda: asking(emitter, out))
+    with sk.stream(emitter) as stream:
+        for event in stream:
+            if isinstance(event, sk.ConfirmationCreated):
+                break
+    agent.join(0.2)
+    assert out == []
+    sk.stream(emitter, answering(True, [])).until_done()
+    agent.join(30)
+    assert out == [(True, None, None)]
+
+
 @pytest.mark.parametrize("reader", ["none", "stuck", "too slow"])
 def test_a_question_without_a_time_limit_ends_all_the_same(monkeypatch: pytest.MonkeyPatch, reader: str) -> None:
     """Whether no reader ever came, one stopped in front of it, or all were too slow and failed."""

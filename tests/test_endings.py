@@ -792,6 +792,7 @@ async def test_a_read_timeout_is_a_source_timeout(face: Face) -> None:
             assert isinstance(error, sk.SourceTimeoutError)
             assert isinstance(error, TimeoutError)
             assert "Timeout" in type(error.__cause__).__name__
+            assert str(error) == "ReadTimeout: timed out"
             for one in (told, other):
                 one.check_brackets()
                 assert endings(one) == ["on_timeout", "on_exception", "on_end"]
@@ -924,6 +925,40 @@ async def test_close_from_another_task_returns_when_the_stream_has_ended(face: F
 
 async def _set(event: anyio.Event) -> None:
     event.set()
+
+
+@every_face
+@pytest.mark.parametrize("kind", [StopIteration, StopAsyncIteration])
+@pytest.mark.parametrize("hook", ["on_text_created", "on_text_delta", "on_end"])
+@pytest.mark.parametrize("way", ["iterate", "until_done"])
+@body
+async def test_a_hook_that_raises_what_ends_a_loop_ends_no_loop(face: Face, kind: Any, hook: str, way: str) -> None:
+    """Not silently: the error is the stream's, and every way of reading raises it, as the cause of a RuntimeError where
+    Python lets nobody raise it."""
+    failure = kind("a hook's")
+
+    def fail(*_: Any) -> None:
+        raise failure
+
+    told, other = SyncTold(**{hook: fail}), SyncTold()
+    stream = face.stream(chat("a"), told, other)
+
+    async def read() -> None:
+        if way == "until_done":
+            await stream.until_done()
+        async for _ in stream:
+            pass
+
+    for _ in range(2):
+        error = await raised_by(read())
+        assert error is failure or (type(error) is RuntimeError and failure in causes_of(error))
+    assert stream.error is failure
+    assert other.of("on_exception") == ([] if hook == "on_end" else [failure])
+    other.check_brackets()
+
+
+def causes_of(error: BaseException) -> list[BaseException]:
+    return [error, *causes_of(error.__cause__)] if error.__cause__ is not None else [error]
 
 
 class ClosedTwice:

@@ -32,7 +32,6 @@ SHARED = (
     "get_final_run",
     "get_final_run_steps",
     "chunks",
-    "_perform_all",
     "_close_source",
 )
 
@@ -60,17 +59,22 @@ def test_what_both_have_is_the_same_but_for_await(name: str) -> None:
 
 
 def test_the_loop_that_performs_the_steps_is_the_same_but_for_what_it_waits_in() -> None:
-    """`_drive` differs in three stated places: who drives, the scope of a pull, and awaitables, which only one has."""
-    sync, aio = without_async(methods("sync.py")["_drive"]), without_async(methods("aio.py")["_drive"])
-    aio = aio.replace("anyio.get_current_task().id", "threading.get_ident()")
-    aio = aio.replace("send((self._source.next() if self._scope else self._in_scope(self._source.next)))", "PULL")
-    aio = aio.replace("send(self._source.next() if self._scope else self._in_scope(self._source.next))", "PULL")
-    aio = aio.replace("(step if not self._ending else self._shielded(step))", "AWAIT")
-    sync = sync.replace("send(self._source.next())", "PULL")
-    sync = sync.replace(
-        "raise AssertionError(f'a sync stream cannot {step!r}')", "AWAIT\n                step = send(None)"
+    """It differs in three stated places: a pull that `cancel` interrupts, how an event is handed out, and awaitables."""
+
+    def loop(module: str, name: str) -> str:
+        text = re.sub(r"\s+", " ", without_async(methods(module)[name]))
+        return text[text.index("while True: if step is PULL") : text.index("except StopIteration")]
+
+    sync, aio = loop("sync.py", "_drive"), loop("aio.py", "_advance")
+    aio = aio.replace(
+        "if drains: step = send(self._source.next()) "
+        "else: step = send(interruptible(self._source.next(), self._new_sleep))",
+        "step = send(self._source.next())",
     )
-    assert re.sub(r"\s+", " ", aio) == re.sub(r"\s+", " ", sync)
+    aio = aio.replace("(step if not self._ending else self._shielded(step)) step = send(None)", "AWAIT")
+    sync = sync.replace("raise AssertionError(f'a sync stream cannot {step!r}')", "AWAIT")
+    sync = sync.replace("yield step step = send(None)", "return step")
+    assert aio == sync
 
 
 @pytest.mark.parametrize("module", ["sync.py", "aio.py"])

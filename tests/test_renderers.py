@@ -183,7 +183,7 @@ class Glass:
         return lines
 
 
-def drawn(events: Iterable[Event], width: int = 80, height: int = 24, *, every: int = 1, **options: Any) -> Glass:
+def drawn(events: Iterable[Any], width: int = 80, height: int = 24, *, every: int = 1, **options: Any) -> Glass:
     """The terminal after a stream that was drawn after every so many events."""
     output = console(width, height)
     display = LiveDisplay(output, **{"refresh_per_second": 0, "run_end": False, **options})

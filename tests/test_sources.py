@@ -805,3 +805,24 @@ async def test_plain_text_is_no_stream_and_the_error_says_what_is(face: Face, pi
 def test_the_beginning_of_a_framing_is_a_stream_that_was_cut_off(body: bytes) -> None:
     with pytest.raises(sk.IncompleteStreamError):
         sk.stream([body]).until_done()
+
+
+@pytest.mark.parametrize("size", [1, 300, 10_000])
+def test_the_cursor_never_falls_back_where_only_some_items_have_an_id(size: int) -> None:
+    """It is that of the newest item that has one, also between the items of one piece of the body."""
+
+    def frame(number: int) -> bytes:
+        chunk = {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "a"}}]}
+        return (
+            (f"id: {number}\n" if number % 3 == 0 else "").encode() + b"data: " + json.dumps(chunk).encode() + b"\n\n"
+        )
+
+    body = b"".join(map(frame, range(9))) + b"data: [DONE]\n\n"
+    pieces = [body[start : start + size] for start in range(0, len(body), size)]
+    stream = sk.stream(iter(pieces))
+    cursors = [(event.cursor, stream.cursor) for event in stream if event.type == "text_delta"]
+    assert [own for own, _ in cursors] == ["0", None, None, "3", None, None, "6", None, None]
+    assert [newest for _, newest in cursors] == ["0", "0", "0", "3", "3", "3", "6", "6", "6"]
+    assert stream.cursor == "6"
+    resumed = sk.stream(iter(pieces), after="6")
+    assert resumed.get_final_text() == "a" * 9

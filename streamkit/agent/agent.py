@@ -19,11 +19,10 @@ from ..messages import CodeMessage, Message
 from ..streams.aio import AsyncStreamManager
 from ..streams.state import StreamState
 from ..streams.sync import StreamManager
-from .actions import complete_records
 from .async_steps import first_async_source
 from .code import FIELDS
 from .computer_protocol import supports_language
-from .conversation import UserInput, as_messages, input_messages
+from .conversation import UserInput
 from .core import AgentCore
 from .stream_state import prepare_for_agent
 from .sync_steps import first_source
@@ -42,7 +41,7 @@ class _BaseAgent(AgentCore):
         if isinstance(input, Handler):
             return self._new_turn(None, (input, *handlers), options)
         self._check_idle()
-        turn = Turn(self, {**self.options, **options}, partial(self._start, input_messages(input)))
+        turn = Turn(self, {**self.options, **options}, partial(self._start, self._checked_input(input)))
         return turn, (_ConversationRecorder(self, turn), *handlers)
 
     def _stream_options(self) -> dict[str, Any]:
@@ -56,11 +55,8 @@ class _BaseAgent(AgentCore):
     def _start(self, messages: Sequence[Message], stream: StreamState) -> None:
         """The stream starts: from here on it is the only one that may run, and the input is in the conversation."""
         self._check_idle()
+        self._go_on_with(messages)
         self._live = stream
-        goes_on = any(message.role != "computer" for message in messages)
-        earlier = as_messages(self.messages)  # the application may have added dicts
-        self.messages[:] = complete_records(earlier, at_end=goes_on, limit=self.output_limit)
-        self.messages += messages
 
 
 class Agent(_BaseAgent):
@@ -95,8 +91,8 @@ class Agent(_BaseAgent):
             `{"send_message.message": "text"}`.
         output_limit: characters of one run's console output that the model reads, 10,000 by default; the middle of a
             longer output is left out. `messages` keep all of it.
-        images: whether the model takes images, which code may display; True by default. Otherwise it reads that there
-            were some.
+        images: whether the model takes images, the user's and those that code displays; True by default. Otherwise it
+            reads that there were some, and the text that came with them.
         messages: the conversation so far, as `Message`s or their dicts.
         options: further arguments of every request, such as `temperature=0`.
 
@@ -121,8 +117,9 @@ class Agent(_BaseAgent):
             agent.stream(Terminal(), temperature=0).until_done()  # continues without a new input
 
         Args:
-            input: the user's text, or flat messages; added to `messages` when the stream starts. May be left out: the
-                conversation then continues as it stands.
+            input: the user's text, or flat messages; added to `messages` when the stream starts. An image that is a
+                path is read. May be left out: the conversation then continues as it stands, and what nobody answered
+                is asked again. The input of a stream that failed before the model answered gives way to the next one.
             handlers: receive each event, in this order.
             options: further arguments of the requests of this stream, besides those of the agent.
 
@@ -130,8 +127,9 @@ class Agent(_BaseAgent):
             A stream like those of `streamkit.stream`: iterate over it, or call `until_done()` or `get_final_text()`.
 
         Raises:
-            UsageError: a stream of this agent is still running; a handler has `async def` hooks; a message is malformed.
-                An option that the agent sets itself raises when the request is sent.
+            UsageError: a stream of this agent is still running; a handler has `async def` hooks; a message is malformed,
+                or the provider does not take it; an image cannot be read. An option that the agent sets itself raises
+                when the request is sent.
         """
         turn, all_handlers = self._new_turn(input, handlers, options)
         stream = StreamManager(first_source(turn.course), all_handlers, **self._stream_options())
@@ -174,8 +172,8 @@ class AsyncAgent(_BaseAgent):
             `{"send_message.message": "text"}`.
         output_limit: characters of one run's console output that the model reads, 10,000 by default; the middle of a
             longer output is left out. `messages` keep all of it.
-        images: whether the model takes images, which code may display; True by default. Otherwise it reads that there
-            were some.
+        images: whether the model takes images, the user's and those that code displays; True by default. Otherwise it
+            reads that there were some, and the text that came with them.
         messages: the conversation so far, as `Message`s or their dicts.
         options: further arguments of every request, such as `temperature=0`.
 
@@ -201,8 +199,9 @@ class AsyncAgent(_BaseAgent):
             await agent.stream("What is 34/24?", Terminal()).until_done()
 
         Args:
-            input: the user's text, or flat messages; added to `messages` when the stream starts. May be left out: the
-                conversation then continues as it stands.
+            input: the user's text, or flat messages; added to `messages` when the stream starts. An image that is a
+                path is read. May be left out: the conversation then continues as it stands, and what nobody answered
+                is asked again. The input of a stream that failed before the model answered gives way to the next one.
             handlers: receive each event, in this order; sync and async ones.
             options: further arguments of the requests of this stream, besides those of the agent.
 
@@ -210,8 +209,8 @@ class AsyncAgent(_BaseAgent):
             A stream like those of `streamkit.astream`: iterate over it, or await `until_done()` or `get_final_text()`.
 
         Raises:
-            UsageError: a stream of this agent is still running; a message is malformed. An option that the agent sets
-                itself raises when the request is sent.
+            UsageError: a stream of this agent is still running; a message is malformed, or the provider does not take
+                it; an image cannot be read. An option that the agent sets itself raises when the request is sent.
         """
         turn, all_handlers = self._new_turn(input, handlers, options)
         stream = AsyncStreamManager(first_async_source(turn.course), all_handlers, **self._stream_options())

@@ -7,15 +7,12 @@ waits for them, and for the threads.
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 import msgspec
 
@@ -23,7 +20,7 @@ from ..events import Event
 from ..sources.interrupt import Interruptible
 from ..sources.open import open_async
 from ..sources.source import AsyncSource, Batch
-from ..streams.aio import scheduler
+from ..streams.tasks import scheduler, start_task
 from .calls import PendingCall
 from .code_run import CodeRun
 from .mailbox import Mailbox
@@ -114,7 +111,7 @@ class _ToolCalls:
             self._finished = anyio.Event()
             schedule = scheduler()
             self._mailbox.wake = lambda: schedule(lambda: self._wakeup.set())
-            _start_task(partial(self._work, self._finished))
+            start_task(self._work, partial(self._end, self._finished))
         while True:
             self._wakeup = anyio.Event()
             batch = self._mailbox.take()
@@ -131,15 +128,15 @@ class _ToolCalls:
             with anyio.CancelScope(shield=True):
                 await self._finished.wait()
 
-    async def _work(self, finished: anyio.Event) -> None:
-        try:
-            with self._scope:
-                async with anyio.create_task_group() as tasks:
-                    for call in self._calls:
-                        tasks.start_soon(self._call, call)
-        finally:
-            self._mailbox.end()
-            finished.set()
+    async def _work(self) -> None:
+        with self._scope:
+            async with anyio.create_task_group() as tasks:
+                for call in self._calls:
+                    tasks.start_soon(self._call, call)
+
+    def _end(self, finished: anyio.Event) -> None:
+        self._mailbox.end()
+        finished.set()
 
     async def _call(self, pending: PendingCall) -> None:
         pending.prepare(self._mailbox, lambda: self._stopped)
@@ -167,19 +164,3 @@ class _ToolCalls:
 
         await anyio.to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1))
         return values[0]
-
-
-_tasks: set[asyncio.Task[None]] = set()  # asyncio itself holds its tasks weakly: unreferenced ones can vanish
-
-
-def _start_task(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run this in a task of the present event loop that belongs to no task group."""
-    token: Any = anyio.lowlevel.current_token().native_token
-    if hasattr(token, "create_task"):
-        task: asyncio.Task[None] = token.create_task(function())
-        _tasks.add(task)
-        task.add_done_callback(_tasks.discard)
-    else:
-        import trio.lowlevel  # only here, where trio runs already
-
-        trio.lowlevel.spawn_system_task(function, context=contextvars.copy_context())

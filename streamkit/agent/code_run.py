@@ -13,9 +13,11 @@ from .calls import call_id_of
 from .code import Code
 from .computer_protocol import Computing, Running
 
-__all__ = ["CodeRun"]
+__all__ = ["INTERRUPT_PERIOD", "CodeRun"]
 
 _MOST_UNREAD = 1000  # events that wait to be read before the run has to wait
+# Seconds after which a thread that waits looks for Ctrl-C: a signal that comes just before the wait does not end it.
+INTERRUPT_PERIOD = 0.25
 _GRACE = 5.0  # seconds that an interrupted run has to end by itself
 
 # The languages of computers that run an agent's code now. Another agent on the same computer waits for its turn.
@@ -65,7 +67,8 @@ class CodeRun:
                 work = contextvars.copy_context().run
                 self._thread = threading.Thread(target=work, args=(self._work,), name="streamkit-code", daemon=True)
                 self._thread.start()
-            self._changed.wait_for(lambda: self._unread or self._ended or self._closing)
+            while not self._changed.wait_for(lambda: self._unread or self._ended or self._closing, INTERRUPT_PERIOD):
+                pass
             if self._closing:
                 return []
             events, self._unread = self._unread, []

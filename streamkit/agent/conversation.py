@@ -64,10 +64,14 @@ def put_in_place(messages: list[Message], message: Message, replacement: Message
 
 
 def save_messages(messages: Iterable[Message], path: str | os.PathLike[str]) -> None:
-    """Write a conversation to a file, as a JSON list. The file is replaced at once: it is never half written."""
+    """Write a conversation to a file, as a JSON list. The file is replaced at once: it is never half written. Only its owner
+    may read it."""
     text = json.dumps([message.to_dict() for message in messages], ensure_ascii=False, indent=1)
     complete = Path(f"{os.fspath(path)}.new")
-    complete.write_text(text + "\n", encoding="utf-8", errors="surrogatepass")
+    complete.unlink(missing_ok=True)  # one that is left over may be readable for others
+    descriptor = os.open(complete, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="utf-8", errors="surrogatepass") as file:
+        file.write(text + "\n")
     complete.replace(path)
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from ..errors import UsageError
 from ..messages import CodeMessage, Message
-from ..protocols import is_object
+from ..protocols import is_object, to_input
 from ..streams.state import StreamState
+from .actions import complete_records
+from .attachments import with_image_data
 from .code import CODE_TOOL, check_auto_run, code_schema
 from .computer_protocol import Computing
-from .conversation import as_messages, load_messages, save_messages
+from .conversation import as_messages, input_messages, load_messages, save_messages
+from .history import model_view
 from .requests import Provider, tool_name
 from .tools import Tool
 
@@ -72,6 +75,7 @@ class AgentCore:
         self.fields: dict[str, str] = {**(fields or {})}
         self.messages: list[Message] = as_messages(messages)
         self._live: StreamState | None = None  # the newest stream that has started
+        self._newest_input: Sequence[Message] = ()  # what it added to the conversation
 
     @property
     def tool_schemas(self) -> list[Mapping[str, Any]]:
@@ -97,6 +101,67 @@ class AgentCore:
         """
         self._check_idle()
         self.messages = load_messages(path)
+
+    def undo(self) -> list[Message]:
+        """Take the newest turn out of the conversation: the input, and everything that followed it.
+
+            try:
+                agent.stream(text, Terminal()).until_done()
+            except sk.StreamkitError as error:
+                print(error)
+                agent.undo()
+
+        What tools and code did is not undone.
+
+        Returns:
+            The messages that were taken out, the input first; [] if the conversation has no message of the user.
+
+        Raises:
+            UsageError: a stream is still running.
+        """
+        self._check_idle()
+        messages = self.messages = as_messages(self.messages)
+        first = self._newest_input[0] if self._newest_input else None
+        place = next((place for place, message in enumerate(messages) if message is first), None)
+        if place is None:
+            place = _start_of_newest_turn(messages)
+        undone = messages[place:]
+        del messages[place:]
+        self._newest_input = ()
+        return undone
+
+    def _go_on_with(self, input: Sequence[Message]) -> None:
+        """Put a turn's input into the conversation. It is checked first: an error leaves the conversation as it was."""
+        goes_on = any(message.role != "computer" for message in input)
+        earlier = as_messages(self.messages)  # the application may have added dicts
+        if self.images:
+            earlier = [*map(with_image_data, earlier)]
+        if goes_on and self._is_unheard(earlier):
+            del earlier[len(earlier) - len(self._newest_input) :]
+        self.messages[:] = complete_records(earlier, at_end=goes_on, limit=self.output_limit)
+        self.messages += input
+        self._newest_input = input or self._newest_input
+
+    def _is_unheard(self, messages: Sequence[Message]) -> bool:
+        """Whether these end with the input of a stream that failed before the model answered. It is not joined to the next
+        input, which is it once more or takes its place."""
+        newest, failed = self._newest_input, self._live is not None and self._live.error is not None
+        if not failed or not newest or len(newest) > len(messages):
+            return False
+        ends = messages[len(messages) - len(newest) :]
+        return len(ends) == len(newest) and all(one is other for one, other in zip(ends, newest, strict=True))
+
+    def _checked_input(self, input: Any) -> list[Message]:
+        """The messages of a `UserInput`, which the provider takes.
+
+        Raises:
+            UsageError: it is neither a text nor flat messages, an image cannot be read, or the provider cannot take it.
+        """
+        messages = input_messages(input)
+        if self.images:
+            messages = [*map(with_image_data, messages)]
+        to_input(model_view(messages, limit=self.output_limit, images=self.images), self.provider.protocol)
+        return messages
 
     def _check_idle(self) -> None:
         if self._live is not None and not self._live.ended:
@@ -124,3 +189,15 @@ class AgentCore:
             raise UsageError(f"two tools have the name {name!r}")
         if name == CODE_TOOL and self.computer is not None:
             raise UsageError(f"a tool cannot have the name {name!r}: that tool runs code on the computer")
+
+
+def _start_of_newest_turn(messages: Sequence[Message]) -> int:
+    """The place of the newest input: the user's last messages, with the system's among them."""
+    place = len(messages)
+    while place and messages[place - 1].role != "user":
+        place -= 1
+    if not place:
+        return len(messages)
+    while place and messages[place - 1].role in ("user", "system"):
+        place -= 1
+    return place

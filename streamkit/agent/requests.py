@@ -9,6 +9,7 @@ form, with `include=["reasoning.encrypted_content"]`, which not all models accep
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -45,6 +46,9 @@ class Provider:
         self.client = client
         self.protocol = protocol or _protocol_of(client)
         self.is_async = any(kind.__name__.startswith("Async") for kind in type(client).__mro__)
+        # Whether the server of Chat Completions counts tokens if it is asked to; None as long as that is unknown. Some
+        # compatible servers refuse arguments that they do not know.
+        self._takes_usage = True if _host(client) == _OPENAI_HOST else None
         if self.protocol not in _APIS:
             raise UsageError(f"an agent cannot use protocol {protocol!r}; choose one of: {', '.join(_APIS)}")
         self._api = _APIS[self.protocol]
@@ -82,12 +86,43 @@ class Provider:
         arguments = self._api.arguments(input, instructions, tools)
         if self.protocol == "anthropic" and (container := as_object(as_object(metadata).get("container")).get("id")):
             arguments["container"] = container  # code that waits for an output waits there
-        if self.protocol == "openai_chat" and _host(self.client) == _OPENAI_HOST:
-            # Only there, because some compatible servers reject arguments that they do not know.
-            arguments["stream_options"] = {"include_usage": True}
         arguments = {"model": model, "stream": True, **arguments, **options}
         create = self._api.create(self.client)
-        return lambda: create(**arguments)
+        if self.protocol != "openai_chat" or "stream_options" in options or self._takes_usage is False:
+            return lambda: create(**arguments)
+        with_usage = {**arguments, "stream_options": {"include_usage": True}}
+        if self._takes_usage:
+            return lambda: create(**with_usage)
+        send = self._try_usage_async if self.is_async else self._try_usage
+        return partial(send, create, with_usage, arguments)
+
+    def _try_usage(self, create: Callable[..., Any], with_usage: Mapping[str, Any], plain: Mapping[str, Any]) -> Any:
+        """Send the request that asks for the tokens; where the server refuses it, once more without that."""
+        try:
+            answer = create(**with_usage)
+        except Exception as error:
+            if not _is_refusal(error):
+                raise
+            answer = create(**plain)
+            self._takes_usage = False
+        else:
+            self._takes_usage = True
+        return answer
+
+    async def _try_usage_async(
+        self, create: Callable[..., Any], with_usage: Mapping[str, Any], plain: Mapping[str, Any]
+    ) -> Any:
+        """As `_try_usage`, for an async client."""
+        try:
+            answer = await create(**with_usage)
+        except Exception as error:
+            if not _is_refusal(error):
+                raise
+            answer = await create(**plain)
+            self._takes_usage = False
+        else:
+            self._takes_usage = True
+        return answer
 
 
 def _protocol_of(client: Any) -> str:
@@ -97,6 +132,11 @@ def _protocol_of(client: Any) -> str:
     if hasattr(client, "messages"):
         return "anthropic"
     raise UsageError(f"{client!r} is not a client of openai or anthropic; pass `protocol=` if it has the same methods")
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the server may have refused an argument of the request."""
+    return getattr(error, "status_code", None) in (400, 422)
 
 
 def _host(client: Any) -> str | None:

@@ -17,7 +17,7 @@ from ..sources.interrupt import Interruptible, Stopped
 from ..sources.open import open_sync
 from ..sources.source import Source
 from .calls import PendingCall
-from .code_run import CodeRun
+from .code_run import INTERRUPT_PERIOD, CodeRun
 from .mailbox import Mailbox
 from .steps import (
     OWN_EVENTS,
@@ -101,7 +101,7 @@ class ToolsSource(Source):
             self._wakeup.clear()
             if (batch := self._mailbox.take()) is not None:
                 return batch
-            self._wakeup.wait()
+            self._wakeup.wait(INTERRUPT_PERIOD)
 
     def _work(self) -> None:
         try:

@@ -68,12 +68,14 @@ class Chat:
 
     def answer(self, text: str) -> bool:
         """Send the person's text and show the answer. If that fails, prints the error and returns False."""
-        stream = self._agent.stream(text, renderer(picture_folder()), self._asker)
+        stream = self._agent.stream(text, renderer(picture_folder(), cut_off=False), self._asker)
         try:
             with echo(False), stopped_by_ctrl_c(stream, self._asker), stream:
                 stream.until_done()
         except StreamkitError as error:
             print(f"streamkit: {explain(error)}", file=sys.stderr, flush=True)
+            if sys.stdin.isatty():
+                print("(/undo takes the question back)", flush=True)
             return False
         if stream.status == "cancelled":
             print("(stopped)", flush=True)

@@ -137,7 +137,7 @@ def _add_replay(commands: _Commands) -> None:
 def _replay(arguments: argparse.Namespace) -> int:
     path, speed = Path(arguments.file), arguments.speed
     source = path if math.isinf(speed) else recording.replay(path, speed=speed)
-    with open_stream(source, renderer(), protocol=arguments.protocol) as stream:
+    with open_stream(source, renderer(), protocol=arguments.protocol, fields=_fields(arguments)) as stream:
         run_and_report(stream, {})
     return 0
 
@@ -175,10 +175,35 @@ def _add_convert(commands: _Commands) -> None:
 
 def _convert(arguments: argparse.Namespace) -> int:
     output = Path(arguments.output) if arguments.output not in (None, "-") else None
-    convert.run(Path(arguments.file), output, source=arguments.protocol, target=arguments.to, framing=arguments.framing)
+    convert.run(
+        Path(arguments.file),
+        output,
+        source=arguments.protocol,
+        target=arguments.to,
+        framing=arguments.framing,
+        fields=_fields(arguments),
+    )
     return 0
 
 
 def _add_file_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", metavar="FILE", help="a recording, or a body of Server-Sent Events or JSON Lines")
     command.add_argument("--protocol", metavar="NAME", help="the protocol of FILE, if it is not recognised")
+    command.add_argument(
+        "--fields",
+        metavar="TOOL.ARGUMENT=KIND",
+        action="append",
+        type=_field,
+        help="make a message of a tool's argument, such as send_message.message=text; may be given several times",
+    )
+
+
+def _field(text: str) -> tuple[str, str]:
+    path, equals, kind = text.rpartition("=")
+    if not (path and equals and kind):
+        raise argparse.ArgumentTypeError(f"{text!r} is not TOOL.ARGUMENT=KIND, as send_message.message=text")
+    return path, kind
+
+
+def _fields(arguments: argparse.Namespace) -> dict[str, str] | None:
+    return dict(arguments.fields) if arguments.fields else None

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
 from .. import protocols
+from ..core.engine import Engine
 from ..errors import UsageError
 from ..events import Event, StreamEnd, StreamException, StreamTimeout
 from ..handlers import Handler
+from ..messages import Message, TextMessage
 from ..protocols.framing import sse_frame
 from ..streams.api import stream as open_stream
 
@@ -24,8 +27,16 @@ __all__ = ["run"]
 _RAW_CONTROLS = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def run(path: Path, output: Path | None, *, source: str | None, target: str, framing: str) -> None:
-    """Convert a file.
+def run(
+    path: Path,
+    output: Path | None,
+    *,
+    source: str | None,
+    target: str,
+    framing: str,
+    fields: Mapping[str, str] | None = None,
+) -> None:
+    """Convert a file, and say on stderr what the other protocol left out.
 
     Args:
         path: a recording, or a response body.
@@ -33,6 +44,7 @@ def run(path: Path, output: Path | None, *, source: str | None, target: str, fra
         source: the protocol of the file, if it is not recognised.
         target: the protocol to write.
         framing: `sse` or `ndjson`.
+        fields: the arguments of tools that become messages, as for `stream`.
 
     Raises:
         StreamkitError: the stream failed; what came before that was written.
@@ -41,8 +53,10 @@ def run(path: Path, output: Path | None, *, source: str | None, target: str, fra
     if output is not None and output.exists() and path.exists() and output.samefile(path):
         raise UsageError(f"{output} is the file to read; choose another one to write")
     writer = _Writer(target, framing=framing, path=output)
-    with open_stream(path, writer, protocol=source) as stream:
+    with open_stream(path, writer, protocol=source, fields=fields) as stream:
         stream.until_done()
+        if left_out := writer.left_out(stream.messages):
+            print(f"streamkit: {target} left out: {left_out}", file=sys.stderr)
 
 
 class _Writer(Handler):
@@ -56,15 +70,31 @@ class _Writer(Handler):
         self._path = path
         self._file: BinaryIO | None = None
         self._has_begun = False
+        self._written = Engine()  # which reads again what was written
+        self._decoder: protocols.Decoder = module.Decoder(self._written.new_id)
         self._encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=str).encode
 
     def handle(self, event: Event, /) -> None:
         self._has_begun = self._has_begun or not isinstance(event, (StreamTimeout, StreamException, StreamEnd))
         if not self._has_begun:
             return
-        self._write(self._frame(item) for item in self._encoder.items(event))
+        items = list(self._encoder.items(event))
+        self._read(self._decoder.feed_items(items))
+        self._write(map(self._frame, items))
         if isinstance(event, StreamEnd):
             self._finish(event)
+
+    def _read(self, events: Iterable[Event]) -> None:
+        for _ in self._written.complete(events):
+            pass
+
+    def left_out(self, messages: Sequence[Message]) -> str:
+        """What stands in none of the messages that were written, as `reasoning (2), image (1)`; "" if all of it does."""
+        self._read(self._decoder.finish())
+        written = "\n".join(message.content for message in self._written.messages)
+        missing = Counter(one.type for one in messages if one.content.strip() and one.content.strip() not in written)
+        missing["annotation"] = _annotations(messages) - _annotations(self._written.messages)
+        return ", ".join(f"{kind} ({number})" for kind, number in missing.items() if number > 0)
 
     def _finish(self, event: StreamEnd) -> None:
         if self._sse and self._encoder.done and event.status not in ("failed", "incomplete"):
@@ -99,3 +129,7 @@ class _Writer(Handler):
         except OSError as error:
             error.filename = None if self._path is None else str(self._path)
             raise
+
+
+def _annotations(messages: Iterable[Message]) -> int:
+    return sum(len(message.annotations) for message in messages if isinstance(message, TextMessage))

@@ -20,6 +20,9 @@ def is_interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
+_LONGEST_HISTORY = 1_000_000  # bytes
+
+
 @contextlib.contextmanager
 def echo(on: bool) -> Generator[None]:
     """Inside of this context the terminal shows the keys that are pressed, or does not: those that are pressed while an
@@ -90,9 +93,17 @@ def line_reader() -> Callable[[str], str]:
     with contextlib.suppress(OSError):  # the home directory may not be writable
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
+        _bound(path)
         history = FileHistory(str(path))
     session: PromptSession[str] = PromptSession(history=history, key_bindings=keys)
     return session.prompt
+
+
+def _bound(path: Path) -> None:
+    """Forget the older half of a history that has grown long."""
+    if path.stat().st_size > _LONGEST_HISTORY:
+        content = path.read_bytes()
+        path.write_bytes(content[content.find(b"\n#", len(content) // 2) :])  # an entry begins with its time
 
 
 def _history_file() -> Path:

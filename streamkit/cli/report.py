@@ -34,15 +34,15 @@ def picture_folder() -> Path:
     return (Path(data) if data else Path.home() / ".local" / "share") / "streamkit" / "pictures"
 
 
-def renderer(pictures: Path | None = None) -> EventHandler:
+def renderer(pictures: Path | None = None, *, cut_off: bool = True) -> EventHandler:
     """The handler that shows a stream on stdout: a live display on a terminal, a printer elsewhere or without `rich`.
 
     It leaves out warnings and errors, which the summary and the last line on stderr show. Pictures are saved in the folder
-    `pictures`, if there is one.
+    `pictures`, if there is one; `cut_off` says whether a text is marked that did not end by itself.
     """
     if sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
         try:
-            return LiveDisplay(warnings=False, errors=False, run_end=False, cut_off=False, pictures=pictures)
+            return LiveDisplay(warnings=False, errors=False, run_end=False, cut_off=cut_off, pictures=pictures)
         except UsageError as error:
             print(f"streamkit: {error} (printing plain text instead)", file=sys.stderr)
     return ConsolePrinter(warnings=False, errors=False, run_end=False, pictures=pictures)
@@ -153,6 +153,8 @@ def explain(error: BaseException) -> str:
     elif cause is not None and not isinstance(cause, OSError):
         text = f"{cause}{_root_cause(cause)}"
     notes: Sequence[str] = getattr(error, "__notes__", ())
+    if isinstance(error, OSError) and error.strerror:  # as of a full disk, which every later write reports again
+        notes = [note for note in notes if error.strerror not in note]
     return _cut(" ".join([*text.split(), *(f"({note})" for note in notes)]), 500)
 
 

@@ -16,7 +16,7 @@ from ..events import Delta, Event
 from ..handlers import Call, Handler, own_hooks, plan, refuse_async
 from ..messages import COMPACT_AT
 from .engine import Engine
-from .steps import PULL, START_WORK, Step, Stopped
+from .steps import PULL, Step, Stopped
 
 __all__ = ["Delivery", "HookStopped", "Steps", "add_note"]
 
@@ -48,7 +48,10 @@ class Delivery:
         self._awaits = awaits
         self._coroutine = CoroutineType if awaits else None  # what a hook returns that certainly has to be awaited
         self._current: Event | None = None
-        self._position: int | str | None = None  # of the last event before the current one that had one
+        self._position: int | str | None = (
+            None  # of the last event before the current one that had one, as `_note` saw it
+        )
+        self._batch: Sequence[Event] = ()  # the events that are being delivered
         self._closing = False  # `close` or `cancel` was called, or the stream failed
         self._ending = False  # it ends early: the async manager shields what is awaited from cancellation
         self._ended = False  # `StreamEnd` was delivered
@@ -83,12 +86,10 @@ class Delivery:
 
     # -- batches
 
+    # A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
+    # come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
     def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
-        """Pull batches and deliver their events. False: the source has ended. True: look again before the next pull.
-
-        A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
-        come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
-        """
+        """Pull batches and deliver their events. False: the source has ended. True: look again before the next pull."""
         find, pending, hooks_of = self._engine.find_open, self._engine.pending, self._delta_hooks.get
         message, message_id, kind, pieces, hooks = _NO_ROW
         try:
@@ -102,7 +103,9 @@ class Delivery:
                 if batch is None or self._closing:
                     self._check()
                     return False
-                look_again = not (events := decode(batch))
+                self._position = self._last_position()
+                self._batch = events = decode(batch)
+                look_again = not events
                 for event in events:
                     if event.message_id is not message_id or type(event) is not kind or event.replace:
                         message_id = None
@@ -181,8 +184,6 @@ class Delivery:
                 raise
         if calls and not isinstance(event, Delta):
             self._notice_hooks()  # a hook may have assigned one for the deltas that follow
-        if self._awaits and self._engine.pending:
-            yield START_WORK
 
     def _calls_of(self, kind: type[Event]) -> tuple[Call, ...]:
         if kind not in self._plan:  # declared by the application after the stream was made
@@ -205,9 +206,23 @@ class Delivery:
 
     def _note(self, event: Event) -> None:
         """Make an event the current one."""
-        if self._current is not None and self._current.position is not None:
-            self._position = self._current.position
+        self._position = self._last_position()
         self._current = event
+
+    def _last_position(self) -> int | str | None:
+        """The position of the current event, else of the last one before it that has one: some servers number only some
+        items. Deltas of open messages are not noted one by one, so they are looked up in their batch."""
+        current = self._current
+        if current is None or current.position is not None:
+            return None if current is None else current.position
+        if self._position is None or not isinstance(current, Delta):
+            return self._position
+        is_before = False
+        for event in reversed(self._batch):
+            is_before = is_before or event is current
+            if is_before and event.position is not None:
+                return event.position
+        return self._position
 
     def _must_await(self, hook: Any, result: Any) -> bool:
         """Whether what a hook returned has to be awaited.

@@ -103,7 +103,7 @@ class RunTracker:
             yield from self.end_step(e.RunStep(status="completed"), cause)
         assert self.run is not None
         self._step_count += 1
-        # The template may be another stream's live step, which has gone on meanwhile.
+        # Another stream's step is live, and may be over by now.
         self.step = msgspec.structs.replace(template, status="in_progress", usage=None, error=None, completed_at=None)
         self.step.id = template.id or f"step-{self._step_count}"
         self.step.run_id = template.run_id or self.run.id

@@ -20,7 +20,7 @@ from typing import Any, Final
 from ..answers import Answer
 from ..limits import Limits
 
-__all__ = ["CLOSE", "PULL", "START_WORK", "CallForSource", "OpenSource", "Step", "Stopped", "WaitForAnswers"]
+__all__ = ["CLOSE", "PULL", "CallForSource", "OpenSource", "Step", "Stopped", "WaitForAnswers"]
 
 
 class Stopped(BaseException):
@@ -70,6 +70,3 @@ PULL: Final = Step()
 
 CLOSE: Final = Step()
 """Close the source that is being read, if there is one."""
-
-START_WORK: Final = Step()
-"""Start the awaitables that answer tool calls, beside the stream."""

@@ -75,7 +75,7 @@ def is_nested_too_deep(value: Any) -> bool:
     level: list[Any] = [value]
     for _ in range(MAX_NESTING + 1):
         inside = (one for outer in level for one in _inside(outer))
-        inner: dict[int, Any] = {id(one): one for one in inside if _is_object(one) or _is_list(one)}
+        inner: dict[int, Any] = {id(one): one for one in inside if type(one) in (dict, list)}
         if not inner:
             return False
         level = [*inner.values()]

@@ -6,6 +6,7 @@ one, and `values` has the readers for values of any JSON type.
 """
 
 from .base import Decoder, Encoder
+from .encoding_report import left_out_of
 from .registry import BUILT_IN, find, names, recognise, to_input
 from .request_content import LeftOut
 from .values import is_list, is_object
@@ -18,6 +19,7 @@ __all__ = [
     "find",
     "is_list",
     "is_object",
+    "left_out_of",
     "names",
     "recognise",
     "to_input",

@@ -69,8 +69,8 @@ class RunLog(ABC):
         await anyio.lowlevel.checkpoint()
 
     def all_passed(self, cursor: str) -> bool:
-        """Whether some reader received this event, and all that are reading have gone on after it. A question that all
-        have passed is not answered. False where a relay cannot know."""
+        """Whether some reader has gone on after this event, and all that are reading. A question that all have passed is
+        not answered. False where a relay cannot know."""
         return False
 
     def unattended(self) -> float:

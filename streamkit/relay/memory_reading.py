@@ -78,6 +78,8 @@ class MemoryReading(Reading):
         """The next events, or for how many seconds to wait for them."""
         run, log = self._run, self._run.log
         self.passed = self.number
+        if self.passed > run.passed:
+            run.passed = self.passed
         if run.watchers:
             run.report_progress()
         with run.lock:

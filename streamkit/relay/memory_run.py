@@ -30,6 +30,7 @@ class MemoryRun(RunLog):
 
     Attributes:
         delivered: the number of the newest event that some reader has received.
+        passed: the number of the newest event after which some reader has gone on.
         lost: why the producer cannot write any more although the run is open; "" while it can.
         last_sign: when the producer gave its last sign of life, on the monotonic clock.
         watchers: called whenever a reader goes on or leaves.
@@ -41,7 +42,7 @@ class MemoryRun(RunLog):
         self.lock = threading.Lock()
         self.log = Log(limit, name_in_cursors(run_id))
         self.limit = limit
-        self.delivered = 0
+        self.delivered = self.passed = 0
         self.lost = ""
         self.last_sign = time.monotonic()
         self._overflow = overflow
@@ -206,11 +207,11 @@ class MemoryRun(RunLog):
         return 0.0 if self._readings or not self.delivered else time.monotonic() - self._last_left
 
     def all_passed(self, cursor: str) -> bool:
-        """Whether some reader received this event, and all have gone on after it. True where the run is gone."""
+        """Whether some reader has gone on after this event, and all that are reading. True where the run is gone."""
         number = number_of(cursor, self.log.name)
         if number is None or (self.lost and not self.closed):
             return True
-        return self.delivered >= number and all(reading.passed >= number for reading in self.readings)
+        return self.passed >= number and all(reading.passed >= number for reading in self.readings)
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` whenever a reader goes on or leaves; returns the function that ends that."""

@@ -2,7 +2,7 @@
 
 Any reader may answer, and the first answer wins. A question waits
 
-    300 seconds         for a reader that receives it, and for one that has not gone on after it
+    300 seconds         for a reader that receives it, and for one that has not gone on after it; 30 s after it left
     no longer           once every reader has gone on after it, without an answer and without deferring it
     as it was deferred  by a reader: as long as `defer(timeout)` says, but no longer than 30 s after that reader left
     `timeout` seconds   at most, where the emitter set a limit; until then whatever the readers do

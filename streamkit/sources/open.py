@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..errors import raise_source_error
 from ..events import Run, RunDone, StreamEnd
 from ..limits import Limits
 from .chunks import AsyncChunks, SyncChunks
+from .generators import GeneratorSource
 from .interrupt import Interruptible
 from .items import Items, batches_of
 from .recognition import (
@@ -281,7 +282,7 @@ def source_of_async_stream(manager: Any, chunks: AsyncChunks | None = None) -> A
 
 
 async def _of_async_response(response: Any, limits: Limits) -> AsyncSource:
-    chunks: AsyncIterator[bytes] = response.aiter_bytes()
+    chunks: AsyncGenerator[bytes, None] = response.aiter_bytes()
     if response.status_code >= 400:
         try:
             body = await _async_beginning(chunks, limits.error_body)
@@ -291,9 +292,9 @@ async def _of_async_response(response: Any, limits: Limits) -> AsyncSource:
             await _close_all(chunks, response)
         raise http_error(response, body)
     if not is_framed(response):
-        await response.aclose()
+        await _close_all(chunks, response)
         raise unread_body(response)
-    return AsyncSource(chunks.__anext__, partial(_close_all, chunks, response))
+    return GeneratorSource(chunks, partial(_close_all, chunks, response), nested=True)
 
 
 async def _close_all(chunks: Any, response: Any) -> None:
@@ -321,7 +322,10 @@ def _of_async_iterable(value: Any) -> AsyncSource:
             if callable(close) and inspect.isawaitable(result := close()):
                 await result
 
-    return AsyncSource(items.__anext__, finish, SourceTraits(live=live), prepare=prepare)
+    traits = SourceTraits(live=live)
+    if inspect.isasyncgen(items):
+        return GeneratorSource(items, finish, traits, prepare=prepare)
+    return AsyncSource(items.__anext__, finish, traits, prepare=prepare)
 
 
 async def _of_async_context(value: Any, limits: Limits) -> AsyncSource:

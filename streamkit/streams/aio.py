@@ -9,27 +9,24 @@ import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from types import AsyncGeneratorType, TracebackType
+from typing import Any, Self
 
 import anyio
-import anyio.abc
-import anyio.lowlevel
 
-from ..answers import Answer
 from ..core.delivery import Steps
-from ..core.steps import PULL, START_WORK, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
+from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
+from ..sources.awaiting import interruptible, is_cancellation
 from ..sources.chunks import AsyncChunks
 from ..sources.open import open_async, source_of_async_stream, wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
 from .manager import Manager, is_answer_text
+from .tasks import Work, close_unused, scheduler, task_finder
 
-__all__ = ["AsyncStreamManager", "scheduler"]
-
-_T = TypeVar("_T")
+__all__ = ["AsyncStreamManager"]
 
 
 class AsyncStreamManager(Manager):
@@ -42,49 +39,42 @@ class AsyncStreamManager(Manager):
         await sk.astream(ask, MyHandler()).until_done()      # let the handlers do it
         text = await sk.astream(ask).get_final_text()        # only the result
 
-    The rest is as in `StreamManager`. An awaitable that answers a tool call runs beside the stream inside `async with`,
-    `until_done` and `get_final_…`, else where the stream waits for it.
+    The rest is as in `StreamManager`. An awaitable that answers a tool call runs beside the stream, in a task of its own
+    that has ended when the stream has. No cancel scope or task group is open while a loop or a `with` block has control, so
+    a stream may be used in generators, and be entered, read and left in different tasks, one at a time.
     """
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
-        self._scope: anyio.CancelScope | None = None
-        self._waits_for_source = False  # … to be opened, or for its next batch
+        self._sleep: anyio.CancelScope | None = None  # the newest sleep in which the stream waits for its source
         self._wakeup: anyio.Event | None = None  # while it waits for an answer
+        self._find_task: Callable[[], object] | None = None
         self._schedule: Callable[[Callable[[], object]], object] | None = None
-        self._tasks: anyio.abc.TaskGroup | None = None
-        self._working = 0  # awaitables that run
-        self._running = False  # it is iterated just now; an interrupted `aclose` leaves `ag_running` true for ever
-        self._run_over: anyio.Event | None = None  # while another task waits for the end
+        self._work = Work()
+        self._running: Steps | None = None  # the steps that are performed just now
+        self._pause: anyio.Event | None = None  # while another task waits until none are
+        self._guard: AsyncGeneratorType[None, None] | None = None  # closes it where it is dropped
         super().__init__(source, handlers, awaitables=True, **options)
-        self._events = self._drive(self._run())
+        self._course = self._run()
 
     async def __aenter__(self) -> Self:
+        if self._running is not None:
+            await self._refuse()
         await self._perform_all(self._enter())
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        tasks, self._tasks = self._tasks, None
-        try:
-            await self.close()
-        finally:
-            if tasks is not None:
-                tasks.cancel_scope.cancel()
-                await tasks.__aexit__(None, None, None)
+        await self.close()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `StreamManager.__iter__`."""
-        return AsyncIteration(self._next_event, self._final, lambda event: event)
+        return AsyncEvents(self._next_event, self._final)
 
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
-        return AsyncIteration(
-            self._next_event, self._final, lambda event: event.value if is_answer_text(event) else None
-        )
+        return AsyncTexts(self._next_event, self._final)
 
     async def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
@@ -117,16 +107,16 @@ class AsyncStreamManager(Manager):
 
     async def close(self) -> None:
         """As `StreamManager.close`."""
-        if self._running:
+        while self._running is not None:
             self.cancel()
-            if anyio.get_current_task().id != self.driver:
-                self._run_over = self._run_over or anyio.Event()
-                await self._run_over.wait()
-            elif not self._pulling:  # a hook's call
-                await self._close_source()
-        else:
-            await self._events.aclose()
-            await self._perform_all(self._stop())
+            if self._is_caller():
+                if not self._pulling:  # a hook's call
+                    await self._close_source()
+                return
+            self._pause = self._pause or anyio.Event()
+            await self._pause.wait()
+        await self._stop_steps(self._course)
+        await self._perform_all(self._stop())
 
     def cancel(self) -> None:
         self._closing = True
@@ -142,61 +132,81 @@ class AsyncStreamManager(Manager):
 
     # -- steps
 
-    async def _drive(self, steps: Steps) -> AsyncGenerator[Event, None]:
-        """Perform steps, and hand out the events among them."""
-        self.driver = anyio.get_current_task().id
-        error: BaseException | None = None
-        send = steps.send
-        while True:
-            try:
-                step = send(None) if error is None else steps.throw(error)
-                error = None
-                while True:
-                    if step is PULL:
-                        step = send(await (self._source.next() if self._scope else self._in_scope(self._source.next)))
-                    elif isinstance(step, Event):
-                        yield step
-                        step = send(None)
-                    elif isinstance(step, Step):
-                        step = send(await self._perform(step))
-                    else:
-                        await (step if not self._ending else self._shielded(step))
-                        step = send(None)
-            except StopIteration:
-                return
-            except GeneratorExit:  # this generator is closed, or garbage: the stream ends step by step all the same
-                error = Stopped()
-            except BaseException as raised:
-                if inspect.getgeneratorstate(steps) != inspect.GEN_CLOSED:
-                    error = raised  # what a step raised, the lifecycle decides about
-                elif raised is error and isinstance(error, Stopped):
-                    steps, error = self._stop(), None  # the steps were garbage collected before this generator
-                    send = steps.send
-                else:
-                    error = None  # its traceback refers to this frame
-                    raise
+    async def _advance(self, steps: Steps, error: BaseException | None = None, *, drains: bool = False) -> Event | None:
+        """Perform steps up to the next event, and return it; None at their end.
 
-    async def _perform_all(self, steps: Steps) -> None:
+        Args:
+            error: is thrown into them first.
+            drains: whether `_drain` sees to it that pulls are interruptible.
+        """
+        before, self._running = self._running, steps
+        if self._handlers and not drains:
+            self._note_driver()
+        send = steps.send
+        try:
+            while True:
+                try:
+                    step = send(None) if error is None else steps.throw(error)
+                    error = None
+                    while True:
+                        if step is PULL:
+                            if drains:
+                                step = send(await self._source.next())
+                            else:
+                                step = send(await interruptible(self._source.next(), self._new_sleep))
+                        elif isinstance(step, Event):
+                            return step
+                        elif isinstance(step, Step):
+                            step = send(await self._perform(step))
+                        else:
+                            await (step if not self._ending else self._shielded(step))
+                            step = send(None)
+                except StopIteration:
+                    break
+                except BaseException as raised:
+                    if inspect.getgeneratorstate(steps) == inspect.GEN_CLOSED:
+                        error = None  # its traceback refers to this frame
+                        raise
+                    error = Stopped() if self._is_interruption(raised) else raised  # the lifecycle decides about it
+        finally:
+            self._running = before
+            if self._pause is not None:
+                self._pause.set()
+                self._pause = None
+        if self._ended:
+            await self._shielded(self._work.stop())
+        return None
+
+    async def _perform_all(self, steps: Steps, error: BaseException | None = None) -> None:
         """Perform steps that hand out no event."""
-        async for _ in self._drive(steps):
-            pass
+        while await self._advance(steps, error) is not None:
+            error = None
+
+    async def _stop_steps(self, steps: Steps) -> None:
+        """End steps that wait between two events."""
+        if inspect.getgeneratorstate(steps) == inspect.GEN_SUSPENDED:
+            await self._perform_all(steps, Stopped())
 
     async def _perform(self, step: Any) -> Any:
         match step:
             case OpenSource(value=value, limits=limits, clock=clock):
                 self._schedule = self._schedule or scheduler()
-                opens = partial(self._in_scope, open_async, value, limits)
-                return await (opens() if clock is None else clock.wait_async(opens))
+                await self._start_guard()
+                opens = partial(open_async, value, limits)
+                opening = opens() if clock is None else clock.wait_async(opens)
+                return await interruptible(opening, self._new_sleep)
             case CallForSource(function=function):
                 value = call_source(function)
-                return await self._in_scope(await_source, value) if inspect.isawaitable(value) else value
+                if not inspect.isawaitable(value):
+                    return value
+                return await interruptible(await_source(value), self._new_sleep)
             case WaitForAnswers(deferred=deferred):
                 return await self._wait(deferred)
-            case Step() if step is START_WORK:
-                return self._start_work()
             case _:  # CLOSE
-                closing = self._close_source()
-                return await (closing if not self._ending else self._shielded(closing))
+                if not self._ending:
+                    return await self._close_source()
+                await self._shielded(self._work.stop())
+                return await self._shielded(self._close_source())
 
     @staticmethod
     async def _shielded(awaitable: Awaitable[Any]) -> Any:
@@ -204,50 +214,34 @@ class AsyncStreamManager(Manager):
         with anyio.CancelScope(shield=True):
             return await awaitable
 
-    async def _next_event(self) -> Event | None:
+    def _next_event(self) -> Awaitable[Event | None]:
         """The next event for iteration, None at the end."""
-        if self._running:
-            self._refuse_second_reader("task")
-            return None
-        self._running = True
-        try:
-            return await anext(self._events, None)
-        finally:
-            self._running = False
+        return self._advance(self._course) if self._running is None else self._refuse()
+
+    async def _refuse(self) -> None:
+        self._refuse_second_reader("task")
 
     async def _drain(self) -> None:
         """Run to the end, without handing out events."""
-        if self._running:
-            self._refuse_second_reader("task")
-        elif self._tasks is not None or not self._engine.takes_outputs:  # nothing runs beside it
-            await self._drain_in_scope()
-        else:
-            tasks = self._tasks = anyio.create_task_group()
-            await tasks.__aenter__()
-            try:
-                await self._drain_in_scope()
-            finally:  # `async with` would raise the stream's error as a group
-                self._tasks = None
-                tasks.cancel_scope.cancel()
-                await tasks.__aexit__(None, None, None)
-
-    async def _drain_in_scope(self) -> None:
-        """One scope for the whole run, which `cancel` cancels wherever the stream waits for its source."""
+        if self._running is not None:
+            return await self._refuse()
         self._iterated = False
-        self._running = True
-        try:
-            with anyio.CancelScope() as self._scope:
-                async for _ in self._events:
-                    pass
-        finally:
-            self._scope = None
-            self._running = False
+        self._note_driver()
+        await interruptible(self._advance(self._course, drains=True), self._new_sleep_of_pull)
 
     async def read_nested(self, source: Any) -> AsyncGenerator[Event, None]:
         """Read another source of the same run inside a hook or a loop: the events, each after the handlers got it."""
-        async with contextlib.aclosing(self._drive(self._read_nested_source(source))) as events:
-            async for event in events:
+        steps = self._read_nested_source(source)
+        try:
+            while (event := await self._advance(steps)) is not None:
                 yield event
+        finally:
+            await self._stop_steps(steps)
+
+    def _final(self) -> list[Message]:
+        if isinstance(self._error, (StopIteration, StopAsyncIteration)):  # it would end a loop as if nothing was wrong
+            raise RuntimeError(f"a hook raised {self._error!r}") from self._error
+        return super()._final()
 
     async def _close_source(self) -> None:
         if self._source is not None:
@@ -255,125 +249,124 @@ class AsyncStreamManager(Manager):
 
     # -- cancellation, and answers from other threads
 
-    async def _in_scope(self, function: Callable[..., Awaitable[_T]], *arguments: Any) -> _T | None:
-        """The result of a function that waits for the source, or None if `cancel` was called meanwhile."""
-        self._waits_for_source = True
-        try:
-            if self._scope is not None:
-                return await function(*arguments)
-            try:
-                with anyio.CancelScope() as self._scope:
-                    return await function(*arguments)
-            finally:
-                self._scope = None
-        finally:
-            self._waits_for_source = False
-        return None
+    def _new_sleep(self) -> anyio.CancelScope | None:
+        """The scope of the task's next sleep, which `cancel` cancels; None where it has: then the source cleans up."""
+        if self._sleep is not None and self._sleep.cancelled_caught:
+            return None
+        self._sleep = anyio.CancelScope()
+        if self._closing:
+            self._sleep.cancel()
+        return self._sleep
+
+    def _new_sleep_of_pull(self) -> anyio.CancelScope | None:
+        return self._new_sleep() if self._pulling else None  # no hook is cut short
+
+    def _is_interruption(self, error: BaseException) -> bool:
+        """Whether an error is what the cancellation of the last sleep raised."""
+        if self._sleep is None or not self._sleep.cancelled_caught or not is_cancellation(error):
+            return False
+        self._sleep = None
+        return True
 
     def _stop_waiting(self) -> None:
         self._wake()
-        if self._scope is not None and (self._pulling or self._waits_for_source):  # no hook is cut short
-            self._scope.cancel()
+        if self._sleep is not None:
+            self._sleep.cancel()
 
     def _wake(self) -> None:
         if self._wakeup is not None:
             self._wakeup.set()
 
     def _answered(self) -> None:
-        self._in_loop(self._wake)
+        self._in_loop(self._take_answers)
+
+    def _take_answers(self) -> None:
+        """Start the awaitables that tool calls were answered with, beside the stream, and end its wait."""
+        if not self._closing and not self._ending:
+            for answer in self._engine.take_awaitables():
+                self._work.start(answer)
+        self._wake()
 
     def _in_loop(self, function: Callable[[], object]) -> None:
         if self._schedule is not None:
             with contextlib.suppress(RuntimeError):  # the event loop is over, and so is everything that could wait
                 self._schedule(function)
 
+    def _note_driver(self) -> None:
+        self._find_task = self._find_task or task_finder()
+        self.driver = id(self._find_task())
+
+    def _is_caller(self) -> bool:
+        """Whether the stream called this code: a hook, or its source."""
+        frame = inspect.currentframe()
+        while frame is not None:
+            if frame.f_code is AsyncStreamManager._advance.__code__ and frame.f_locals.get("self") is self:
+                return True
+            frame = frame.f_back
+        return False
+
     async def _wait(self, deferred: Any) -> Any:
         self._wakeup = wakeup = anyio.Event()  # before the changes are looked at: none is missed
         left = self._deadlines.left(deferred)
         if not self._closing and not self._engine.changes:
-            await self._wait_or_work(wakeup, left)
+            with anyio.move_on_after(left):
+                await wakeup.wait()
         return self._deadlines.over()
 
-    # -- the awaitables that answer tool calls
-
-    async def _wait_or_work(self, wakeup: anyio.Event, seconds: float | None) -> None:
-        """Wait for an answer, at most so long. Where there is no task group, awaitables run here, to their end."""
-        if self._tasks is not None:
-            self._start_work()
-            with anyio.move_on_after(seconds):
-                await wakeup.wait()
-            return
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            try:
-                self._start_work()
-                with anyio.move_on_after(seconds):
-                    await wakeup.wait()
-                while not self._closing and self._working:
-                    self._wakeup = wakeup = anyio.Event()
-                    self._start_work()
-                    await wakeup.wait()
-            finally:
-                self._tasks = None
-            if self._closing:
-                tasks.cancel_scope.cancel()
-
-    def _start_work(self) -> None:
-        """Start the awaitables that tool calls were answered with, beside the stream."""
-        if (tasks := self._tasks) is None:
-            return
-        for answer in self._engine.take_awaitables():
-            self._working += 1
-            tasks.start_soon(self._resolve, answer)
-
-    async def _resolve(self, answer: Answer) -> None:
-        """Await an answer's awaitable. The stream's own task raises its error."""
-        awaitable: Any = answer.value
-        try:
-            result, failure = await awaitable, None
-        except Exception as error:
-            result, failure = None, error
-        finally:
-            self._working -= 1
-        answer.resolve(result, failure)
-
     def _finish(self) -> None:
-        for answer in self._engine.take_awaitables():  # the stream ended before them: they never run
-            if inspect.iscoroutine(answer.value):
-                answer.value.close()
+        for answer in self._engine.take_awaitables():  # the stream ended before them
+            close_unused(answer)
         super()._finish()
-        if self._run_over is not None:
-            self._run_over.set()
+        guard, self._guard = self._guard, None
+        if guard is not None and not guard.ag_running:
+            with contextlib.suppress(StopIteration):
+                guard.aclose().__await__().send(None)
+
+    async def _start_guard(self) -> None:
+        if self._guard is None:
+            guard: Any = self._end_when_dropped()
+            self._guard = guard
+            await anext(guard)
+
+    async def _end_when_dropped(self) -> AsyncGenerator[None, None]:
+        """The event loop closes async generators that were dropped, and those that are left when it ends. This one ends the
+        stream then."""
+        try:
+            yield
+        finally:
+            if not self._ended:
+                await self.close()
 
 
-class AsyncIteration(AsyncIterator[_T]):
-    """What `pick` returns for each event, without None. A loop may leave it at any time: the stream stays open.
+class _Iteration:
+    """A loop over a stream's events. It may be left at any time: the stream stays open.
 
     Args:
         next_event: gives the stream's next event, None at its end.
         finish: called at the end; raises the error that the stream ended with.
     """
 
-    def __init__(
-        self,
-        next_event: Callable[[], Awaitable[Event | None]],
-        finish: Callable[[], object],
-        pick: Callable[[Any], _T | None],
-    ) -> None:
+    def __init__(self, next_event: Callable[[], Awaitable[Event | None]], finish: Callable[[], object]) -> None:
         self._next_event = next_event
         self._finish = finish
-        self._pick = pick
 
-    async def __anext__(self) -> _T:
-        while (event := await self._next_event()) is not None:
-            if (value := self._pick(event)) is not None:
-                return value
+
+class AsyncEvents(_Iteration, AsyncIterator[Event]):
+    """All events."""
+
+    async def __anext__(self) -> Event:
+        if (event := await self._next_event()) is not None:
+            return event
         self._finish()
         raise StopAsyncIteration
 
 
-def scheduler() -> Callable[[Callable[[], object]], object]:
-    """A function that runs another one in the current event loop, soon, from any thread."""
-    token: Any = anyio.lowlevel.current_token().native_token
-    soon: Callable[[Callable[[], object]], object] = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
-    return soon
+class AsyncTexts(_Iteration, AsyncIterator[str]):
+    """The assistant's text."""
+
+    async def __anext__(self) -> str:
+        while (event := await self._next_event()) is not None:
+            if is_answer_text(event):
+                return event.value
+        self._finish()
+        raise StopAsyncIteration

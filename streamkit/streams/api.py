@@ -15,7 +15,7 @@ from ..limits import Limits, Timeouts
 from ..protocols import Decoder
 from ..sources.source import AsyncSource, Readable, Source
 from .aio import AsyncStreamManager
-from .state import StreamState
+from .state import MAX_STEPS, StreamState
 from .sync import StreamManager
 
 __all__ = ["AsyncStreamManager", "StreamManager", "astream", "stream"]
@@ -50,6 +50,7 @@ def stream(
     protocol: str | type[Decoder] | None = None,
     strict: bool = False,
     then: Callable[[StreamState], Any] | None = None,
+    max_steps: int = MAX_STEPS,
     fields: Mapping[str, str] | None = None,
     after: str | None = None,
     limits: Limits | None = None,
@@ -68,8 +69,10 @@ def stream(
         handlers: receive each event, in this order.
         protocol: the wire protocol, by name or decoder class; without it, it is recognised from the items.
         strict: raise `ProtocolError` for a malformed item, in place of repairing it and calling `on_warning`.
-        then: called with the stream when a source has ended and every pending question was answered: returns the next
-            source of the same run, or None.
+        then: called with the stream, a `StreamState`, when a source has ended and every pending question was answered:
+            returns the next source of the same run, or None.
+        max_steps: how many sources one run may have with `then=`. If it asks for more, the run ends `incomplete` with the
+            `finish_reason` "max_steps".
         fields: string arguments of tools that become messages of their own, which stream beside their calls:
             `{"send_message.message": "text", "execute.code": "code"}`. A kind is `text`, `reasoning`, `code` (its
             language is the argument `language` beside it, if that came first) or `code:python`. In a path, indexes
@@ -81,12 +84,14 @@ def stream(
             client's own timeouts hold.
 
     Raises:
-        UsageError: a handler is async, or is on another live stream; there is no such protocol; a field is malformed.
+        UsageError: a handler is async, or is on another live stream; there is no such protocol; a field is malformed;
+            `max_steps` is no number from 1 on.
     """
     options: dict[str, Any] = {
         "protocol": protocol,
         "strict": strict,
         "then": then,
+        "max_steps": max_steps,
         "fields": fields,
         "after": after,
         "limits": limits,
@@ -102,6 +107,7 @@ def astream(
     protocol: str | type[Decoder] | None = None,
     strict: bool = False,
     then: Callable[[StreamState], Any] | None = None,
+    max_steps: int = MAX_STEPS,
     fields: Mapping[str, str] | None = None,
     after: str | None = None,
     limits: Limits | None = None,
@@ -123,6 +129,7 @@ def astream(
         "protocol": protocol,
         "strict": strict,
         "then": then,
+        "max_steps": max_steps,
         "fields": fields,
         "after": after,
         "limits": limits,

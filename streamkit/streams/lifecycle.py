@@ -17,7 +17,7 @@ from typing import Any
 from ..core.delivery import HookStopped, Steps, add_note
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError, UsageError
-from ..events import Event, RunDone, RunStep, StreamEnd
+from ..events import Event, Run, RunDone, RunStep, StreamEnd
 from ..handlers import Handler
 from .state import StreamState
 
@@ -201,6 +201,9 @@ class Lifecycle(StreamState):
         answered = self._answers_taken and not engine.cut_short
         goes_on = source_decoder.continues_in_next_source or answered
         if self._then is None or engine.unanswered or not goes_on:
+            return None
+        if self._source_number >= self._max_steps:
+            engine.runs.end_with(Run(status="incomplete", finish_reason="max_steps"))
             return None
         return partial(self._then, self)
 

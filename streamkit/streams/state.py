@@ -43,7 +43,10 @@ from ..sources.decoding import PreparingDecoder, SourceDecoder
 from ..sources.source import AsyncSource, Source
 from ..sources.timeouts import ContentClock
 
-__all__ = ["StreamState", "Timing", "error_of"]
+__all__ = ["MAX_STEPS", "StreamState", "Timing", "error_of"]
+
+MAX_STEPS = 100
+"""How many sources a run may have with `then=`, unless `max_steps=` says otherwise."""
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -80,11 +83,12 @@ class StreamState(Delivery):
         awaitables: bool,
         fields: Mapping[str, str] | None = None,
         after: str | None = None,
+        max_steps: int = MAX_STEPS,
         limits: Limits | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
         kind: type[Decoder] | None = protocols.find(protocol).Decoder if isinstance(protocol, str) else protocol
-        _check_arguments(handlers, kind, then, after)
+        _check_arguments(handlers, kind, then, after, max_steps)
         _check_kind("limits", limits, Limits)
         _check_kind("timeouts", timeouts, Timeouts)
         handlers = [handler.streamkit_attachable() for handler in handlers]
@@ -92,6 +96,7 @@ class StreamState(Delivery):
         self._fields = None if fields is None else ArgumentFields(fields)
         self._protocol = kind
         self._then = then
+        self._max_steps = max_steps
         self._after = after
         self._engine.limits = limits or Limits()
         self._clock = None if timeouts is None else ContentClock(timeouts)
@@ -177,8 +182,7 @@ class StreamState(Delivery):
     @property
     def cursor(self) -> str | None:
         """The cursor of the newest event: `stream(source, after=cursor)` resumes after it. None if the source has none."""
-        position = self._current.position if self._current is not None else None
-        position = self._position if position is None else position
+        position = self._last_position()
         return None if position is None else str(position)
 
     @property
@@ -370,7 +374,9 @@ class StreamState(Delivery):
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
 
 
-def _check_arguments(handlers: Sequence[object], protocol: object, then: object, after: object) -> None:
+def _check_arguments(
+    handlers: Sequence[object], protocol: object, then: object, after: object, max_steps: object
+) -> None:
     """Check what users passed to `stream`, who may use no type checker.
 
     Raises:
@@ -385,6 +391,8 @@ def _check_arguments(handlers: Sequence[object], protocol: object, then: object,
             raise UsageError(f"{handler!r} is no handler; subclass EventHandler, AsyncEventHandler or Handler")
     if after is not None and not isinstance(after, str):
         raise UsageError(f"a cursor is a str, as `stream.cursor` returns it, not {after!r}")
+    if not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 1:
+        raise UsageError(f"max_steps is a number from 1 on, not {max_steps!r}")
 
 
 def _check_kind(name: str, value: object, kind: type) -> None:

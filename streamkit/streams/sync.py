@@ -189,11 +189,10 @@ class StreamManager(Manager):
             case _:  # CLOSE
                 return self._close_source()
 
-    def _unread(self) -> Iterator[Event]:
-        """The events that are still to come: none for a hook of the stream's end."""
+    def _unread(self) -> Any:  # as `_events`
+        """An iterator of the events that are still to come: of none for a hook of the stream's end."""
         if not self._events.gi_running:
-            events: Iterator[Event] = self._events
-            return events
+            return self._events
         self._refuse_second_reader("thread")
         return iter(())
 

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +173,15 @@ def _wait_and_raise(work: Work) -> Callable[..., None]:
     return fail
 
 
-def test_an_interrupt_of_the_main_thread_is_one_more_way(tmp_path: Path) -> None:
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also where the tests run in the background of a shell, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_of_the_main_thread_is_one_more_way(interruptible: None) -> None:
     """Ctrl-C in a tool that runs, and in code."""
     work = Work(hangs="first")
     computer = ToyComputer()

@@ -296,6 +296,27 @@ def on(backend: str, make: Callable[[], Counting | AsyncCounting]) -> Callable[[
     return run
 
 
+def async_iteration(backend: str, of: str) -> Callable[[list[bytes]], int]:
+    """As `on`, without a handler: a loop over the stream's `text_deltas` or `events`."""
+
+    def run(chunks: list[bytes]) -> int:
+        async def main() -> int:
+            found = 0
+            with CLOCK:
+                stream = sk.astream(Chunks(chunks))
+                if of == "text_deltas":
+                    async for _ in stream.text_deltas:
+                        found += 1
+                else:
+                    async for event in stream:
+                        found += type(event) is sk.TextDelta
+            return found
+
+        return anyio.run(main, backend=backend)
+
+    return run
+
+
 def openai_raw(wire: str) -> Callable[[list[bytes]], int]:
     """The real client's own iteration."""
     import httpx2
@@ -335,7 +356,12 @@ def contestants(wire: str) -> dict[str, Callable[[list[bytes]], int]]:
         "sync, text_deltas": iteration,
         "asyncio": on("asyncio", AsyncCounting),
         "asyncio, plain handler": on("asyncio", Counting),
+        "asyncio, text_deltas": async_iteration("asyncio", "text_deltas"),
+        "asyncio, events": async_iteration("asyncio", "events"),
         "trio": on("trio", AsyncCounting),
+        "trio, plain handler": on("trio", Counting),
+        "trio, text_deltas": async_iteration("trio", "text_deltas"),
+        "trio, events": async_iteration("trio", "events"),
         "openai raw": openai_raw(wire),
     }
 

@@ -573,3 +573,28 @@ def test_what_is_left_out_is_said_in_words() -> None:
         "tool_output 'o' was left out: its call does not go back",
         "message 't2' was left out: it is of another choice",
     ]
+
+
+@pytest.mark.parametrize(
+    ("target", "left_out"),
+    [
+        ("openai_responses", []),
+        ("openai_chat", ["code", "console"]),
+        ("anthropic", []),
+        ("letta", []),
+        ("open_interpreter", []),
+        ("openai_assistants", ["reasoning"]),
+    ],
+)
+def test_what_an_encoder_left_out_can_be_said(target: str, left_out: list[str]) -> None:
+    """By reading what it wrote: no list of each protocol's."""
+    messages = [
+        ReasoningMessage("r", content="I think."),
+        TextMessage("t", content="I look."),
+        sk.CodeMessage("c", format="python", content="print(1)"),
+        sk.ConsoleMessage("o", content="1 is printed"),
+    ]
+    events: list[dict[str, Any]] = [{"type": "message_done", "message": message.to_dict()} for message in messages]
+    stream = sk.stream([*events, {"type": "run_done", "run": {"status": "completed"}}, {"type": "stream_end"}])
+    items = list(stream.chunks(target))
+    assert [left.message.type for left in protocols.left_out_of(stream.messages, items, target)] == left_out

@@ -1873,6 +1873,6 @@ def test_a_source_that_was_cut_off_is_a_run_that_failed() -> None:
         while True:
             items.append(dict(next(chunks)))
     again = sk.stream(items)
-    with pytest.raises(sk.RunFailedError, match=r"cut off|ended"):
+    with pytest.raises(sk.RunFailedError, match="cut off"):
         again.until_done()
     assert [message.content for message in again.messages] == ["a"]

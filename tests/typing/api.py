@@ -167,6 +167,16 @@ def tool_outputs(state: sk.StreamState) -> Any:
     return None
 
 
+def following(stream: sk.StreamState | None = None) -> Any:
+    """One function for the first request and each one after it: both `source` and `then=`."""
+    said = sk.to_input(stream.messages, "openai_responses") if stream is not None else []
+    return client.responses.create(model="m", input=said, stream=True)
+
+
+assert_type(sk.stream(following, then=following), sk.StreamManager)
+assert_type(sk.astream(following, then=following), sk.AsyncStreamManager)
+
+
 # -- openai's handlers: a subclass as it was written, with another import
 
 
@@ -180,6 +190,10 @@ class Stranded(AssistantEventHandler):
         if event.event == "thread.run.requires_action" and event.data.required_action is not None:
             for called in event.data.required_action.submit_tool_outputs.tool_calls:
                 assert_type(called.function.arguments, str)
+
+    @override
+    def submit_tool_outputs(self, tool_outputs: list[dict[str, str]], run_id: str) -> None:
+        """As in OpenAI's guide."""
 
     @override
     def on_text_created(self, text: beta.Text) -> None: ...
@@ -215,6 +229,10 @@ class Stranded(AssistantEventHandler):
 
 
 class AsyncStranded(AsyncAssistantEventHandler):
+    @override
+    async def submit_tool_outputs(self, tool_outputs: list[dict[str, str]], run_id: str) -> None:
+        """As in OpenAI's guide."""
+
     @override
     async def on_text_delta(self, delta: beta.TextDelta, snapshot: beta.Text) -> None: ...
 

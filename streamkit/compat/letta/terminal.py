@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from types import MethodType
-from typing import Any, Concatenate, Generic, ParamSpec
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from ...renderers.characters import printable
 from ...renderers.writer import TerminalWriter
@@ -20,6 +20,7 @@ __all__ = ["CLIInterface", "TerminalLines"]
 
 
 _P = ParamSpec("_P")
+_F = TypeVar("_F", bound=Callable[..., None])
 
 
 def put(lines: Iterable[Line]) -> None:
@@ -144,6 +145,11 @@ class _LineMethod(Generic[_P]):
         return function
 
 
+def _line_method(method: _F) -> _F:
+    """A `_LineMethod` that the type checkers take for a method of an instance, as the one that it overrides."""
+    return cast("_F", _LineMethod(method))  # the checkers refuse a descriptor in the place of a method
+
+
 class TerminalLines(AgentInterface):
     """The methods that a streaming terminal shares with `CLIInterface`. What is being streamed is ended first. They can be
     called on the class itself, as in MemGPT."""
@@ -166,13 +172,13 @@ class TerminalLines(AgentInterface):
         self._start_line()
         self.nonstreaming_interface.warning_message(msg)
 
-    @_LineMethod
+    @_line_method
     def internal_monologue(self, msg: str, msg_obj: object | None = None) -> None:
         """As `CLIInterface.internal_monologue`."""
         self._start_line()
         self.nonstreaming_interface.internal_monologue(msg, msg_obj)
 
-    @_LineMethod
+    @_line_method
     def assistant_message(self, msg: str, msg_obj: object | None = None) -> None:
         """As `CLIInterface.assistant_message`."""
         self._start_line()
@@ -190,7 +196,7 @@ class TerminalLines(AgentInterface):
         self._start_line()
         self.nonstreaming_interface.system_message(msg, msg_obj)
 
-    @_LineMethod
+    @_line_method
     def user_message(
         self, msg: object, msg_obj: object | None = None, raw: bool = False, dump: bool = False, debug: bool = False
     ) -> None:
@@ -198,7 +204,7 @@ class TerminalLines(AgentInterface):
         self._start_line()
         self.nonstreaming_interface.user_message(msg, msg_obj, raw, dump, debug)
 
-    @_LineMethod
+    @_line_method
     def function_message(self, msg: object, msg_obj: object | None = None, debug: bool = False) -> None:
         """As `CLIInterface.function_message`."""
         self._start_line()

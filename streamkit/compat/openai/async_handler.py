@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from typing import Any
 
 import anyio
@@ -69,9 +69,9 @@ class AsyncAssistantEventHandler(BoundHandler, openai.AsyncAssistantEventHandler
         """As `AssistantEventHandler.until_done`."""
         await self._streamkit_innermost(self._streamkit_manager()).until_done()
 
-    async def submit_tool_outputs(self, tool_outputs: Iterable[Mapping[str, Any]], /, *_: Any, **__: Any) -> None:
+    async def submit_tool_outputs(self, *arguments: Any, **options: Any) -> Any:
         """As `AssistantEventHandler.submit_tool_outputs`; an output may also be an awaitable that returns it."""
-        self._streamkit_respond(tool_outputs)
+        self._streamkit_respond(arguments, options)
 
     async def close(self) -> None:
         """As `AssistantEventHandler.close`."""

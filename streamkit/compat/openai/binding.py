@@ -272,8 +272,11 @@ class BoundHandler(Handler):
         self._streamkit_dispatcher().request_sent = True
         return manager
 
-    def _streamkit_respond(self, outputs: Iterable[Mapping[str, Any]]) -> None:
+    def _streamkit_respond(self, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
         """Answer pending tool calls: each by its call id or its message's id, and all of them or none."""
+        outputs: Iterable[Mapping[str, Any]] | None = arguments[0] if arguments else options.get("tool_outputs")
+        if outputs is None:
+            raise UsageError("submit_tool_outputs takes a list of {'tool_call_id': …, 'output': …}")
         pending = {
             key: call for key, call in self._streamkit_stream().pending.items() if isinstance(call, ToolCallMessage)
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import openai
@@ -120,17 +120,20 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
         """
         self._streamkit_innermost(self._streamkit_manager()).until_done()
 
-    def submit_tool_outputs(self, tool_outputs: Iterable[Mapping[str, Any]], /, *_: Any, **__: Any) -> None:
-        """Answer tool calls that the run waits for, on a stream with `then=`.
+    def submit_tool_outputs(self, *arguments: Any, **options: Any) -> Any:
+        """Answer tool calls that the run waits for, on a stream with `then=`: `submit_tool_outputs(tool_outputs)`.
+
+        A subclass may have something else by this name, as OpenAI's guide has: type checkers take any signature.
 
         Args:
-            tool_outputs: A list of `{"tool_call_id": …, "output": …}`. Further arguments, such as the `run_id` in
-                OpenAI's guide, are ignored. A subclass may have something else by the name of this method.
+            arguments: The first, or the option `tool_outputs`, is a list of `{"tool_call_id": …, "output": …}`. Further
+                ones, such as the `run_id` in OpenAI's guide, are ignored.
+            options: See there.
 
         Raises:
             UsageError: A call does not wait for an output, or cannot get one because there is no `then=`.
         """
-        self._streamkit_respond(tool_outputs)
+        self._streamkit_respond(arguments, options)
 
     def close(self) -> None:
         """Stop: close the response, call the done hooks of what is open, then `on_end`. Closing again does nothing."""

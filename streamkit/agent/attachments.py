@@ -1,0 +1,36 @@
+"""What a user attaches: an image on this machine is read when it is put into the conversation."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+from ..errors import UsageError
+from ..messages import ImageMessage, Message
+
+__all__ = ["with_image_data"]
+
+_FORMATS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
+
+
+def with_image_data(message: Message) -> Message:
+    """The message itself; in place of a user's image that is a path, the image as base64 with the path in its metadata.
+
+    Raises:
+        UsageError: the file cannot be read, or is no PNG, JPEG, GIF or WebP image.
+    """
+    if not isinstance(message, ImageMessage) or (message.role, message.format) != ("user", "path"):
+        return message
+    path = message.content
+    try:
+        data = Path(path).expanduser().read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        raise UsageError(f"the image {path!r} cannot be read: {error}") from error
+    format = next((format for start, format in _FORMATS.items() if data.startswith(start)), None)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        format = "webp"
+    if format is None:
+        raise UsageError(f"the image {path!r} is no PNG, JPEG, GIF or WebP image, which are what models take")
+    content = base64.b64encode(data).decode("ascii")
+    fields = {**message.to_dict(), "format": f"base64.{format}", "content": content}
+    return Message.from_dict({**fields, "metadata": {**message.metadata, "path": path}})

@@ -1,0 +1,68 @@
+"""Waiting for an async source so that it can be interrupted, without a cancel scope around its code.
+
+A scope around a pull would cost more than the pull, and would enclose code that is not ours: a generator or a context
+manager may enter its own scopes and task groups in one pull, and leave them in another.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, TypeVar
+
+import anyio
+
+__all__ = ["interruptible", "is_cancellation"]
+
+_T = TypeVar("_T")
+
+
+@types.coroutine
+def interruptible(
+    awaitable: Awaitable[_T], new_scope: Callable[[], anyio.CancelScope | None]
+) -> Generator[Any, Any, _T]:
+    """Await something so that it can be interrupted while the task sleeps.
+
+    Then, and only then, a scope is open: the one that `new_scope` makes for this sleep, if it makes one. None of the
+    awaitable's own code runs in it, so whatever that enters and leaves is nested as it would be without. An awaitable that
+    need not sleep costs no scope.
+
+    Raises:
+        BaseException: what the awaitable raises; the event loop's cancellation where such a scope was cancelled.
+    """
+    steps: Any = awaitable.__await__()
+    value: Any = None
+    error: BaseException | None = None
+    while True:
+        try:
+            signal = steps.throw(error) if error is not None else next(steps) if value is None else steps.send(value)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+        finally:
+            value = error = None  # an error's traceback refers to this frame
+        scope = new_scope()
+        if scope is not None:
+            scope.__enter__()
+        try:
+            value = yield signal
+        except GeneratorExit:  # nobody awaits this any more; there is no task that could leave the scope
+            steps.close()
+            raise
+        except BaseException as raised:
+            error = raised
+        if scope is not None:
+            cause: BaseException | None = error or getattr(value, "error", None)  # trio sends exceptions as values
+            if cause is None:
+                scope.__exit__(None, None, None)
+            else:
+                scope.__exit__(type(cause), cause, cause.__traceback__)
+            cause = None
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether an error is nothing but the event loop's cancellation of a task."""
+    group: Any = error
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_cancellation, group.exceptions))
+    return isinstance(error, anyio.get_cancelled_exc_class())

@@ -1,0 +1,114 @@
+"""Tasks of an async stream, on asyncio and trio: its own one, and those beside it, which belong to no task group.
+
+A stream hands out its events to loops and generators that may be left at any time, and in any task. No task group can be
+open there. So what runs beside the stream is a task that the stream itself cancels and waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from ..answers import Answer
+from ..errors import UsageError
+
+__all__ = ["Work", "close_unused", "scheduler", "start_task", "task_finder"]
+
+
+def scheduler() -> Callable[[Callable[[], object]], object]:
+    """A function that runs another one in the current event loop, soon, from any thread."""
+    token: Any = anyio.lowlevel.current_token().native_token
+    soon: Callable[[Callable[[], object]], object] = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
+    return soon
+
+
+def task_finder() -> Callable[[], object]:
+    """A function that returns the current task of the present event loop, in much less time than anyio's."""
+    if hasattr(anyio.lowlevel.current_token().native_token, "create_task"):
+        return asyncio.current_task
+    import trio.lowlevel  # only here, where trio runs already
+
+    return trio.lowlevel.current_task
+
+
+_tasks: set[asyncio.Task[None]] = set()  # asyncio itself holds its tasks weakly: unreferenced ones can vanish
+
+
+def start_task(function: Callable[[], Coroutine[Any, Any, None]], done: Callable[[], object]) -> None:
+    """Run a function that does not raise in a task of the present event loop that belongs to no task group.
+
+    `done` is called when the task is over, even if it was cancelled before its first step.
+    """
+    token: Any = anyio.lowlevel.current_token().native_token
+    if hasattr(token, "create_task"):
+        task: asyncio.Task[None] = token.create_task(function())
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+        task.add_done_callback(lambda _: done())
+        return
+    import trio.lowlevel
+
+    async def run() -> None:
+        try:
+            await function()
+        finally:
+            done()
+
+    trio.lowlevel.spawn_system_task(run, context=contextvars.copy_context())
+
+
+class Work:
+    """The awaitables that tool calls were answered with, each in a task of its own beside the stream."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[Answer, anyio.CancelScope] = {}
+        self._tasks: set[int] = set()  # their ids
+        self._change: anyio.Event | None = None  # while somebody waits until they are over
+
+    def start(self, answer: Answer) -> None:
+        """Await an answer's awaitable. The stream's own task raises its error."""
+        scope = self._scopes[answer] = anyio.CancelScope()
+        start_task(partial(self._run, answer, scope), partial(self._done, answer))
+
+    async def stop(self) -> None:
+        """Cancel them all, and return when they are over. One that calls this itself is not waited for."""
+        for scope in [*self._scopes.values()]:
+            scope.cancel()
+        while self._scopes and len(self._scopes) > (anyio.get_current_task().id in self._tasks):
+            self._change = anyio.Event()
+            await self._change.wait()
+
+    async def _run(self, answer: Answer, scope: anyio.CancelScope) -> None:
+        awaitable: Any = answer.value
+        task = anyio.get_current_task().id
+        self._tasks.add(task)
+        try:
+            with scope:
+                if not scope.cancel_called:
+                    answer.resolve(await awaitable)
+        except anyio.get_cancelled_exc_class():  # by something else: the event loop ends, or it was its own idea
+            answer.resolve(None, UsageError(f"{answer.what}: the awaitable that answers it was cancelled"))
+            raise
+        except BaseException as error:
+            answer.resolve(None, error)
+        finally:
+            self._tasks.discard(task)
+
+    def _done(self, answer: Answer) -> None:
+        del self._scopes[answer]
+        close_unused(answer)
+        if self._change is not None:
+            self._change.set()
+
+
+def close_unused(answer: Answer) -> None:
+    """Close an answer's coroutine that never ran, so that Python does not warn of it."""
+    if inspect.iscoroutine(answer.value) and inspect.getcoroutinestate(answer.value) == inspect.CORO_CREATED:
+        answer.value.close()
