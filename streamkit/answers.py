@@ -104,7 +104,8 @@ class Confirmation:
         """The JSON form: id, status, and under `subject` the static form of the message; other fields where they are set."""
         out: dict[str, object] = {"id": self.id, "subject": self.subject.to_dict(), "status": self.status}
         for key in ("edited", "reason", "malformed"):
-            if value := getattr(self, key):
+            value = getattr(self, key)
+            if value is not None and value is not False:  # code that was edited to nothing is "", and says so
                 out[key] = value
         return out
 

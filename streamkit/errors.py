@@ -36,11 +36,21 @@ __all__ = [
 class StreamkitError(Exception):
     """The root of streamkit's errors.
 
+    `str(error)` is safe to print: what is not printable in it, as a provider's text may hold, is escaped.
+
     Attributes:
         messages: the stream's messages when it failed; empty if the error ended no stream.
     """
 
     messages: Sequence[Message] = ()
+
+    @property
+    def message(self) -> str:
+        """The text as it came, with nothing escaped."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return "".join(one if one.isprintable() else _escaped(one) for one in self.message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Every error is pickled and copied with its attributes, whatever the arguments of its class."""
@@ -53,6 +63,10 @@ def _restored(kind: type[StreamkitError], arguments: tuple[Any, ...], state: dic
     error.args = arguments
     error.__dict__.update(state)
     return error
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 class UsageError(StreamkitError):
@@ -140,10 +154,13 @@ def raise_source_error(error: Exception) -> NoReturn:
 
     Raises:
         StreamkitError: the error itself, if it is one already.
+        KeyboardInterrupt: or SystemExit, that a library turned into the error.
         SourceError: any other; `SourceTimeoutError` if it is a timeout.
     """
     if isinstance(error, StreamkitError):
         raise error
+    if (interrupt := _interrupt_in(error)) is not None:
+        raise interrupt
     names = {kind.__name__ for kind in type(error).__mro__}
     timed_out = isinstance(error, TimeoutError) or any("Timeout" in name for name in names)
     kind = SourceTimeoutError if timed_out else SourceError
@@ -153,3 +170,15 @@ def raise_source_error(error: Exception) -> NoReturn:
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
     translated.status_code = status if isinstance(status, int) else None
     raise translated from error
+
+
+def _interrupt_in(error: BaseException | None) -> BaseException | None:
+    """The interrupt that an error was raised from. A Ctrl-C in the middle of an import, as in a client's first request,
+    may come as a RuntimeError or a SystemError."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            return error
+        seen.add(id(error))
+        error = error.__cause__
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Sequence
 from os import SEEK_END, PathLike
@@ -23,6 +24,7 @@ from .streams.state import StreamState
 __all__ = ["Recorder"]
 
 _CHUNK = 1 << 16
+_PRIVATE = 0o600  # only its owner reads it, as it holds a conversation; a file that exists keeps its permissions
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -36,9 +38,9 @@ class Recorder(Handler):
     has a recording already, the new items are added as the next source of the same run. Use a new path for each run.
 
     Args:
-        path: the file. It is created when the first item arrives.
+        path: the file. It is created when the first item arrives, readable for its owner alone.
 
-    Attaching it to a stream raises `UsageError` if the file exists and is not a recording.
+    Attaching it to a stream raises `UsageError` if the file cannot be written, or exists and is not a recording.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -55,17 +57,36 @@ class Recorder(Handler):
         """Attach it to a stream.
 
         Raises:
-            UsageError: the file exists and is not a recording, or as `Handler.bind`.
+            UsageError: the file cannot be written, or exists and is not a recording; or as `Handler.bind`.
         """
         self._require_init("_path", "path")
         super().bind(stream)
         self._source = 0
         self._written.clear()
-        if self._path.exists() and self._path.stat().st_size:
-            with self._path.open("rb") as file:
-                if not is_marked(file.read(MARK_LENGTH)):
-                    self.unbind(stream)
-                    raise UsageError(f"{self._path} exists and is no recording; it was not changed")
+        try:
+            self._check_path()
+        except UsageError:
+            self.unbind(stream)
+            raise
+
+    def _check_path(self) -> None:
+        """Raise `UsageError` where no recording can be written, before any request is sent."""
+        path = self._path
+        if not path.parent.is_dir():
+            raise UsageError(f"{path} cannot be written: there is no folder {path.parent}")
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder; a recording is a file")
+        try:
+            if path.is_file() and path.stat().st_size:
+                with path.open("rb") as file:
+                    marked = is_marked(file.read(MARK_LENGTH))
+                if not marked:
+                    raise UsageError(f"{path} exists and is no recording; it was not changed")
+            writable = os.access(path if path.exists() else path.parent, os.W_OK)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        if not writable:
+            raise UsageError(f"{path} cannot be written: permission denied")
 
     def receive(self, items: Sequence[Any], /) -> None:
         """Write the source's raw items."""
@@ -98,7 +119,7 @@ class Recorder(Handler):
         return round(time.monotonic() - self._began, 6)
 
     def _begin(self) -> None:
-        self._file = self._path.open("ab")
+        self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _PRIVATE), "ab")
         self._began = time.monotonic()
         if self._file.tell() and not _ends_its_line(self._path):
             self._file.write(b"\n")  # after the line that a crash cut off

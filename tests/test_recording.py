@@ -352,8 +352,11 @@ def test_a_recorder_refuses_a_file_of_another_kind(tmp_path: Path) -> None:
 
 def test_a_recorder_that_cannot_write_fails_the_stream(tmp_path: Path) -> None:
     """It is the handler's error."""
+    (tmp_path / "folder").mkdir()
+    stream = sk.stream(chat("Hi"), sk.Recorder(tmp_path / "folder" / "recording"))
+    (tmp_path / "folder").rmdir()
     with pytest.raises(OSError):
-        sk.stream(chat("Hi"), sk.Recorder(tmp_path / "missing" / "recording")).until_done()
+        stream.until_done()
 
 
 def test_a_recorder_appends_to_a_recording_that_a_crash_cut(tmp_path: Path) -> None:
@@ -461,3 +464,38 @@ def test_a_recording_of_another_version_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":99', 1))
     with pytest.raises(sk.SourceError, match="version 99, and this streamkit reads version 1"):
         sk.stream(path).until_done()
+
+
+# -- the file
+
+
+def test_a_recording_is_private(tmp_path: Path) -> None:
+    """It holds a conversation. A file that exists keeps the permissions that its owner gave it."""
+    before = os.umask(0)
+    try:
+        sk.stream(chat("a"), sk.Recorder(tmp_path / "run.jsonl")).until_done()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "run.jsonl").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "run.jsonl").chmod(0o644)
+    sk.stream(chat("a"), sk.Recorder(tmp_path / "run.jsonl")).until_done()
+    assert (tmp_path / "run.jsonl").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(("place", "match"), [("missing/run.jsonl", "no folder"), (".", "is a folder")])
+def test_a_file_that_cannot_be_written_is_refused_before_the_request(tmp_path: Path, place: str, match: str) -> None:
+    """And the handler is free for another stream."""
+    sent: list[bool] = []
+    recorder = sk.Recorder(tmp_path / place)
+    for _ in range(2):
+        with pytest.raises(sk.UsageError, match=match):
+            sk.stream(lambda: sent.append(True) or chat("a"), recorder)
+    assert not sent
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_file_without_permission_is_refused_before_the_request(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(sk.UsageError, match="permission denied"):
+        sk.stream(chat("a"), sk.Recorder(tmp_path / "run.jsonl"))
+    tmp_path.chmod(0o700)

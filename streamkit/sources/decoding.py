@@ -26,6 +26,7 @@ from .source import AsyncSource, Source
 __all__ = ["PreparingDecoder", "SourceDecoder"]
 
 _SSE_FIELDS = (b"data", b"event", b"id", b"retry")
+_SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
 
 
@@ -129,6 +130,8 @@ class SourceDecoder:
 
     def _decode(self, batch: Any) -> Sequence[Event]:
         if type(batch) is bytes:
+            if self.decoder is None and len(self._seen) < _SHOWN:
+                self._seen += batch[:_SHOWN]
             return self._decode_frames(self._frames(batch)) if self._framer else self._decode_first(batch)
         if batch and type(batch[0]) is tuple:
             return self._decode_frames(batch)
@@ -144,7 +147,6 @@ class SourceDecoder:
 
     def _decode_first(self, chunk: bytes) -> Sequence[Event]:
         """Hold the first bytes until they show how they are framed."""
-        self._seen = self._seen or chunk
         self._start = (self._start + chunk).lstrip(b" \t\r\n")
         self._framer = framer_for(self._start, self._engine.limits.line)
         if self._framer is not None:
@@ -253,7 +255,7 @@ class SourceDecoder:
         if decoder is None and _is_plain(self._seen):
             return ProtocolError(
                 "unknown-protocol",
-                f"the source is text in no known framing: it begins with {self._seen[:60]!r}. Known are Server-Sent "
+                f"the source is text in no known framing: it begins with {self._seen[:_SHOWN]!r}. Known are Server-Sent "
                 "Events and lines of JSON. Text that has no protocol can be passed on with an Emitter: "
                 "`emitter.text(piece)` for each piece",
                 index=0,
@@ -264,7 +266,7 @@ class SourceDecoder:
             how = "in the middle of an item"
         if not decoder and not self._seen:
             how += " (one that was read before has none left)"
-        seen = f"; it begins with {self._seen[:60]!r}" if self._seen and not decoder else ""
+        seen = f"; it begins with {self._seen[:_SHOWN]!r}" if self._seen and not decoder else ""
         if decoder is not None and self._engine.runs.run is None and decoder.index:
             return IncompleteStreamError(f"none of the source's {decoder.index} items is one of {decoder.name}")
         return IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end{seen}")

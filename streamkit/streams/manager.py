@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import heapq
+import logging
 import time
 from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 from ..answers import Answer
-from ..errors import UsageError
-from ..events import ConfirmationCreated, ConfirmationDone, Created, Event, Run, RunStep, TextDelta
+from ..errors import ProtocolError, UsageError
+from ..events import ConfirmationCreated, ConfirmationDone, Created, Event, Run, RunStep, StreamWarning, TextDelta
 from ..handlers import Handler
 from ..messages import Message, TextMessage
 from ..protocols import registry
@@ -20,6 +21,9 @@ from .lifecycle import Lifecycle
 __all__ = ["AnswerText", "Manager", "is_answer_text"]
 
 STEP_BREAK = "\n\n"  # between the texts of two run steps: a model that calls a tool often says something before
+
+_log = logging.getLogger("streamkit")
+_log.addHandler(logging.NullHandler())
 
 
 class Deadlines:
@@ -103,6 +107,8 @@ class Manager(Lifecycle, Readable):
         super()._note(event)
         if isinstance(event, Created):
             self._mark("first")
+        elif isinstance(event, StreamWarning):
+            _log.warning("%s", ProtocolError(event.code, event.fault, event.index, event.kind))
         elif isinstance(event, ConfirmationCreated):
             self._asked_at = self._asked_at or time.monotonic()
         elif isinstance(event, ConfirmationDone) and self._asked_at and not self._engine.pending_confirmations:
