@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import partial
 from types import AsyncGeneratorType, TracebackType
 from typing import Any, Self
 
@@ -57,7 +58,7 @@ class AsyncStreamManager(Manager):
 
     async def __aenter__(self) -> Self:
         if self._running is not None:
-            await self._refuse()
+            self._refuse_second_reader("task")
         await self._perform_all(self._enter())
         return self
 
@@ -68,12 +69,12 @@ class AsyncStreamManager(Manager):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `StreamManager.__iter__`."""
-        return AsyncEvents(self._next_event, self._final)
+        return AsyncEvents(partial(self._advance, self._course), self._final)
 
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
-        return AsyncTexts(self._next_event, self._final)
+        return AsyncTexts(partial(self._advance, self._course), self._final)
 
     async def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
@@ -132,13 +133,17 @@ class AsyncStreamManager(Manager):
     # -- steps
 
     async def _advance(self, steps: Steps, error: BaseException | None = None, *, drains: bool = False) -> Event | None:
-        """Perform steps up to the next event, and return it; None at their end.
+        """Perform steps up to the next event, and return it; None at their end. Those of the course, by one task at a time.
 
         Args:
             error: is thrown into them first.
             drains: whether `_drain` sees to it that pulls are interruptible.
         """
-        before, self._running = self._running, steps
+        before = self._running
+        if before is not None and steps is self._course:
+            self._refuse_second_reader("task")
+            return None
+        self._running = steps
         if self._handlers and not drains:
             self._note_driver()
         send = steps.send
@@ -211,19 +216,11 @@ class AsyncStreamManager(Manager):
         with anyio.CancelScope(shield=True):
             return await awaitable
 
-    def _next_event(self) -> Awaitable[Event | None]:
-        """The next event for iteration, None at the end."""
-        return self._advance(self._course) if self._running is None else self._refuse()
-
-    async def _refuse(self) -> None:
-        self._refuse_second_reader("task")
-
     async def _drain(self) -> None:
         """Run to the end, without handing out events."""
-        if self._running is not None:
-            return await self._refuse()
-        self._iterated = False
-        self._note_driver()
+        if self._running is None:
+            self._iterated = False
+            self._note_driver()
         await interruptible(self._advance(self._course, drains=True), self._new_sleep_of_pull)
 
     async def read_nested(self, source: Any) -> AsyncGenerator[Event, None]:
