@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-__all__ = ["interruptible", "is_cancellation"]
+__all__ = ["finish", "interruptible", "is_cancellation"]
 
 _T = TypeVar("_T")
 
@@ -37,12 +37,12 @@ def interruptible(
     except StopIteration as end:
         result = end.value
     else:
-        result = yield from _slept(steps, signal, new_scope)
+        result = yield from _rest(steps, signal, new_scope)
     return result
 
 
-def _slept(steps: Any, signal: Any, new_scope: Callable[[], anyio.CancelScope | None]) -> Generator[Any, Any, Any]:
-    """The rest of an awaitable whose steps have yielded this to the event loop."""
+def _rest(steps: Any, signal: Any, new_scope: Callable[[], anyio.CancelScope | None]) -> Generator[Any, Any, Any]:
+    """What `interruptible` does once an awaitable's first step was made and has yielded this signal."""
     while True:
         value: Any = None
         error: BaseException | None = None
@@ -64,6 +64,9 @@ def _slept(steps: Any, signal: Any, new_scope: Callable[[], anyio.CancelScope | 
             return end.value
         finally:
             value = error = None  # an error's traceback refers to this frame
+
+
+finish = types.coroutine(_rest)  # to be awaited
 
 
 def _leave(scope: anyio.CancelScope, error: BaseException | None) -> None:

@@ -19,7 +19,7 @@ from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitFor
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
-from ..sources.awaiting import interruptible, is_cancellation
+from ..sources.awaiting import finish, interruptible, is_cancellation
 from ..sources.chunks import AsyncChunks
 from ..sources.open import open_async, source_of_async_stream, wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
@@ -133,12 +133,7 @@ class AsyncStreamManager(Manager):
     # -- steps
 
     async def _advance(self, steps: Steps, error: BaseException | None = None, *, drains: bool = False) -> Event | None:
-        """Perform steps up to the next event, and return it; None at their end. Those of the course, by one task at a time.
-
-        Args:
-            error: is thrown into them first.
-            drains: whether `_drain` sees to it that pulls are interruptible.
-        """
+        """Perform steps up to the next event, and return it; None at their end. An error is thrown into them first."""
         before = self._running
         if before is not None and steps is self._course:
             self._refuse_second_reader("task")
@@ -154,10 +149,17 @@ class AsyncStreamManager(Manager):
                     error = None
                     while True:
                         if step is PULL:
-                            if drains:
+                            if drains:  # `_drain` makes it interruptible
                                 step = send(await self._source.next())
+                                continue
+                            pull = self._source.next().__await__()  # as `interruptible`, without a generator for each
+                            try:
+                                signal = next(pull)
+                            except StopIteration as end:
+                                batch = end.value
                             else:
-                                step = send(await interruptible(self._source.next(), self._new_sleep))
+                                batch = await finish(pull, signal, self._new_sleep)
+                            step = send(batch)
                         elif isinstance(step, Event):
                             return step
                         elif isinstance(step, Step):
