@@ -13,6 +13,7 @@ from types import AsyncGeneratorType, TracebackType
 from typing import Any, Self
 
 import anyio
+import anyio.lowlevel
 
 from ..core.delivery import Steps
 from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
@@ -47,6 +48,7 @@ class AsyncStreamManager(Manager):
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
         self._sleep: anyio.CancelScope | None = None  # the newest sleep in which the stream waits for its source
         self._wakeup: anyio.Event | None = None  # while it waits for an answer
+        self._token: Any = None  # the event loop's own
         self._find_task: Callable[[], object] | None = None
         self._schedule: Callable[[Callable[[], object]], object] | None = None
         self._work = Work()
@@ -196,7 +198,8 @@ class AsyncStreamManager(Manager):
     async def _perform(self, step: Any) -> Any:
         match step:
             case OpenSource(value=value):
-                self._schedule = self._schedule or scheduler()
+                if self._schedule is None:
+                    self._token, self._schedule = anyio.lowlevel.current_token().native_token, scheduler()
                 await self._start_guard()
                 return await interruptible(open_async(value), self._new_sleep)
             case CallForSource(function=function):
@@ -280,7 +283,7 @@ class AsyncStreamManager(Manager):
         """Start the awaitables that tool calls were answered with, beside the stream, and end its wait."""
         if not self._closing and not self._ending:
             for answer in self._engine.take_awaitables():
-                self._work.start(answer)
+                self._work.start(answer, self._token)
         self._wake()
 
     def _in_loop(self, function: Callable[[], object]) -> None:
