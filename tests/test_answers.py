@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -1192,6 +1193,27 @@ async def test_an_awaitable_of_a_stream_that_is_closed_first_never_runs(face: Fa
             break
     await stream.close()
     assert ran == []
+
+
+@pytest.mark.parametrize("way", ["until_done", "iterate"])
+def test_an_awaitable_that_somebody_else_cancels_ends_the_stream(way: str) -> None:
+    """It is no cancellation of the stream's own task, and nobody waits for ever."""
+
+    async def main() -> None:
+        before = len(asyncio.all_tasks())
+        other = asyncio.get_running_loop().create_future()
+        other.cancel()
+        told = AsyncTold(on_tool_call_done=lambda _, call: call.respond(other))
+        stream = sk.astream(calls("one"), told, then=go_on(chat("never")))
+        with pytest.raises(sk.UsageError, match="the awaitable that answers it was cancelled"):
+            if way == "until_done":
+                await stream.until_done()
+            async for _ in stream:
+                pass
+        told.check_brackets()
+        assert len(asyncio.all_tasks()) == before
+
+    asyncio.run(asyncio.wait_for(main(), 20))
 
 
 @async_faces

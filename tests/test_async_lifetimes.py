@@ -321,3 +321,18 @@ def _fail(*_: Any) -> None:
 async def _expire(reading: Reading, scope: anyio.CancelScope) -> None:
     await reading.wait_until_silent()
     scope.deadline = anyio.current_time()
+
+
+@async_faces
+@body
+async def test_a_hooks_error_has_no_context_of_ours(face: Face) -> None:
+    """Its traceback shows what the application did."""
+    for way in ("until_done", "iterate"):
+        stream = face.stream(face.generator(Source(chat("a"))), SyncTold(on_text_delta=_fail))
+        with pytest.raises(Left) as caught:
+            if way == "until_done":
+                await stream.until_done()
+            async for _ in stream:
+                pass
+        assert caught.value.__context__ is None
+        assert caught.value.__cause__ is None

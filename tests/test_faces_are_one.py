@@ -63,14 +63,12 @@ def test_the_loop_that_performs_the_steps_is_the_same_but_for_what_it_waits_in()
 
     def loop(module: str, name: str) -> str:
         text = re.sub(r"\s+", " ", without_async(methods(module)[name]))
-        return text[text.index("while True: if step is PULL") : text.index("except StopIteration")]
+        return text[text.index("while True: if step is PULL") : text.rindex("except StopIteration")]
 
     sync, aio = loop("sync.py", "_drive"), loop("aio.py", "_advance")
-    aio = aio.replace(
-        "if drains: step = send(self._source.next()) "
-        "else: step = send(interruptible(self._source.next(), self._new_sleep))",
-        "step = send(self._source.next())",
-    )
+    pull = aio[aio.index("if drains:") : aio.index("elif isinstance(step, Event)")]
+    assert pull.startswith("if drains: step = send(self._source.next()) continue pull = self._source.next()")
+    aio = aio.replace(pull, "step = send(self._source.next()) ")
     aio = aio.replace("(step if not self._ending else self._shielded(step)) step = send(None)", "AWAIT")
     sync = sync.replace("raise AssertionError(f'a sync stream cannot {step!r}')", "AWAIT")
     sync = sync.replace("yield step step = send(None)", "return step")

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-__all__ = ["interruptible", "is_cancellation"]
+__all__ = ["finish", "interruptible", "is_cancellation"]
 
 _T = TypeVar("_T")
 
@@ -31,16 +31,21 @@ def interruptible(
         BaseException: what the awaitable raises; the event loop's cancellation where such a scope was cancelled.
     """
     steps: Any = awaitable.__await__()
-    value: Any = None
-    error: BaseException | None = None
+    result: _T
+    try:
+        signal = next(steps)
+    except StopIteration as end:
+        result = end.value
+    else:
+        result = yield from _rest(steps, signal, new_scope)
+    return result
+
+
+def _rest(steps: Any, signal: Any, new_scope: Callable[[], anyio.CancelScope | None]) -> Generator[Any, Any, Any]:
+    """What `interruptible` does once an awaitable's first step was made and has yielded this signal."""
     while True:
-        try:
-            signal = steps.throw(error) if error is not None else next(steps) if value is None else steps.send(value)
-        except StopIteration as end:
-            result: _T = end.value
-            return result
-        finally:
-            value = error = None  # an error's traceback refers to this frame
+        value: Any = None
+        error: BaseException | None = None
         scope = new_scope()
         if scope is not None:
             scope.__enter__()
@@ -52,12 +57,23 @@ def interruptible(
         except BaseException as raised:
             error = raised
         if scope is not None:
-            cause: BaseException | None = error or getattr(value, "error", None)  # trio sends exceptions as values
-            if cause is None:
-                scope.__exit__(None, None, None)
-            else:
-                scope.__exit__(type(cause), cause, cause.__traceback__)
-            cause = None
+            _leave(scope, error or getattr(value, "error", None))  # trio sends exceptions as values
+        try:
+            signal = steps.throw(error) if error is not None else next(steps) if value is None else steps.send(value)
+        except StopIteration as end:
+            return end.value
+        finally:
+            value = error = None  # an error's traceback refers to this frame
+
+
+finish = types.coroutine(_rest)  # to be awaited
+
+
+def _leave(scope: anyio.CancelScope, error: BaseException | None) -> None:
+    if error is None:
+        scope.__exit__(None, None, None)
+    else:
+        scope.__exit__(type(error), error, error.__traceback__)
 
 
 def is_cancellation(error: BaseException) -> bool:

@@ -13,13 +13,14 @@ from types import AsyncGeneratorType, TracebackType
 from typing import Any, Self
 
 import anyio
+import anyio.lowlevel
 
 from ..core.delivery import Steps
 from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
-from ..sources.awaiting import interruptible, is_cancellation
+from ..sources.awaiting import finish, interruptible, is_cancellation
 from ..sources.chunks import AsyncChunks
 from ..sources.open import open_async, source_of_async_stream, wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
@@ -47,6 +48,7 @@ class AsyncStreamManager(Manager):
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
         self._sleep: anyio.CancelScope | None = None  # the newest sleep in which the stream waits for its source
         self._wakeup: anyio.Event | None = None  # while it waits for an answer
+        self._token: Any = None  # the event loop's own
         self._find_task: Callable[[], object] | None = None
         self._schedule: Callable[[Callable[[], object]], object] | None = None
         self._work = Work()
@@ -58,7 +60,7 @@ class AsyncStreamManager(Manager):
 
     async def __aenter__(self) -> Self:
         if self._running is not None:
-            await self._refuse()
+            self._refuse_second_reader("task")
         await self._perform_all(self._enter())
         return self
 
@@ -69,13 +71,13 @@ class AsyncStreamManager(Manager):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `StreamManager.__iter__`."""
-        return AsyncEvents(self._next_event, self._final)
+        return AsyncEvents(partial(self._advance, self._course), self._final)
 
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
         self._check_text_is_left()
-        return AsyncTexts(self._next_event, self._final, self._answer_text)
+        return AsyncTexts(partial(self._advance, self._course), self._final, self._answer_text)
 
     async def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
@@ -135,13 +137,12 @@ class AsyncStreamManager(Manager):
     # -- steps
 
     async def _advance(self, steps: Steps, error: BaseException | None = None, *, drains: bool = False) -> Event | None:
-        """Perform steps up to the next event, and return it; None at their end.
-
-        Args:
-            error: is thrown into them first.
-            drains: whether `_drain` sees to it that pulls are interruptible.
-        """
-        before, self._running = self._running, steps
+        """Perform steps up to the next event, and return it; None at their end. An error is thrown into them first."""
+        before = self._running
+        if before is not None and steps is self._course:
+            self._refuse_second_reader("task")
+            return None
+        self._running = steps
         if self._handlers and not drains:
             self._note_driver()
         send = steps.send
@@ -152,10 +153,17 @@ class AsyncStreamManager(Manager):
                     error = None
                     while True:
                         if step is PULL:
-                            if drains:
+                            if drains:  # `_drain` makes it interruptible
                                 step = send(await self._source.next())
+                                continue
+                            pull = self._source.next().__await__()  # as `interruptible`, without a generator for each
+                            try:
+                                signal = next(pull)
+                            except StopIteration as end:
+                                batch = end.value
                             else:
-                                step = send(await interruptible(self._source.next(), self._new_sleep))
+                                batch = await finish(pull, signal, self._new_sleep)
+                            step = send(batch)
                         elif isinstance(step, Event):
                             return step
                         elif isinstance(step, Step):
@@ -192,7 +200,8 @@ class AsyncStreamManager(Manager):
     async def _perform(self, step: Any) -> Any:
         match step:
             case OpenSource(value=value, limits=limits, clock=clock):
-                self._schedule = self._schedule or scheduler()
+                if self._schedule is None:
+                    self._token, self._schedule = anyio.lowlevel.current_token().native_token, scheduler()
                 await self._start_guard()
                 opens = partial(open_async, value, limits)
                 opening = opens() if clock is None else clock.wait_async(opens)
@@ -216,19 +225,11 @@ class AsyncStreamManager(Manager):
         with anyio.CancelScope(shield=True):
             return await awaitable
 
-    def _next_event(self) -> Awaitable[Event | None]:
-        """The next event for iteration, None at the end."""
-        return self._advance(self._course) if self._running is None else self._refuse()
-
-    async def _refuse(self) -> None:
-        self._refuse_second_reader("task")
-
     async def _drain(self) -> None:
         """Run to the end, without handing out events."""
-        if self._running is not None:
-            return await self._refuse()
-        self._iterated = False
-        self._note_driver()
+        if self._running is None:
+            self._iterated = False
+            self._note_driver()
         await interruptible(self._advance(self._course, drains=True), self._new_sleep_of_pull)
 
     async def read_nested(self, source: Any) -> AsyncGenerator[Event, None]:
@@ -286,7 +287,7 @@ class AsyncStreamManager(Manager):
         """Start the awaitables that tool calls were answered with, beside the stream, and end its wait."""
         if not self._closing and not self._ending:
             for answer in self._engine.take_awaitables():
-                self._work.start(answer)
+                self._work.start(answer, self._token)
         self._wake()
 
     def _in_loop(self, function: Callable[[], object]) -> None:

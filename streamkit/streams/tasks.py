@@ -41,12 +41,17 @@ def task_finder() -> Callable[[], object]:
 _tasks: set[asyncio.Task[None]] = set()  # asyncio itself holds its tasks weakly: unreferenced ones can vanish
 
 
-def start_task(function: Callable[[], Coroutine[Any, Any, None]], done: Callable[[], object]) -> None:
-    """Run a function that does not raise in a task of the present event loop that belongs to no task group.
+def start_task(
+    function: Callable[[], Coroutine[Any, Any, None]], done: Callable[[], object], token: Any = None
+) -> None:
+    """Run a function that does not raise in a task that belongs to no task group.
 
-    `done` is called when the task is over, even if it was cancelled before its first step.
+    Args:
+        function: is run.
+        done: is called when the task is over, even if it was cancelled before its first step.
+        token: the event loop's own, from `current_token`; without it, the caller is a task of that loop.
     """
-    token: Any = anyio.lowlevel.current_token().native_token
+    token = token or anyio.lowlevel.current_token().native_token
     if hasattr(token, "create_task"):
         task: asyncio.Task[None] = token.create_task(function())
         _tasks.add(task)
@@ -68,31 +73,35 @@ class Work:
     """The awaitables that tool calls were answered with, each in a task of its own beside the stream."""
 
     def __init__(self) -> None:
-        self._scopes: dict[Answer, anyio.CancelScope] = {}
+        self._scopes: dict[Answer, anyio.CancelScope | None] = {}  # None before its task runs
         self._tasks: set[int] = set()  # their ids
+        self._stopped = False
         self._change: anyio.Event | None = None  # while somebody waits until they are over
 
-    def start(self, answer: Answer) -> None:
-        """Await an answer's awaitable. The stream's own task raises its error."""
-        scope = self._scopes[answer] = anyio.CancelScope()
-        start_task(partial(self._run, answer, scope), partial(self._done, answer))
+    def start(self, answer: Answer, token: Any) -> None:
+        """Await an answer's awaitable; the token is `start_task`'s. The stream's own task raises its error."""
+        self._scopes[answer] = None
+        start_task(partial(self._run, answer), partial(self._done, answer), token)
 
     async def stop(self) -> None:
         """Cancel them all, and return when they are over. One that calls this itself is not waited for."""
+        self._stopped = True
         for scope in [*self._scopes.values()]:
-            scope.cancel()
+            if scope is not None:
+                scope.cancel()
         while self._scopes and len(self._scopes) > (anyio.get_current_task().id in self._tasks):
             self._change = anyio.Event()
             await self._change.wait()
 
-    async def _run(self, answer: Answer, scope: anyio.CancelScope) -> None:
+    async def _run(self, answer: Answer) -> None:
+        if self._stopped:
+            return
         awaitable: Any = answer.value
         task = anyio.get_current_task().id
         self._tasks.add(task)
         try:
-            with scope:
-                if not scope.cancel_called:
-                    answer.resolve(await awaitable)
+            with anyio.CancelScope() as self._scopes[answer]:
+                answer.resolve(await awaitable)
         except anyio.get_cancelled_exc_class():  # by something else: the event loop ends, or it was its own idea
             answer.resolve(None, UsageError(f"{answer.what}: the awaitable that answers it was cancelled"))
             raise
