@@ -103,7 +103,10 @@ class Delivery:
                 if batch is None or self._closing:
                     self._check()
                     return False
-                look_again = not (events := self._begin_batch(decode(batch)))
+                events = decode(batch)
+                if self._position is not None and self._current is not None:
+                    self._position = self._current.position or self._last_position()
+                self._batch, look_again = events, not events
                 for event in events:
                     if event.message_id is not message_id or type(event) is not kind or event.replace:
                         message_id = None
@@ -134,12 +137,6 @@ class Delivery:
                     return True
         except StopIteration as error:
             raise HookStopped from error
-
-    def _begin_batch(self, events: Sequence[Any]) -> Sequence[Any]:
-        """Make these events the present batch."""
-        self._position = self._last_position()
-        self._batch = events
-        return events
 
     def _result_of_failed_pull(self, error: Exception) -> Any:
         """What a failed pull means: the source's end, our own end, or a fault of the transport."""
