@@ -71,13 +71,13 @@ async def test_an_mcp_approval_is_answered_in_the_next_request(face: Face, how: 
                         return
 
             async with face.beside(later):
-                texts = await stream.get_final_text()
+                text = await stream.get_final_text()
             told.check_brackets()
             (outcome,) = told.of("on_confirmation_done")
             assert (outcome.subject.name, outcome.subject.arguments) == ("shorten", {"url": "https://x"})
             yes = how.startswith("approve")
             assert outcome.status == ("approved" if yes else "declined")
-            assert texts == "I need a link.Done."
+            assert text == "Done."  # the last response's
             second = server.requests[1].body
             answered = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1_1", "approve": yes}
             reason = "not answered" if how == "nothing" else "too short"  # undecided is declined, and told so

@@ -368,7 +368,8 @@ def test_a_recorder_appends_to_a_recording_that_a_crash_cut(tmp_path: Path) -> N
     torn = next(index for index, line in enumerate(lines) if b"never" in line)
     path.write_bytes(b"".join(lines[:torn]) + lines[torn][:40])
     sk.stream(chat("lo")[1:], sk.Recorder(path)).until_done()
-    assert sk.stream(path).get_final_text() == "Hello"
+    messages = sk.stream(path).get_final_messages()
+    assert [(message.content, message.status) for message in messages] == [("Hel", "incomplete"), ("lo", "completed")]
 
 
 def test_a_handler_that_records_may_be_used_again(tmp_path: Path) -> None:
