@@ -187,7 +187,7 @@ class _View:
         call = self._calls.get(message.call_id or "") or (self._last if message.call_id is None else None)
         if call is not None:
             call.output = message
-        elif message.call_id in self._at_provider or is_of_executed_call(message):
+        elif self._at_provider.get(message.call_id or "") == "tool_call" or is_of_executed_call(message):
             self._append(message)
         elif message.call_id not in self._dropped:
             self._append(TextMessage(role="user", content=f"The output of a tool:\n{message.content}"))

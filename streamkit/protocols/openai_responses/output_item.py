@@ -9,6 +9,7 @@ from typing import Any
 from ...events import Delta
 from ...messages import Message, TextMessage
 from ..request_content import image_url
+from ..values import without_keys
 from .item_types import OUTPUT_KEYS
 from .part_ids import PartIds
 from .received_items import received_item, restore
@@ -127,7 +128,9 @@ class OutputItem:
         self.wire["status"] = self.status
         forms = [form for message in self.messages if (form := received_item(message)).get("type") == self.type]
         if forms:  # it came from this API
-            self.wire = {**restore(forms[-1], self.messages), "id": self.wire["id"]}
+            # Its ids stay those that it began with; clients refuse others.
+            ids = {key: self.wire[key] for key in ("id", "call_id") if key in self.wire}
+            self.wire = {**without_keys(restore(forms[-1], self.messages), "id", "call_id"), **ids}
         if self.type in _TYPES_WITH_PROGRESS:
             phase = "failed" if self.type == "mcp_call" and self.status == "failed" else "completed"
             yield self._event(f"response.{self.type}.{phase}")

@@ -137,6 +137,8 @@ def new_item(message: Message, type: str) -> dict[str, Any]:
             fields = {"result": None} if format in ("png", "url") else {"result": None, "output_format": format}
         case _ if type in OUTPUT_KEYS:
             fields = {"call_id": message.call_id, OUTPUT_KEYS[type]: ""}
+        case "web_search_call" | "file_search_call" if call_id == message.id:  # the API's own have no call_id
+            fields = call_arguments(type, message)
         case _:
             fields = {"call_id": call_id, **call_arguments(type, message)}
     return {"id": message.id, "type": type, "status": "in_progress", **fields, **own_metadata(type, message)}
