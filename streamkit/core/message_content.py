@@ -131,7 +131,7 @@ class MessageContent(OpenMessages):
         if isinstance(message, TextMessage) and isinstance(final, TextMessage):
             for annotation in final.annotations:
                 yield from self._annotate(message, annotation, event)
-        self._sizes.measure(message)
+        self._measure(message)
         yield from self._close(final.id or message.id, message, final.status, event)
 
     def _compare(self, message: Message, final: str, event: e.Event) -> Iterator[e.Event]:

@@ -36,6 +36,7 @@ class OpenMessages(PendingAnswers):
     def __init__(self, wake: Callable[[], None] | None) -> None:
         super().__init__(wake)
         self._sizes = Sizes()
+        self._measure = self._sizes.measure  # bound once: it is called where deltas are joined
         self.messages: list[Message] = []
         # Open messages by the id that the decoder uses. That is the message's own id in `_open`; `_renamed` holds those
         # whose id was taken by another message.
@@ -65,12 +66,12 @@ class OpenMessages(PendingAnswers):
             LimitError: it is too long, or all messages together are.
         """
         message.compact()
-        self._sizes.measure(message)
+        self._measure(message)
 
     def measure_open(self) -> None:
         """Compare the sizes of all open messages with the limits. Raises as `compact`."""
         for message in (*self._open.values(), *self._renamed.values()):
-            self._sizes.measure(message)
+            self._measure(message)
 
     def long_item_came(self, size: int) -> None:
         """Items of this size may fill the memory long before the deltas of a message are joined."""
