@@ -46,7 +46,8 @@ from .protocols import to_input
 from .recorder import Recorder
 from .sources.recording import replay
 from .streams.api import AsyncStreamManager, StreamManager, astream, stream
-from .streams.state import StreamState, Timing
+from .streams.state import StreamState
+from .streams.timing import Timing
 from .throttled import Throttled
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ BACKWARDS = {
     ("errors", "messages"): "an error carries the messages that had arrived",
     ("messages.message", "events"): "a class of messages names the events about it",
     ("messages.kinds", "answers"): "a tool call holds the answer that it waits for",
-    ("handlers", "streams.state"): "a handler has the stream that it is on",
+    ("handlers.root", "streams.state"): "a handler has the stream that it is on",
     ("relay.lanes", "relay.emitter"): "a lane emits through its emitter",
     ("relay.reader", "relay.interface"): "a reader reads any relay, and every relay has readers",
     ("relay.memory_reading", "relay.memory_run"): "a reading belongs to its run",

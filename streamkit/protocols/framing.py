@@ -1,4 +1,4 @@
-"""Bytes to frames and back: Server-Sent Events (WHATWG HTML, section 9.2) and newline-delimited JSON.
+"""Bytes to frames: Server-Sent Events (WHATWG HTML, section 9.2) and newline-delimited JSON.
 
 However the bytes are cut into chunks, the frames are the same. Nothing is parsed here: a frame's data stays bytes.
 
@@ -8,12 +8,13 @@ Any other block is read line by line, as the specification says, with the same r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
-from typing import Any, TypeAlias, TypeGuard
+from collections.abc import Callable, Container
+from typing import Any
 
 from ..errors import LimitError
 from ..limits import Limits
 from ..messages.json_text import shallow
+from .frames import Frame, Frames, as_data, as_frame, is_frame, sse_frame
 
 __all__ = [
     "Frame",
@@ -27,28 +28,6 @@ __all__ = [
     "is_frame",
     "sse_frame",
 ]
-
-
-Frame: TypeAlias = tuple[bytes, bytes, bytes]
-"""One item on the wire: the SSE `id` and `event` fields (b"" where absent) and its data."""
-
-Frames: TypeAlias = Sequence[Frame | bytes]
-"""Frames. One with no id and an event name the decoder ignores may be given as plain `bytes`."""
-
-
-def is_frame(item: object) -> TypeGuard[Frame]:
-    """Whether an item of a batch is a frame: no item that was parsed already is a tuple."""
-    return isinstance(item, tuple)
-
-
-def as_frame(frame: Frame | bytes) -> Frame:
-    """A frame with its id and its name. Those of plain data are empty."""
-    return (b"", b"", frame) if isinstance(frame, bytes) else frame
-
-
-def as_data(frames: Frames, names: Container[bytes]) -> Frames:
-    """These frames, as plain data where they have no id and none of these event names."""
-    return [frame[2] if not frame[0] and frame[1] not in names else frame for frame in map(as_frame, frames)]
 
 
 def _nothing(size: int) -> None:
@@ -393,9 +372,3 @@ def framer_for(start: bytes, longest: int = Limits().line) -> Framer | None:
     if not text or _BYTE_ORDER_MARK.startswith(text):
         return None
     return NdjsonFramer(longest) if text[:1] in (b"{", b"[") else SseFramer(longest)
-
-
-def sse_frame(data: bytes, name: str | None = None, id: str | None = None) -> bytes:
-    """One SSE block. `data` must be one line, as compact JSON text is."""
-    lines = [b"id: " + id.encode() if id else b"", b"event: " + name.encode() if name else b"", b"data: " + data]
-    return b"\n".join(line for line in lines if line) + b"\n\n"

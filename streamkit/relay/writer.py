@@ -19,7 +19,8 @@ from ..messages import Message
 from ..sources.interrupt import Stopped
 from ..sources.items import Items
 from ..sources.source import Source, SourceTraits
-from ..streams.state import StreamState, error_of
+from ..streams.failures import error_of
+from ..streams.state import StreamState
 from .interface import Relay
 from .memory import MemoryRelay
 from .shared_answer import SharedAnswer

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from .. import errors, protocols
+from .. import protocols
 from ..answers import Confirmation
 from ..core.argument_fields import ArgumentFields
 from ..core.delivery import Delivery
@@ -15,15 +13,7 @@ from ..core.engine import Engine
 from ..core.pending import Pending
 from ..core.resume import ResumableEngine
 from ..core.run_tracker import merge
-from ..errors import (
-    IncompleteStreamError,
-    LimitError,
-    ProtocolError,
-    RunFailedError,
-    SourceTimeoutError,
-    StreamkitError,
-    UsageError,
-)
+from ..errors import IncompleteStreamError, RunFailedError, SourceTimeoutError, StreamkitError, UsageError
 from ..events import (
     Event,
     Run,
@@ -42,28 +32,14 @@ from ..protocols import Decoder
 from ..sources.decoding import PreparingDecoder, SourceDecoder
 from ..sources.source import AsyncSource, Source
 from ..sources.timeouts import ContentClock
+from .argument_checks import check_arguments, check_kind
+from .failures import details_of, error_of
+from .timing import Timing, timing_of
 
-__all__ = ["MAX_STEPS", "StreamState", "Timing", "error_of"]
+__all__ = ["MAX_STEPS", "StreamState"]
 
 MAX_STEPS = 100
 """How many sources a run may have with `then=`, unless `max_steps=` says otherwise."""
-
-
-class Timing(msgspec.Struct, frozen=True):
-    """How long a stream took. Times are in seconds from its start, which is when its request was sent.
-
-    Attributes:
-        first_delta: until the first delta; None as long as there was none.
-        duration: until the end; None before it.
-        deltas: how many deltas arrived.
-        deltas_per_second: their rate from the first one to the end, without the time in which a confirmation waited for
-            its answer; None before the end.
-    """
-
-    first_delta: float | None
-    duration: float | None
-    deltas: int
-    deltas_per_second: float | None
 
 
 class StreamState(Delivery):
@@ -88,9 +64,9 @@ class StreamState(Delivery):
         timeouts: Timeouts | None = None,
     ) -> None:
         kind: type[Decoder] | None = protocols.find(protocol).Decoder if isinstance(protocol, str) else protocol
-        _check_arguments(handlers, kind, then, after, max_steps)
-        _check_kind("limits", limits, Limits)
-        _check_kind("timeouts", timeouts, Timeouts)
+        check_arguments(handlers, kind, then, after, max_steps)
+        check_kind("limits", limits, Limits)
+        check_kind("timeouts", timeouts, Timeouts)
         handlers = [handler.streamkit_attachable() for handler in handlers]
         super().__init__(ResumableEngine(strict=strict, wake=wake), handlers, awaits=awaitables)
         self._fields = None if fields is None else ArgumentFields(fields)
@@ -194,16 +170,8 @@ class StreamState(Delivery):
     @property
     def timing(self) -> Timing:
         """How long the stream took."""
-        start, first, end = (self._times.get(key) for key in ("start", "first", "end"))
         deltas = self._engine.forgotten_deltas + sum(message.delta_count for message in self._engine.messages)
-        flow = _seconds(first, end)  # from the first delta on
-        flow = None if flow is None else flow - self._times.get("asking", 0.0)
-        return Timing(
-            first_delta=_seconds(start, first),
-            duration=_seconds(start, end),
-            deltas=deltas,
-            deltas_per_second=deltas / flow if flow is not None and flow > 0 else None,
-        )
+        return timing_of(self._times, deltas)
 
     @property
     def fields(self) -> Mapping[str, str]:
@@ -370,69 +338,6 @@ class StreamState(Delivery):
             if isinstance(error, SourceTimeoutError):
                 yield from self._engine.end_event(StreamTimeout())
             error = self._error or error  # perhaps another one by now, of a hook that has seen the run fail
-            event = StreamException(type(error).__name__, str(error), _details(error), error)
+            event = StreamException(type(error).__name__, str(error), details_of(error), error)
             yield from self._engine.end_event(event)
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
-
-
-def _check_arguments(
-    handlers: Sequence[object], protocol: object, then: object, after: object, max_steps: object
-) -> None:
-    """Check what users passed to `stream`, who may use no type checker.
-
-    Raises:
-        UsageError: an argument has the wrong type.
-    """
-    if protocol is not None and not (isinstance(protocol, type) and issubclass(protocol, Decoder)):
-        raise UsageError(f"a protocol is a name or a Decoder class, not {protocol!r}")
-    if then is not None and not callable(then):
-        raise UsageError(f"`then` is called with the stream for its next source; {then!r} cannot be called")
-    for handler in handlers:
-        if not isinstance(handler, Handler):
-            raise UsageError(f"{handler!r} is no handler; subclass EventHandler, AsyncEventHandler or Handler")
-    if after is not None and not isinstance(after, str):
-        raise UsageError(f"a cursor is a str, as `stream.cursor` returns it, not {after!r}")
-    if not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 1:
-        raise UsageError(f"max_steps is a number from 1 on, not {max_steps!r}")
-
-
-def _check_kind(name: str, value: object, kind: type) -> None:
-    """Raise `UsageError` for an option that is neither None nor of its class."""
-    if value is not None and not isinstance(value, kind):
-        raise UsageError(f"`{name}` is a `{kind.__name__}`, not {value!r}")
-
-
-def _seconds(start: float | None, end: float | None) -> float | None:
-    """The time between two moments, None if one of them has not come."""
-    return None if start is None or end is None else end - start
-
-
-def _details(error: BaseException) -> dict[str, Any]:
-    """The error's own fields, as a `StreamException` has them."""
-    details = {
-        key: getattr(error, key, None) for key in ("code", "body", "status_code", "fault", "index", "kind", "allowed")
-    }
-    return {key: value for key, value in details.items() if value is not None}
-
-
-def error_of(event: StreamException) -> StreamkitError:
-    """The error that another stream ended with, from its `stream_exception`."""
-    if isinstance(event.exception, StreamkitError):
-        return event.exception
-    details = event.details
-    match getattr(errors, event.error, None):
-        case errors.LimitError if limit := str(details.get("code", "")).partition("-")[2]:
-            return LimitError(limit, details.get("allowed", 0))
-        case errors.RunFailedError:
-            return RunFailedError(event.message, details.get("code"), details.get("body"))
-        case errors.ProtocolError:
-            return ProtocolError(
-                str(details.get("code", "")), str(details.get("fault", event.message)), details.get("index")
-            )
-        case type() as kind if issubclass(kind, StreamkitError):
-            error: StreamkitError = kind(event.message)
-            if isinstance(error, errors.SourceError):
-                error.status_code = details.get("status_code")
-            return error
-        case _:
-            return errors.SourceError(f"the stream failed where it came from: {event.error}: {event.message}")

@@ -1,26 +1,18 @@
-"""Handlers: the objects that receive the events of a stream.
+"""The handlers that users subclass, with every hook declared: `EventHandler`, and `AsyncEventHandler` for `async def`.
 
-Subclass `EventHandler` (or `AsyncEventHandler`, whose hooks are `async def`) and override the hooks you care about.
-A hook that is not overridden costs nothing. The root is `Handler`, which receives every event in one method.
+A hook that is not overridden costs nothing: the calls of an event are computed once, from what a class overrides.
 """
-
-# Methods that only streams call are named `streamkit_…`, so that all other names are free for subclasses. A class that
-# leaves `handle`, `receive` and `bind` to its subclasses as well has streams call another object: see `streamkit_attachable`.
 
 from __future__ import annotations
 
-import difflib
 import inspect
-import warnings
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
-from .answers import Confirmation
-from .errors import UsageError
-from .events import (
-    EVENTS,
+from ..answers import Confirmation
+from ..errors import UsageError
+from ..events import (
     CodeDelta,
     ConsoleDelta,
     Delta,
@@ -34,9 +26,8 @@ from .events import (
     ToolCallDelta,
     ToolOutputDelta,
     Usage,
-    version,
 )
-from .messages import (
+from ..messages import (
     Annotation,
     CodeMessage,
     ConsoleMessage,
@@ -49,40 +40,14 @@ from .messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
+from .hook_names import hook_events, warn_of_near_misses
+from .root import Call, Handler
 
-if TYPE_CHECKING:
-    from .streams.state import StreamState
-
-__all__ = [
-    "AsyncEventHandler",
-    "Call",
-    "EventHandler",
-    "Handler",
-    "Hooks",
-    "needs_async",
-    "own_hooks",
-    "plan",
-    "refuse_async",
-    "warn_of_near_misses",
-]
+__all__ = ["AsyncEventHandler", "EventHandler", "Hooks"]
 
 R = TypeVar("R")
 
-
-class Call(NamedTuple):
-    """One call that an event makes to a handler.
-
-    Attributes:
-        function: the hook, or the handler's `handle`.
-        takes_event: whether it is called with the event, and not with the hook's own arguments.
-        is_async: whether it surely returns an awaitable. If not, its result is checked at each call.
-    """
-
-    function: Callable[..., Any]
-    takes_event: bool
-    is_async: bool
-
-
+_ASSISTANTS_HOOK = "on_run_step_delta"  # the one hook that only openai's own handlers have
 _MAY_PAUSE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
@@ -92,121 +57,6 @@ def _has_flag(function: Any, look: Callable[[Any], bool]) -> bool:
     if type(plain) is FunctionType and not plain.__dict__ and not plain.__code__.co_flags & _MAY_PAUSE:
         return False
     return look(function)
-
-
-class Handler:
-    """The root of all handlers: receives every event, in order. Override `handle`, and `receive` for the raw items.
-
-    A handler serves one stream at a time, and may be used again when that has ended.
-    """
-
-    _streamkit_live: StreamState | None = None
-
-    @property
-    def stream(self) -> StreamState:
-        """The stream that this handler receives, or received last: its messages, run, usage and what waits for answers.
-
-        Raises:
-            UsageError: the handler was never passed to a stream.
-        """
-        if self._streamkit_live is None:
-            raise UsageError(f"{type(self).__name__} is on no stream yet; pass it to `stream()` or `astream()`")
-        return self._streamkit_live
-
-    def handle(self, event: Event, /) -> Any:
-        """Called with each event, once the stream has completed it. On an async stream it may be `async def`."""
-
-    def receive(self, items: Sequence[Any], /) -> None:
-        """Called with the source's raw items before they are decoded: SSE frames as `(id, name, data)` in bytes, or the
-        objects of an iterable. A recorder overrides it."""
-
-    def bind(self, stream: StreamState) -> None:
-        """Attach this handler to a stream. Streams call it when they are made.
-
-        Raises:
-            UsageError: the handler is attached to another stream that has not ended, or to this one already.
-        """
-        live = self._streamkit_live
-        if live is not None and live is not stream and live.started and not live.ended:
-            raise UsageError(
-                f"{self.streamkit_name} is on a live stream already; a handler serves one at a time: run that stream "
-                "to its end, or close it"
-            )
-        if self._streamkit_live is stream:
-            raise UsageError(f"{type(self).__name__} was passed twice to the same stream")
-        vars(self)["_streamkit_live"] = stream  # also where the class refuses to set attributes, as a frozen dataclass
-
-    def unbind(self, stream: StreamState) -> None:
-        """Detach the handler from a stream that could not be made."""
-        if self._streamkit_live is stream:
-            vars(self)["_streamkit_live"] = None
-
-    @property
-    def streamkit_name(self) -> str:
-        """What errors call it: the name of its class."""
-        return type(self).__name__
-
-    def streamkit_attachable(self) -> Handler:
-        """The handler that streams attach and call for this one: itself, unless its class says otherwise."""
-        return self
-
-    def streamkit_is_on(self, stream: StreamState) -> bool:
-        """Whether this is the stream that the handler was attached to last."""
-        return self._streamkit_live is stream
-
-    def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
-        """The calls that each kind of event makes to this handler; kinds that make none may be missing."""
-        call = Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
-        return dict.fromkeys(EVENTS.values(), (call,))
-
-    def _require_init(self, attribute: str, arguments: str) -> None:
-        """Check that the class of this object called `super().__init__()`, where that needs arguments.
-
-        Raises:
-            UsageError: the attribute that `__init__` sets is missing.
-        """
-        if not hasattr(self, attribute):
-            raise UsageError(f"{type(self).__name__}.__init__ has to call super().__init__({arguments})")
-
-    def streamkit_needs_async(self) -> str | None:
-        """The name of a method that only an async stream can call; None if there is none."""
-        return "handle" if inspect.iscoroutinefunction(self.handle) else None
-
-
-_ASSISTANTS_HOOK = "on_run_step_delta"  # the one hook that only openai's own handlers have
-
-
-def warn_of_near_misses(cls: type, hooks: Collection[str], others: Mapping[str, str], *, stacklevel: int) -> None:
-    """Warn of the names in a class that look like hooks and will never be called.
-
-    Args:
-        cls: the handler's class.
-        hooks: the names of its hooks. A name that differs from one in up to two characters is taken for a slip; others
-            are the application's own.
-        others: the hooks of other handlers, each with where those are.
-        stacklevel: as of `warnings.warn`.
-    """
-    for name in vars(cls):
-        if not name.startswith("on_") or name in hooks:
-            continue
-        near = next(
-            (hook for hook in hooks if abs(len(name) - len(hook)) <= 2 and _differing_characters(name, hook) <= 2), None
-        )
-        if name in others:
-            warnings.warn(
-                f"{cls.__name__}.{name} is a hook of the handlers of {others[name]} and will never be called here",
-                UserWarning,
-                stacklevel=stacklevel,
-            )
-        elif near is not None:
-            text = f"{cls.__name__}.{name} is no hook and will never be called; did you mean {near}?"
-            warnings.warn(text, UserWarning, stacklevel=stacklevel)
-
-
-def _differing_characters(one: str, other: str) -> int:
-    """How many characters of two names are only in one of them, at their place in the order."""
-    blocks = difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
-    return len(one) + len(other) - 2 * sum(block.size for block in blocks)
 
 
 class Hooks(Handler, Generic[R]):
@@ -226,7 +76,7 @@ class Hooks(Handler, Generic[R]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        warn_of_near_misses(cls, _hook_events(), {_ASSISTANTS_HOOK: "streamkit.compat.openai"}, stacklevel=3)
+        warn_of_near_misses(cls, hook_events(), {_ASSISTANTS_HOOK: "streamkit.compat.openai"}, stacklevel=3)
 
     def handle(self, event: Event, /) -> Any:
         """Call the hooks of this event, in order. Returns an awaitable if one of them has to be awaited, else None."""
@@ -249,7 +99,7 @@ class Hooks(Handler, Generic[R]):
         if self._streamkit_handles():
             return super().streamkit_plan()
         calls = {name: self._streamkit_call(name) for name in self._streamkit_overridden()}
-        events = _hook_events()
+        events = hook_events()
         kinds = dict.fromkeys(kind for name in calls for kind in events[name])
         return {kind: tuple(calls[name] for name in ("on_event", *kind.hooks) if name in calls) for kind in kinds}
 
@@ -267,7 +117,7 @@ class Hooks(Handler, Generic[R]):
 
     def _streamkit_overridden(self) -> list[str]:
         """The names of the hooks that the subclass, or the object itself, overrides."""
-        kind, events = type(self), _hook_events()
+        kind, events = type(self), hook_events()
         own = events.keys() & getattr(self, "__dict__", {}).keys()
         found = {*own}
         for cls in kind.__mro__:
@@ -495,31 +345,12 @@ class Hooks(Handler, Generic[R]):
         return self._nothing
 
 
-HOOKS: tuple[str, ...] = ("on_event", *dict.fromkeys(name for kind in EVENTS.values() for name in kind.hooks))
-"""The names of streamkit's own hooks, computed from the events."""
-
 _ROOTS = (Hooks, Handler, Generic, object)  # the classes that override no hook
 
 
 def _is_overridden(kind: type, name: str) -> bool:
     """Whether a handler class overrides this hook. `Hooks` itself has no method for an application's events."""
     return getattr(kind, name, None) is not getattr(Hooks, name, None)
-
-
-@cache
-def _events_by_hook(version: int) -> dict[str, list[type[Event]]]:
-    """The events that call each hook, in the order of HOOKS. `version` is the number of the newest event class: the
-    result is computed again when an application declares another one."""
-    by_hook: dict[str, list[type[Event]]] = {"on_event": [*EVENTS.values()]}
-    for kind in EVENTS.values():
-        for name in kind.hooks:
-            by_hook.setdefault(name, []).append(kind)
-    return {name: by_hook[name] for name in dict.fromkeys((*HOOKS, *by_hook))}
-
-
-def _hook_events() -> dict[str, list[type[Event]]]:
-    """The events that call each hook, the hooks of an application's events too."""
-    return _events_by_hook(version())
 
 
 class EventHandler(Hooks[None]):
@@ -551,38 +382,3 @@ class AsyncEventHandler(Hooks[Awaitable[None]]):
     """
 
     _nothing: Awaitable[None] = _Nothing()
-
-
-def needs_async(handler: object) -> str | None:
-    """The name of a hook of this handler that only an async stream can call; None if there is none."""
-    if not isinstance(handler, Handler):
-        return None  # it is refused later
-    return handler.streamkit_attachable().streamkit_needs_async()
-
-
-def refuse_async(handlers: Iterable[object]) -> None:
-    """Check that a sync stream can call these handlers.
-
-    Raises:
-        UsageError: one of them has an async hook.
-    """
-    for handler in handlers:
-        if isinstance(handler, Handler) and (name := needs_async(handler)):
-            kind = handler.streamkit_name
-            raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
-
-
-def own_hooks(handlers: Iterable[Handler]) -> list[tuple[str, int]]:
-    """The hooks that were assigned to these objects themselves, each by name and identity: what `plan` has to be
-    computed again for. A stream compares it at every event that is no delta."""
-    names = _hook_events().keys()
-    return [(name, id(own[name])) for handler in handlers for own in [vars(handler)] for name in names & own.keys()]
-
-
-def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:
-    """The calls that each kind of event makes to these handlers, in their order."""
-    calls: dict[type[Event], tuple[Call, ...]] = dict.fromkeys(EVENTS.values(), ())
-    for handler in handlers:
-        for kind, more in handler.streamkit_plan().items():
-            calls[kind] += more
-    return calls

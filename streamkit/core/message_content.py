@@ -1,0 +1,200 @@
+"""What is in a message: the sum of its deltas, and in the end the provider's own content.
+
+What is missing when a message is done comes as one more delta; content that differs is replaced. Text that was cut in the
+middle of a character is held until the other half comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .. import events as e
+from ..messages import ConsoleMessage, Message, TextMessage, ToolCallMessage, ToolOutputMessage, output_text
+from ..messages.json_text import has_surrogates, join_surrogates, json_key
+from .open_messages import OpenMessages, has_arguments
+from .split_text import SplitDelta
+
+__all__ = ["MessageContent"]
+
+
+class MessageContent(OpenMessages):
+    """The part of the engine that completes what is in a message: deltas, final content, annotations, active lines."""
+
+    def __init__(self, wake: Callable[[], None] | None) -> None:
+        super().__init__(wake)
+        # The first half of a surrogate pair, by the id of a message that ends with it. Meanwhile the message is in
+        # `_renamed`, so that its next delta is completed here.
+        self._halves: dict[str, str] = {}
+        self._annotated: dict[str, set[bytes]] = {}
+
+    # -- deltas
+
+    def complete_delta(self, event: e.Delta) -> Iterator[e.Event]:
+        """A delta that is not simply appended: the first of its message, one that replaces, or one of a renamed message."""
+        if not (event.value or event.metadata or event.replace):
+            return
+        message = self._find(event.message_id)
+        if message is None:
+            yield from self._create_for(event, event)
+            message = self.messages[-1]
+        if self._halves:
+            yield from self._end_half(event.message_id, message, event)
+        if event.replace:
+            message.replace_content(event.value)
+        else:
+            message.pieces.append(event.value)
+        yield self._delta(message, event.value, event, replace=event.replace, metadata=event.metadata)
+
+    def _create_for(self, delta: e.Delta, cause: e.Event) -> Iterator[e.Event]:
+        """Create the message of a delta."""
+        if delta.message_id in self._ids:
+            fault = f"a delta came for message {delta.message_id!r}, which was done; it begins another message"
+            yield self._warn("delta-after-done", fault, cause)
+        # A delta of a family without hooks of its own is text.
+        family = TextMessage if delta.family in (None, Message) else delta.family
+        yield from self._create(family(delta.message_id), cause)
+
+    def _delta(
+        self,
+        message: Message,
+        value: str,
+        cause: e.Event,
+        *,
+        replace: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> e.Event:
+        """The delta event of text that the message has already."""
+        return message.delta_event(
+            message.id, value, replace, metadata, message, position=cause.position, raw_item=cause.raw_item
+        )
+
+    # -- halves of a surrogate pair
+
+    def complete_split_delta(self, event: SplitDelta) -> Iterator[e.Event]:
+        """Emit the text up to the half of a surrogate pair that it ends with, and hold that half."""
+        delta, id = event.delta, event.delta.message_id
+        if self._find(id) is None:
+            yield from self._create_for(delta, event)
+        text = join_surrogates(self._take_half(id) + event.text)
+        half = text[-1:] if has_surrogates(text) else ""
+        delta.value = text.removesuffix(half)
+        delta.position, delta.raw_item = event.position, event.raw_item
+        yield from self.complete_delta(delta)
+        if half:
+            message = self._open.pop(id, None) or self._renamed[id]
+            self._renamed[id] = message
+            self._halves[id] = half
+
+    def _take_half(self, id: str) -> str:
+        """The half that is held for a message; "" if there is none. Its next deltas may be appended at once again."""
+        half = self._halves.pop(id, "")
+        if half and self._renamed[id].id == id:
+            self._open[id] = self._renamed.pop(id)
+        return half
+
+    def _end_half(self, id: str, message: Message, cause: e.Event) -> Iterator[e.Event]:
+        """The second half of a surrogate pair did not come: the first is U+FFFD."""
+        if self._take_half(id):
+            fault = (
+                f"a text of message {message.id!r} ends in the middle of a surrogate pair; it was replaced by U+FFFD"
+            )
+            yield self._warn("lone-surrogate", fault, cause)
+            message.pieces.append("\ufffd")
+            yield self._delta(message, "\ufffd", cause)
+
+    # -- final content
+
+    def complete_done(self, event: e.Done) -> Iterator[e.Event]:
+        """A message is done: its content becomes the provider's own, and it takes over what else the provider says of it."""
+        final = event.message
+        message = self._find(final.id)
+        if message is not None and self._halves:
+            yield from self._end_half(final.id, message, event)
+        if message is None:
+            if final.id in self._ids:
+                return  # it was done before: an item and the entire response repeat each other
+            yield from self._create(final, event)
+            message = self.messages[-1]
+            if final.content:
+                message.pieces.append(final.content)
+                yield self._delta(message, final.content, event)
+        elif final.has_content:
+            yield from self._compare(message, final.content, event)
+        if isinstance(message, ToolCallMessage) and isinstance(final, ToolCallMessage):
+            message.answer_slot = final.answer_slot  # another stream's: that stream waits for the answer
+        for key in ("name", "call_id", "format", "recipient", "created_at", "group"):
+            if getattr(final, key) is not None:
+                setattr(message, key, getattr(final, key))
+        if final.metadata:
+            message.metadata = {**message.metadata, **final.metadata}
+        if isinstance(message, TextMessage) and isinstance(final, TextMessage):
+            for annotation in final.annotations:
+                yield from self._annotate(message, annotation, event)
+        self._measure(message)
+        yield from self._close(final.id or message.id, message, final.status, event)
+
+    def _compare(self, message: Message, final: str, event: e.Event) -> Iterator[e.Event]:
+        """Repair a message whose deltas are not the provider's final content: with a delta that adds what is missing,
+        else with one that replaces it all."""
+        content = message.content
+        if content == final:
+            return
+        adds = final.startswith(content)
+        if content:  # a message without deltas needs no repair
+            how = "the rest was added" if adds else "it was replaced"
+            fault = f"the final content of message {message.id!r} is not the sum of its deltas; {how}"
+            yield self._warn("content-differs", fault, event)
+        message.replace_content(final)
+        yield self._delta(message, final[len(content) :] if adds else final, event, replace=not adds)
+
+    def complete_call_passed(self, event: e.CallPassed) -> Iterator[e.Event]:
+        """The provider has begun another call after this one."""
+        call = self._find(event.message.id)
+        if isinstance(call, ToolCallMessage) and has_arguments(call):
+            done = e.ToolCallDone(event.message, position=event.position, raw_item=event.raw_item)
+            yield from self.complete_done(done)
+
+    def output(self, call: ToolCallMessage, value: object) -> Iterator[e.Event]:
+        """Our answer to a tool call, as a message of the stream."""
+        message = ToolOutputMessage(
+            f"{call.id}.output",
+            name=call.name,
+            call_id=call.call_id or call.id,
+            content=output_text(value),
+            choice=call.choice,
+        )
+        yield from self.complete_done(e.ToolOutputDone(message))
+
+    # -- about a message
+
+    def complete_active_line(self, event: e.ActiveLine) -> Iterator[e.Event]:
+        """Code runs, and has reached a line: perhaps before its output begins."""
+        message = self._find(event.message_id)
+        if message is None and event.line is not None and event.message_id not in self._ids:
+            yield from self.runs.open_step(event)
+        yield from self._code_runs()
+        if isinstance(message, ConsoleMessage):
+            message.active_line = event.line
+        elif message is None:
+            self._early_lines[event.message_id] = event.line
+        id, snapshot = (event.message_id, event.snapshot) if message is None else (message.id, message)
+        yield e.ActiveLine(id, event.line, snapshot, position=event.position, raw_item=event.raw_item)
+
+    def complete_annotation(self, event: e.AnnotationAdded) -> Iterator[e.Event]:
+        """An annotation of an open text."""
+        message = self._find(event.message_id)
+        if isinstance(message, TextMessage):
+            yield from self._annotate(message, event.annotation, event)
+            return
+        fault = f"an annotation came for {event.message_id!r}, which is no open text; it was dropped"
+        yield self._warn("stray-annotation", fault, event)
+
+    def _annotate(self, message: TextMessage, annotation: Any, cause: e.Event) -> Iterator[e.Event]:
+        seen = self._annotated.setdefault(message.id, set())
+        key = json_key(annotation)
+        if key in seen:
+            return  # it comes with its delta, and again with the complete item
+        seen.add(key)
+        message.annotations.append(annotation)
+        yield e.AnnotationAdded(message.id, annotation, message, position=cause.position, raw_item=cause.raw_item)

@@ -1,0 +1,167 @@
+"""Which messages a stream has: each is created once, empty, before its first delta, and done once, after its last one.
+
+A decoder refers to a message by an id of its own. That is the message's id too, unless another message had it before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+from .. import events as e
+from ..limits import Limits
+from ..messages import ConsoleMessage, Message, Status, ToolCallMessage, ToolOutputMessage, message_class
+from ..messages.json_text import decode_json
+from .pending import PendingAnswers
+from .sizes import Sizes
+from .unique_ids import UniqueIds
+from .warning_list import WarningList
+
+__all__ = ["OpenMessages", "has_arguments"]
+
+
+class OpenMessages(PendingAnswers):
+    """The part of the engine that creates messages, finds the open ones, closes them, and measures them.
+
+    Attributes:
+        messages: all messages, in the order they were created; the open ones are live.
+        find_open: the open message that a decoder's id refers to, None if there is none.
+        new_id: gives message ids that no other message has.
+        warning_list: the warnings of the stream. The engine sets it.
+    """
+
+    warning_list: WarningList
+
+    def __init__(self, wake: Callable[[], None] | None) -> None:
+        super().__init__(wake)
+        self._sizes = Sizes()
+        self._measure = self._sizes.measure  # bound once: it is called where deltas are joined
+        self.messages: list[Message] = []
+        # Open messages by the id that the decoder uses. That is the message's own id in `_open`; `_renamed` holds those
+        # whose id was taken by another message.
+        self._open: dict[str, Message] = {}
+        self._renamed: dict[str, Message] = {}
+        self.find_open: Callable[[Any], Message | None] = self._open.get
+        self._by_id: dict[str, Message] = {}
+        self._ids = UniqueIds(self._by_id)
+        self.new_id = _ids_from(self._ids)
+        self._early_lines: dict[str, int | None] = {}  # active lines of console messages that have not begun
+
+    # -- sizes
+
+    @property
+    def limits(self) -> Limits:
+        """The sizes that end the stream."""
+        return self._sizes.limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        self._sizes.limits = limits
+
+    def compact(self, message: Message) -> None:
+        """Join the deltas of an open message, and compare its size with the limits.
+
+        Raises:
+            LimitError: it is too long, or all messages together are.
+        """
+        message.compact()
+        self._measure(message)
+
+    def measure_open(self) -> None:
+        """Compare the sizes of all open messages with the limits. Raises as `compact`."""
+        for message in (*self._open.values(), *self._renamed.values()):
+            self._measure(message)
+
+    def long_item_came(self, size: int) -> None:
+        """Items of this size may fill the memory long before the deltas of a message are joined."""
+        if self._sizes.are_due(size):
+            self.measure_open()
+
+    # -- creating
+
+    def _message(self, id: str) -> Message | None:
+        return self._by_id.get(id)
+
+    def _find(self, id: str) -> Message | None:
+        return self._open.get(id) or self._renamed.get(id)
+
+    def complete_created(self, event: e.Created) -> Iterator[e.Event]:
+        """A message begins. One that is open already is not created again."""
+        template = event.message
+        if self._find(template.id) is not None:
+            fault = f"message {template.id!r} was created twice; the second was dropped"
+            yield self._warn("duplicate-created", fault, event)
+            return
+        yield from self._create(template, event)
+
+    def _create(self, template: Message, cause: e.Event) -> Iterator[e.Event]:
+        """Create a message like this one, empty."""
+        self._sizes.check_open(len(self._open) + len(self._renamed))
+        yield from self.runs.open_step(cause)
+        if isinstance(template, ConsoleMessage):
+            yield from self._code_runs()
+        if isinstance(template, ToolOutputMessage) or (template.role == "computer" and template.call_id is not None):
+            self._call_answered(template.call_id)  # what the code of a call shows answers the call as well
+        if type(template) is not message_class(template.type, template.format, template.role):
+            template = Message.from_dict(template.to_dict())
+        message = template.header()
+        message.id = self._id_for(template)
+        if message.run_id is None and self.runs.run is not None:
+            message.run_id = self.runs.run.id
+        if message.step_id is None and self.runs.step is not None:
+            message.step_id = self.runs.step.id
+        if isinstance(message, ConsoleMessage):
+            message.active_line = self._early_lines.pop(template.id, None)
+        self._by_id[message.id] = message
+        self.messages.append(message)
+        (self._open if message.id == template.id else self._renamed)[template.id or message.id] = message
+        yield message.created_event(message, position=cause.position, raw_item=cause.raw_item)
+
+    def _id_for(self, template: Message) -> str:
+        if not template.id:
+            return self.new_id()
+        return self._ids.free(template.id) if template.id in self._ids else template.id
+
+    # -- closing
+
+    def _close(self, key: str, message: Message, status: Status, cause: e.Event) -> Iterator[e.Event]:
+        """A message is done. `key` is the id that the decoder uses for it."""
+        status = "completed" if status == "in_progress" else status
+        call = message if isinstance(message, ToolCallMessage) and not message.provider_executed else None
+        pending_key = self._pending_ids.free(call.call_id or call.id) if call is not None else ""
+        if call is not None and status == "completed":
+            yield from self._check_arguments(call, pending_key, cause)  # it is open: if this raises, the end closes it
+        self._open.pop(key, None)
+        self._renamed.pop(key, None)
+        message.status = status
+        message.mark_complete()
+        self._sizes.message_done(message)
+        if call is not None and status == "completed":
+            self._expect_output(call, pending_key)
+        yield message.done_event(message, position=cause.position, raw_item=cause.raw_item)
+
+    def _check_arguments(self, call: ToolCallMessage, key: str, cause: e.Event) -> Iterator[e.Event]:
+        if call.metadata.get("custom") is True or _is_object(call.content or "{}"):
+            return
+        fault = f"the arguments of tool call {key!r} are no JSON object; `arguments` is empty"
+        if not self.warning_list.has_fault(fault):  # another engine may have reported it
+            yield self._warn("bad-arguments", fault, cause)
+
+
+def _ids_from(ids: UniqueIds) -> Callable[[], str]:
+    """A function that gives ids which are free."""
+    numbers = count(1)
+    return lambda: ids.free(f"message-{next(numbers)}")
+
+
+def has_arguments(call: ToolCallMessage) -> bool:
+    """Whether the text of a call is a JSON object: its arguments, all of them."""
+    return _is_object(call.content)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(decode_json(text), dict)
+    except (ValueError, RecursionError):  # not JSON, or nested too deep to be read
+        return False

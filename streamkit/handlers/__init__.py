@@ -1,0 +1,23 @@
+"""Handlers: the objects that receive the events of a stream.
+
+Subclass `EventHandler` (or `AsyncEventHandler`, whose hooks are `async def`) and override the hooks you care about.
+A hook that is not overridden costs nothing. The root is `Handler`, which receives every event in one method.
+"""
+
+from .hook_names import HOOKS, warn_of_near_misses
+from .hooks import AsyncEventHandler, EventHandler, Hooks
+from .root import Call, Handler, needs_async, own_hooks, plan, refuse_async
+
+__all__ = [
+    "HOOKS",
+    "AsyncEventHandler",
+    "Call",
+    "EventHandler",
+    "Handler",
+    "Hooks",
+    "needs_async",
+    "own_hooks",
+    "plan",
+    "refuse_async",
+    "warn_of_near_misses",
+]

@@ -1,0 +1,64 @@
+"""The names of the hooks, computed from the events, and a warning of names that look like one and are none."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Collection, Mapping
+from functools import cache
+
+from ..events import EVENTS, Event, version
+
+__all__ = ["HOOKS", "hook_events", "warn_of_near_misses"]
+
+HOOKS: tuple[str, ...] = ("on_event", *dict.fromkeys(name for kind in EVENTS.values() for name in kind.hooks))
+"""The names of streamkit's own hooks, computed from the events."""
+
+
+@cache
+def _events_by_hook(version: int) -> dict[str, list[type[Event]]]:
+    """The events that call each hook, in the order of HOOKS. `version` is the number of the newest event class: the
+    result is computed again when an application declares another one."""
+    by_hook: dict[str, list[type[Event]]] = {"on_event": [*EVENTS.values()]}
+    for kind in EVENTS.values():
+        for name in kind.hooks:
+            by_hook.setdefault(name, []).append(kind)
+    return {name: by_hook[name] for name in dict.fromkeys((*HOOKS, *by_hook))}
+
+
+def hook_events() -> dict[str, list[type[Event]]]:
+    """The events that call each hook, the hooks of an application's events too."""
+    return _events_by_hook(version())
+
+
+def warn_of_near_misses(cls: type, hooks: Collection[str], others: Mapping[str, str], *, stacklevel: int) -> None:
+    """Warn of the names in a class that look like hooks and will never be called.
+
+    Args:
+        cls: the handler's class.
+        hooks: the names of its hooks. A name that differs from one in up to two characters is taken for a slip; others
+            are the application's own.
+        others: the hooks of other handlers, each with where those are.
+        stacklevel: as of `warnings.warn`.
+    """
+    for name in vars(cls):
+        if not name.startswith("on_") or name in hooks:
+            continue
+        near = next(
+            (hook for hook in hooks if abs(len(name) - len(hook)) <= 2 and _differing_characters(name, hook) <= 2), None
+        )
+        if name in others:
+            warnings.warn(
+                f"{cls.__name__}.{name} is a hook of the handlers of {others[name]} and will never be called here",
+                UserWarning,
+                stacklevel=stacklevel,
+            )
+        elif near is not None:
+            text = f"{cls.__name__}.{name} is no hook and will never be called; did you mean {near}?"
+            warnings.warn(text, UserWarning, stacklevel=stacklevel)
+
+
+def _differing_characters(one: str, other: str) -> int:
+    """How many characters of two names are only in one of them, at their place in the order."""
+    blocks = difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
+    return len(one) + len(other) - 2 * sum(block.size for block in blocks)

@@ -1,0 +1,147 @@
+"""The root of all handlers, and what a stream computes from the handlers it has: which calls each kind of event makes."""
+
+# Methods that only streams call are named `streamkit_…`, so that all other names are free for subclasses. A class that
+# leaves `handle`, `receive` and `bind` to its subclasses as well has streams call another object: see `streamkit_attachable`.
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import UsageError
+from ..events import EVENTS, Event
+from .hook_names import hook_events
+
+if TYPE_CHECKING:
+    from ..streams.state import StreamState
+
+__all__ = ["Call", "Handler", "needs_async", "own_hooks", "plan", "refuse_async"]
+
+
+class Call(NamedTuple):
+    """One call that an event makes to a handler.
+
+    Attributes:
+        function: the hook, or the handler's `handle`.
+        takes_event: whether it is called with the event, and not with the hook's own arguments.
+        is_async: whether it surely returns an awaitable. If not, its result is checked at each call.
+    """
+
+    function: Callable[..., Any]
+    takes_event: bool
+    is_async: bool
+
+
+class Handler:
+    """The root of all handlers: receives every event, in order. Override `handle`, and `receive` for the raw items.
+
+    A handler serves one stream at a time, and may be used again when that has ended.
+    """
+
+    _streamkit_live: StreamState | None = None
+
+    @property
+    def stream(self) -> StreamState:
+        """The stream that this handler receives, or received last: its messages, run, usage and what waits for answers.
+
+        Raises:
+            UsageError: the handler was never passed to a stream.
+        """
+        if self._streamkit_live is None:
+            raise UsageError(f"{type(self).__name__} is on no stream yet; pass it to `stream()` or `astream()`")
+        return self._streamkit_live
+
+    def handle(self, event: Event, /) -> Any:
+        """Called with each event, once the stream has completed it. On an async stream it may be `async def`."""
+
+    def receive(self, items: Sequence[Any], /) -> None:
+        """Called with the source's raw items before they are decoded: SSE frames as `(id, name, data)` in bytes, or the
+        objects of an iterable. A recorder overrides it."""
+
+    def bind(self, stream: StreamState) -> None:
+        """Attach this handler to a stream. Streams call it when they are made.
+
+        Raises:
+            UsageError: the handler is attached to another stream that has not ended, or to this one already.
+        """
+        live = self._streamkit_live
+        if live is not None and live is not stream and live.started and not live.ended:
+            raise UsageError(
+                f"{self.streamkit_name} is on a live stream already; a handler serves one at a time: run that stream "
+                "to its end, or close it"
+            )
+        if self._streamkit_live is stream:
+            raise UsageError(f"{type(self).__name__} was passed twice to the same stream")
+        vars(self)["_streamkit_live"] = stream  # also where the class refuses to set attributes, as a frozen dataclass
+
+    def unbind(self, stream: StreamState) -> None:
+        """Detach the handler from a stream that could not be made."""
+        if self._streamkit_live is stream:
+            vars(self)["_streamkit_live"] = None
+
+    @property
+    def streamkit_name(self) -> str:
+        """What errors call it: the name of its class."""
+        return type(self).__name__
+
+    def streamkit_attachable(self) -> Handler:
+        """The handler that streams attach and call for this one: itself, unless its class says otherwise."""
+        return self
+
+    def streamkit_is_on(self, stream: StreamState) -> bool:
+        """Whether this is the stream that the handler was attached to last."""
+        return self._streamkit_live is stream
+
+    def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+        """The calls that each kind of event makes to this handler; kinds that make none may be missing."""
+        call = Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
+        return dict.fromkeys(EVENTS.values(), (call,))
+
+    def _require_init(self, attribute: str, arguments: str) -> None:
+        """Check that the class of this object called `super().__init__()`, where that needs arguments.
+
+        Raises:
+            UsageError: the attribute that `__init__` sets is missing.
+        """
+        if not hasattr(self, attribute):
+            raise UsageError(f"{type(self).__name__}.__init__ has to call super().__init__({arguments})")
+
+    def streamkit_needs_async(self) -> str | None:
+        """The name of a method that only an async stream can call; None if there is none."""
+        return "handle" if inspect.iscoroutinefunction(self.handle) else None
+
+
+def needs_async(handler: object) -> str | None:
+    """The name of a hook of this handler that only an async stream can call; None if there is none."""
+    if not isinstance(handler, Handler):
+        return None  # it is refused later
+    return handler.streamkit_attachable().streamkit_needs_async()
+
+
+def refuse_async(handlers: Iterable[object]) -> None:
+    """Check that a sync stream can call these handlers.
+
+    Raises:
+        UsageError: one of them has an async hook.
+    """
+    for handler in handlers:
+        if isinstance(handler, Handler) and (name := needs_async(handler)):
+            kind = handler.streamkit_name
+            raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
+
+
+def own_hooks(handlers: Iterable[Handler]) -> list[tuple[str, int]]:
+    """The hooks that were assigned to these objects themselves, each by name and identity: what `plan` has to be
+    computed again for. A stream compares it at every event that is no delta."""
+    names = hook_events().keys()
+    return [(name, id(own[name])) for handler in handlers for own in [vars(handler)] for name in names & own.keys()]
+
+
+def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:
+    """The calls that each kind of event makes to these handlers, in their order."""
+    calls: dict[type[Event], tuple[Call, ...]] = dict.fromkeys(EVENTS.values(), ())
+    for handler in handlers:
+        for kind, more in handler.streamkit_plan().items():
+            calls[kind] += more
+    return calls
