@@ -149,8 +149,8 @@ class Said:
     def in_protocol(self, name: str) -> dict[str, Any]:
         """As far as this protocol can express it, by the table in its encoder."""
         everyone = range(100)
-        choices = everyone if name in ALL_CHOICES_AS_ONE else range(1)
-        calls = self._calls(everyone if name in (*ALL_CHOICES_AS_ONE, "streamkit", "openai_chat") else range(1))
+        choices = range(1)
+        calls = self._calls(everyone if name in ("streamkit", "openai_chat") else choices)
         code = [m for m in self.messages if m.type == "code"]
         told = {
             "text": self._text(choices, *((None, "refusal") if name == "letta" else (None,))),
@@ -163,7 +163,8 @@ class Said:
                 told["calls"] = [(c.name, arguments(c.content)) for c in calls if not c.provider_executed]
                 told["code"] = []
             case "openai_responses":
-                asked = [c.subject for c in self.confirmations if c.subject.metadata.get("item_type") != MCP]
+                subjects = [c.subject for c in self.confirmations if c.subject.metadata.get("item_type") != MCP]
+                asked = [subject for subject in subjects if subject not in calls]  # a call is asked for by itself
                 told["calls"] += [(subject.name or "execute", arguments(asked_for(subject))) for subject in asked]
             case "anthropic":
                 told["calls"] = [
@@ -205,7 +206,6 @@ LOST = {
     ("vercel-openai-client-tool-search.1", "letta"),
 }
 MCP = "mcp_approval_request"
-ALL_CHOICES_AS_ONE = ("openai_assistants",)  # each a message of its own, and none says which
 
 
 def arguments(text: str) -> Any:

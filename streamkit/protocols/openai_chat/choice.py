@@ -6,7 +6,7 @@ A field of an unexpected type is skipped with a warning, and the other fields of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from ...events import AnnotationAdded, Event, RawEvent, RefusalDelta, TextDelta
@@ -56,6 +56,7 @@ class Choice:
         open_text_id: for the fast path: the id of the open text, None if a plain piece of text would do more than
             extend it.
         open_reasoning_id: for the fast path: the id of the open reasoning, None if there is none.
+        open_reasoning_keys: for the fast path: the keys in which its text came so far; the message has them all.
         is_reasoning: for the fast path: whether reasoning is open, which any other content ends.
     """
 
@@ -71,6 +72,7 @@ class Choice:
         "is_finished",
         "is_reasoning",
         "open_reasoning_id",
+        "open_reasoning_keys",
         "open_text_id",
         "tool_calls",
     )
@@ -86,6 +88,7 @@ class Choice:
         self.tool_calls = self._messages.tool_calls
         self.open_text_id: str | None = None
         self.open_reasoning_id: str | None = None
+        self.open_reasoning_keys: Container[str] = ()
         self.is_reasoning = False
         self._warn = warn
         self._complete_message: WireObject | None = None  # not read until the choice ends
@@ -144,6 +147,7 @@ class Choice:
         is_text_alone = not (self.is_reasoning or self._messages.is_text_held)
         self.open_text_id = ids.get("text") if is_text_alone else None
         self.open_reasoning_id = ids.get("reasoning")
+        self.open_reasoning_keys = self._messages.returned_keys("reasoning")
 
     def _read_complete_message(self, logprobs: WireObject, chunk: WireObject) -> Iterator[Event]:
         """What deltas have not brought of a complete message. What they have is compared when its message is done."""

@@ -282,9 +282,13 @@ def _plain_event(choice: Choice, delta: PlainDelta, data: bytes) -> Event | None
     if delta.tool_calls is not None:
         return _plain_call_event(choice, delta, delta.tool_calls[0], data)
     if reasoning := delta.reasoning_content or delta.reasoning:
-        if choice.open_reasoning_id is None or delta.content:
+        keys, open_id = choice.open_reasoning_keys, choice.open_reasoning_id
+        is_new = (delta.reasoning_content and "reasoning_content" not in keys) or (
+            delta.reasoning and "reasoning" not in keys
+        )
+        if open_id is None or delta.content or is_new:
             return None
-        return ReasoningDelta(choice.open_reasoning_id, reasoning, raw_item=data)
+        return ReasoningDelta(open_id, reasoning, raw_item=data)
     if delta.content and choice.open_text_id is not None:
         return TextDelta(choice.open_text_id, delta.content, raw_item=data)
     return None

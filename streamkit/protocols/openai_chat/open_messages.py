@@ -7,7 +7,7 @@ another call begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 from ...events import CallPassed, Event, MessageCreated, MessageDone, ToolCallCreated, ToolCallDelta
@@ -62,9 +62,7 @@ class OpenMessages:
         self._new_id = new_id
         self._warn = warn
         self._held_status: Status | None = None
-        self._executed: dict[
-            Any, str
-        ] = {}  # the ids of the calls that the provider ran, by index; "" once they have outputs
+        self._executed: dict[Any, str] = {}  # ids of the calls that the provider ran, by index; "" with an output
         self._count = 0  # of the messages created so far
         self._metadata: dict[str, dict[str, Any]] = {}  # of the done messages, by kind
         self._returned: dict[str, dict[str, Any]] = {}  # what goes back along with them
@@ -107,6 +105,10 @@ class OpenMessages:
     def add_returned(self, kind: str, fields: WireObject) -> None:
         """What goes back along with the message of this kind, which need not have been created yet."""
         merge_fields(self._returned.setdefault(kind, {}), fields)
+
+    def returned_keys(self, kind: str) -> Container[str]:
+        """The keys of what goes back along with the open message of this kind."""
+        return self._returned.get(kind, ())
 
     def add_returned_piece(self, kind: str, key: str, piece: WireObject) -> None:
         """A further piece of a list that goes back along with the message of this kind."""
