@@ -743,6 +743,8 @@ def _client(face: Face, http: Any, raw: bytes) -> Any:
     return kind(**options, http_client=over(transport=http.MockTransport(answer)))
 
 
+# On trio the client leaves its own generators to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @every_face
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
 @pytest.mark.parametrize("ending", ["whole", "left", "closed", "fails"])

@@ -164,7 +164,9 @@ class Said:
                 told["code"] = []
             case "openai_responses":
                 subjects = [c.subject for c in self.confirmations if c.subject.metadata.get("item_type") != MCP]
-                asked = [subject for subject in subjects if subject not in calls]  # a call is asked for by itself
+                asked = [
+                    s for s in subjects if not s.metadata.get("requires_approval")
+                ]  # else the call is the question
                 told["calls"] += [(subject.name or "execute", arguments(asked_for(subject))) for subject in asked]
             case "anthropic":
                 told["calls"] = [

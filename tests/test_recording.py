@@ -6,6 +6,8 @@ import gzip
 import io
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,9 @@ from streamkit.protocols import codec
 from streamkit.testing import ModelServer, Reply, ServiceError, ToolCall
 
 from .faces import ASKED, Face, Source, SyncTold, ask, ask_responses, body, calls, chat, every_face, interpreter
+
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 async def raised_by(awaitable: Any) -> BaseException:
@@ -494,9 +499,25 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_request(tmp_path: P
     assert not sent
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_file_without_permission_is_refused_before_the_request(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(sk.UsageError, match="permission denied"):
-        sk.stream(chat("a"), sk.Recorder(tmp_path / "run.jsonl"))
-    tmp_path.chmod(0o700)
+WITHOUT_PERMISSION = """
+import os, sys
+import streamkit as sk
+from tests.faces import chat
+
+os.chmod(sys.argv[1], 0o555)
+if os.geteuid() == 0:  # who may write everywhere
+    os.seteuid(65534)
+try:
+    sk.stream(chat("a"), sk.Recorder(sys.argv[1] + "/run.jsonl"))
+except sk.UsageError as error:
+    print(error)
+"""
+
+
+def test_a_file_without_permission_is_refused_before_the_request() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        ran = subprocess.run(
+            [sys.executable, "-c", WITHOUT_PERMISSION, folder], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        os.chmod(folder, 0o700)
+    assert "permission denied" in ran.stdout.lower(), ran.stderr

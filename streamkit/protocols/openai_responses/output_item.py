@@ -129,7 +129,7 @@ class OutputItem:
         forms = [form for message in self.messages if (form := received_item(message)).get("type") == self.type]
         if forms:  # it came from this API
             # Its ids stay those that it began with; clients refuse others.
-            ids = {key: self.wire[key] for key in ("id", "call_id") if key in self.wire}
+            ids: dict[str, Any] = {key: self.wire[key] for key in ("id", "call_id") if key in self.wire}
             self.wire = {**without_keys(restore(forms[-1], self.messages), "id", "call_id"), **ids}
         if self.type in _TYPES_WITH_PROGRESS:
             phase = "failed" if self.type == "mcp_call" and self.status == "failed" else "completed"
