@@ -20,7 +20,6 @@ from streamkit.testing import ModelServer, Reply, ServiceError, ToolCall
 
 from .faces import ASKED, Face, Source, SyncTold, ask, ask_responses, body, calls, chat, every_face, interpreter
 
-
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -506,7 +505,7 @@ from tests.faces import chat
 
 os.chmod(sys.argv[1], 0o555)
 if os.geteuid() == 0:  # who may write everywhere
-    os.seteuid(65534)
+    os.setuid(65534)
 try:
     sk.stream(chat("a"), sk.Recorder(sys.argv[1] + "/run.jsonl"))
 except sk.UsageError as error:
