@@ -20,6 +20,7 @@ MARK = "STREAMKIT_RUNNER"  # the environment variable; its value names one langu
 _KILL_TIMEOUT = 10.0  # seconds that killed processes may take to end; only the system can hold them longer
 RESTART_DELAY = 0.15  # seconds after which a pool of workers has replaced one that was killed
 _RESTART_TIMEOUT = 0.5  # seconds during which new processes may take the place of killed ones
+_FEWEST_RESTARTS = 5  # in that time; on a busy machine it may pass between two looks
 _INTERRUPT_INTERVAL = 0.2  # seconds between two interrupts of one process
 _INTERRUPT_SHARE = 3  # … but they are looked for only after so many times as long as that takes
 _MIN_SCAN_INTERVAL = 0.25  # seconds from one scan of all processes to the next
@@ -150,7 +151,7 @@ class ProcessTree:
 
         Returns:
             Whether all have ended; False after 10 seconds, and after half a second if one that is left alone, such as
-            the root with a pool of workers, keeps starting others.
+            the root with a pool of workers, started others again and again in that time.
         """
         excluded = set(besides)
         if group:
@@ -159,13 +160,14 @@ class ProcessTree:
         began = last = time.monotonic()
         interrupted, self._interrupted = self._interrupted, False
         killed: set[Identity] = set()
+        restarts = 0  # how often there were others after some had been killed
         pause = 0.001
         while True:
             victims = {one: process for one, process in self.find().items() if one not in excluded}
             now = time.monotonic()
             if victims:
-                come_back = bool(killed and excluded and victims.keys() - killed)
-                if now > began + (_RESTART_TIMEOUT if come_back else _KILL_TIMEOUT):
+                restarts += bool(killed and excluded and victims.keys() - killed)
+                if now > began + (_RESTART_TIMEOUT if restarts >= _FEWEST_RESTARTS else _KILL_TIMEOUT):
                     return False
                 _kill(victims.values())
                 killed |= victims.keys()
