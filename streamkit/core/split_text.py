@@ -7,7 +7,6 @@ as one character. A half that stays alone is U+FFFD. So is each half in an event
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from operator import is_not
 from typing import Any, TypeVar
 
 import msgspec
@@ -108,10 +107,10 @@ def _changes(value: Any, keys: Iterable[str]) -> dict[str, Any]:
 def _whole_values(values: Any) -> Any:
     """As `_whole`, of parsed JSON, or of a list of structs."""
     structs: list[Any] = [_whole(one) if isinstance(one, msgspec.Struct) else one for one in values]
-    if isinstance(values, list) and any(map(is_not, structs, values)):  # pyright: ignore[reportUnknownArgumentType]
+    if [*map(id, structs)] != [*map(id, values)]:  # so `values` is a list: the keys of an object are no structs
         return structs
-    clean = well_formed(values)  # pyright: ignore[reportUnknownArgumentType]
-    return clean.value if clean.lost or clean.halves else values  # pyright: ignore[reportUnknownVariableType]
+    clean = well_formed(values)
+    return clean.value if clean.lost or clean.halves else values
 
 
 def _delta(event: SplitDelta) -> Delta:
