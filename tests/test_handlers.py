@@ -494,3 +494,23 @@ class Teller(sk.Handler):
 
     def handle(self, event: sk.Event, /) -> None:
         self.told.append(event.type)
+
+
+def test_a_hook_that_is_assigned_among_deltas_is_called_from_the_next_other_event_on() -> None:
+    """As the guide says: the rest of the row of deltas goes to the hook that was there before."""
+    first: list[str] = []
+    late: list[str] = []
+
+    def take(delta: sk.events.TextDelta, snapshot: sk.Message) -> None:
+        late.append(delta.value)
+
+    class First(sk.EventHandler):
+        def on_text_delta(self, delta: sk.events.TextDelta, snapshot: sk.Message) -> None:
+            first.append(delta.value)
+            if delta.value == "1":
+                setattr(self, "on_text_delta", take)  # noqa: B010  # the class declares it as a method
+
+    deltas = [sk.events.TextDelta("m", str(number)) for number in range(4)]
+    done = sk.events.TextDone(sk.TextMessage("m", content="0123"))
+    sk.stream([*deltas, done, sk.events.TextDelta("n", "x"), sk.events.StreamEnd()], First()).until_done()
+    assert (first, late) == (["0", "1", "2", "3"], ["x"])

@@ -12,7 +12,7 @@ import pytest
 
 import streamkit as sk
 from streamkit import protocols
-from streamkit.events import AnnotationAdded, RawEvent, StreamEnd, TextDelta, TextDone
+from streamkit.events import AnnotationAdded, Delta, RawEvent, StreamEnd, TextDelta, TextDone
 from streamkit.messages import Annotation, TextMessage, ToolCallMessage
 from streamkit.messages.json_text import MAX_NESTING
 from streamkit.protocols import codec
@@ -265,6 +265,72 @@ def test_a_canonical_event_with_a_lone_surrogate_is_encoded() -> None:
         assert b"\xef\xbf\xbd" in encoded
         assert codec.event_to_dict(event) == codec.event_to_dict(codec.decode_event(encoded))
     assert codec.decode_event(rb'{"type": "text_delta", "message_id": "m", "value": "a\ud83d"}').value == "a\ufffd"  # type: ignore[attr-defined]
+
+
+def emitted(how: str, pieces: list[str]) -> sk.Emitter:
+    """An emitter that has emitted these pieces, in one of its ways, and closed."""
+    way, _, kind = how.partition(" ")
+    with sk.Emitter() as emitter:
+        write: Any = {
+            "emitter": getattr(emitter, kind, None),
+            "part": way == "part" and getattr(emitter, f"begin_{kind}")().write,
+            "lane": way == "lane" and getattr(emitter.lane("l"), kind),
+            "event": lambda piece: emitter.emit(TextDelta("m", piece)),
+        }[way]
+        for piece in pieces:
+            write(piece)
+    return emitter
+
+
+EMITTED = [f"{way} {kind}" for way in ("emitter", "part", "lane") for kind in ("text", "reasoning", "code", "console")]
+
+
+@pytest.mark.parametrize("how", [*EMITTED, "event text"])
+@pytest.mark.parametrize(("pieces", "expected", "warnings"), SPLIT)
+def test_an_emitter_joins_a_surrogate_pair_that_was_cut(
+    pieces: list[str], expected: list[str], warnings: int, how: str
+) -> None:
+    """Whichever call it came from; and its readers get what can be encoded."""
+    stream = sk.stream(emitted(how, pieces))
+    events = [*stream]
+    assert all(codec.decode_event(codec.encode_event(event)) for event in events)
+    assert "".join(event.value.encode().decode() for event in events if isinstance(event, Delta)) == "".join(expected)
+    assert [message.content for message in stream.messages] == ["".join(expected)]
+    assert stream.status == "completed"
+
+
+def test_the_half_that_one_message_ends_with_is_not_joined_to_another() -> None:
+    with sk.Emitter() as emitter:
+        emitter.text("a\ud83d")
+        emitter.reasoning("\ude00b")
+        emitter.text("\ude00c")
+        emitter.text("d")
+    stream = sk.stream(emitter)
+    assert [message.content for message in stream.get_final_messages()] == ["a\ufffd", "\ufffdb", "\ufffdcd"]
+    assert [warning.code for warning in stream.warnings] == ["lone-surrogate"]
+
+
+@pytest.mark.parametrize("way", ["stream", "emitter"])
+def test_an_event_of_this_process_that_is_no_delta_has_no_lone_surrogates(way: str) -> None:
+    """It is read as from its wire form; what its caller has stays as it was."""
+    annotation = Annotation(type="url", title="\ud800")
+    message = TextMessage("m", content="a\ud83d\ude00\ud83d", annotations=[annotation], metadata={"k": ["\udfff"]})
+    call = ToolCallMessage("t", name="f\ud800", call_id="c", content='{"a": "\udfff"}', provider_executed=True)
+    raw = RawEvent("x", {"\ud800": ["\udfff"]})
+    source: list[Any] = [raw, TextDone(message), sk.events.ToolCallDone(call)]
+    emitter = sk.Emitter()
+    if way == "emitter":
+        with emitter:
+            for event in source:
+                emitter.emit(event)
+    stream = sk.stream(emitter if way == "emitter" else [*source, StreamEnd()])
+    events = [*stream]
+    text, one = stream.messages
+    assert isinstance(text, TextMessage) and isinstance(one, ToolCallMessage)
+    assert (text.content, text.annotations[0].title, text.metadata) == ("a😀\ufffd", "\ufffd", {"k": ["\ufffd"]})
+    assert (one.name, one.arguments) == ("f\ufffd", {"a": "\ufffd"})
+    assert [event.data for event in events if isinstance(event, RawEvent)] == [{"\ufffd": ["\ufffd"]}]
+    assert (message.content, annotation.title, call.name) == ("a\ud83d\ude00\ud83d", "\ud800", "f\ud800")
 
 
 # -- not quite JSON

@@ -11,7 +11,15 @@ import anyio
 import pytest
 
 import streamkit as sk
-from streamkit.events import ActiveLine, ConsoleCreated, ConsoleDone, StreamEnd, ToolCallDone, ToolOutputDone
+from streamkit.events import (
+    ActiveLine,
+    ConsoleCreated,
+    ConsoleDone,
+    StreamEnd,
+    ToolCallCreated,
+    ToolCallDone,
+    ToolOutputDone,
+)
 from streamkit.messages import ConsoleMessage, ToolCallMessage, ToolOutputMessage
 
 from .opcodes import growth
@@ -204,3 +212,48 @@ def test_two_calls_of_one_id_each_get_their_own_output() -> None:
             elif isinstance(event, ToolOutputDone):
                 told.append((event.message.name, event.message.content, [*stream.pending]))
     assert told == [("two", "second", ["c"])]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["with their call ids", "of the newest call"])
+def test_an_emitter_finds_the_calls_of_thousands_of_outputs(named: bool) -> None:
+    """All calls come first, as a model sends them; readers may answer them, so they are pending meanwhile."""
+
+    def emit(count: int) -> None:
+        emitter = sk.Emitter()
+        for n in range(count):
+            emitter.tool_call(f"f{n}", {}, call_id=f"c{n}")
+        for n in range(count):
+            emitter.tool_output(n, call_id=f"c{n}" if named else None)
+        found = [message for message in emitter.messages if isinstance(message, ToolOutputMessage)]
+        assert [message.name for message in found] == [f"f{n if named else count - 1}" for n in range(count)]
+        assert len(emitter.pending) == (0 if named else count - 1)
+
+    assert growth(emit) < LINEAR
+
+
+def test_an_emitter_asks_as_often_as_it_likes_about_the_newest_code() -> None:
+    """However much was emitted since."""
+
+    def ask(count: int) -> None:
+        emitter = sk.Emitter()
+        emitter.code("1")
+        for n in range(count):
+            emitter.text(str(n))
+            approval = emitter.confirm(timeout=0)
+            assert approval.confirmation.subject is emitter.messages[0]
+
+    assert growth(ask) < LINEAR
+
+
+def test_an_output_finds_a_call_that_was_fed_and_has_its_id_late() -> None:
+    """Its name and call id may come after it has begun; and a limited log forgets the oldest calls."""
+    emitter = sk.Emitter(sk.MemoryRelay(limit=1000))
+    emitter.emit(ToolCallCreated(ToolCallMessage("m")))
+    emitter.tool_output("early")
+    emitter.emit(ToolCallDone(ToolCallMessage("m", name="f", call_id="c", content="{}")))
+    emitter.tool_output("late", call_id="c")
+    assert [message.name for message in emitter.messages[1:]] == [None, "f"]
+    for n in range(3000):
+        emitter.tool_call(f"f{n}", {}, provider_executed=True)
+        emitter.tool_output(n)
+        assert emitter.messages[-1].name == f"f{n}"

@@ -270,6 +270,18 @@ def test_reasoning_is_a_summary_or_the_full_text() -> None:
     assert [part.text for part in full.content or []] == ["Hm, so."] and not full.summary
 
 
+def test_a_response_announces_the_summaries_that_it_sends() -> None:
+    """As OpenAI's do from their beginning, so that a reader knows what the reasoning will be."""
+    replies = [Reply(Reasoning("Hm.")), Reply(Reasoning("Hm."))]
+    for summary, asked in (("auto", {}), ("detailed", {"reasoning": {"effort": "high", "summary": "detailed"}})):
+        with ModelServer(replies) as server:
+            (_, created), *_ = sse_of(server, "/responses", RESPONSES | asked)
+        assert created["response"]["reasoning"]["summary"] == summary
+    with ModelServer(Reply(Reasoning("Hm.", summary=False))) as server:
+        (_, created), *_ = sse_of(server, "/responses", RESPONSES)
+    assert created["response"]["reasoning"]["summary"] is None
+
+
 def test_code_and_its_logs_are_an_item_on_responses() -> None:
     """A code interpreter's call has the code and what it printed."""
     with ModelServer(CODE) as server, client_of(server) as client:

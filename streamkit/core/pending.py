@@ -198,6 +198,11 @@ class PendingAnswers:
         """The tool calls that want our output and have none."""
         return [waiting for waiting in self.pending.values() if isinstance(waiting, ToolCallMessage)]
 
+    def unanswered_with(self, id: str | None) -> list[ToolCallMessage]:
+        """Those of them that have this call id, or are the message with this id."""
+        waiting = [self.pending[key] for key in self._call_keys.get(id, ())] if id is not None else []
+        return [call for call in waiting if isinstance(call, ToolCallMessage)]
+
     def _expect_output(self, call: ToolCallMessage, key: str) -> None:
         """A complete call wants an output, ours unless the source executes it. `key` is its key in `pending`."""
         if not self.executes(call):

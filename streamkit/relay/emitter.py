@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from ..answers import Confirmation
+from ..core.split_text import split_or_whole
 from ..errors import UsageError
 from ..events import ConfirmationCreated, Event, MessageDone, ToolCallDone, ToolOutputDone
 from ..messages import (
@@ -33,8 +34,10 @@ from ..messages import (
     ToolOutputMessage,
     output_text,
 )
+from ..messages.json_text import has_surrogates
 from ..sources.source import AsyncSource, Readable, Source
 from ..streams.api import astream, stream
+from .call_index import CallIndex
 from .interface import Relay
 from .lanes import Lane, Part
 from .questions import Approval, Output
@@ -75,6 +78,10 @@ class Emitter(Writer, Readable):
         super().__init__(relay, run_id, model=model, strict=strict)
         self._timeout = timeout
         self._message_key: tuple[Any, ...] = ()  # the open message's class and header: equal ones append to it
+        self._holds_half = (
+            False  # whether its text ends with half of a surrogate pair, so that the engine has to add more
+        )
+        self._calls = CallIndex()
         self._question_count = 0
 
     # -- messages
@@ -119,7 +126,12 @@ class Emitter(Writer, Readable):
                 self._times.setdefault("first", time.monotonic())
                 self._message = message = self._engine.messages[-1]
                 self._message_key = key
+                self._holds_half = False
             event = kind.delta_event(message.id, text, metadata=metadata)
+            if self._holds_half or (not text.isascii() and has_surrogates(text)):
+                self._complete(split_or_whole(event))
+                self._holds_half = "\ud800" <= text[-1] <= "\udbff"
+                return
             message.pieces.append(text)
             message.compact()
             self._current = event
@@ -161,7 +173,7 @@ class Emitter(Writer, Readable):
             if message.status != "in_progress":
                 raise UsageError(f"message {message.id!r} has ended ({message.status}): nothing more can be written")
             if value:
-                self._complete(message.delta_event(message.id, value, metadata=metadata))
+                self._complete(split_or_whole(message.delta_event(message.id, value, metadata=metadata)))
 
     def end_part(self, message: Message) -> None:
         """End a message that `begin_part` began; for `Part`."""
@@ -216,12 +228,13 @@ class Emitter(Writer, Readable):
         content = output_text(output)
         with self._ready():
             self._end_message()
-            if call_id is None and (newest := next(self._calls(), None)) is not None:
+            self._calls.update(self._engine.messages)
+            if call_id is None and (newest := self._calls.newest_call) is not None:
                 call_id = newest.call_id or newest.id
-            for call in self._engine.unanswered:
-                if call_id in (call.call_id, call.id) and call.answer_slot is not None:
+            for call in self._engine.unanswered_with(call_id):
+                if call.answer_slot is not None:
                     call.answer_slot.close()
-            name = name or next((call.name for call in self._calls() if call_id in (call.call_id, call.id)), None)
+            name = name or self._calls.name_of(call_id)
             message = ToolOutputMessage(name=name, call_id=call_id, content=content, metadata=_in_lane(lane))
             self._complete(ToolOutputDone(message))
         self._wake_watchers()
@@ -251,8 +264,8 @@ class Emitter(Writer, Readable):
         """
         with self._ready():
             self._end_message()
-            newest = (m for m in reversed(self._engine.messages) if isinstance(m, (CodeMessage, ToolCallMessage)))
-            subject = subject or next(newest, None)
+            self._calls.update(self._engine.messages)
+            subject = subject or self._calls.newest_subject
             if subject is None:
                 raise UsageError("there is no code and no tool call yet that could be confirmed")
             id = id or self._unused_id("confirmation")
@@ -262,10 +275,6 @@ class Emitter(Writer, Readable):
             self._complete(ConfirmationCreated(Confirmation(id, subject)))
             self._engine.takes_edits = True
             return Approval(self, self._log, self._engine.confirmations[-1], timeout)
-
-    def _calls(self) -> Iterator[ToolCallMessage]:
-        """The tool calls so far, the newest first."""
-        return (message for message in reversed(self._engine.messages) if isinstance(message, ToolCallMessage))
 
     def _unused_id(self, name: str) -> str:
         self._question_count += 1

@@ -13,6 +13,7 @@ from typing import Self
 
 import msgspec
 
+from ..core.split_text import split_or_whole
 from ..errors import SourceError, StreamkitError, UsageError, raise_source_error
 from ..events import Delta, Event, MessageDone, Run, RunCreated, RunStep, RunStepCreated, RunStepDone, StreamException
 from ..messages import Message
@@ -109,7 +110,7 @@ class Writer(StreamState):
             self.fail(event.exception or error_of(event))
             return
         with self._ready():
-            self._complete(event)
+            self._complete(split_or_whole(event))
 
     def feed(self, item: object, protocol: str | None = None) -> None:
         """Write a raw item of any protocol: a dict, an SDK's object, or bytes or text of a body, cut anywhere.

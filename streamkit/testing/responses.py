@@ -104,7 +104,16 @@ class Responses(ResourceDialect):
             "service_tier": "default" if has_usage else "auto",
             "usage": self._usage() if has_usage else None,
             **self.repeated_parameters(),
+            **self._stated_reasoning(),
         }
+
+    def _stated_reasoning(self) -> Json:
+        """What the resource states about reasoning: that there are summaries, if the reply has any. OpenAI sends none
+        that its response does not announce, and what reads the stream relies on it."""
+        if not any(isinstance(part, Reasoning) and part.summary for part in self.reply.parts):
+            return {}
+        stated = self.repeated_parameters()["reasoning"]
+        return {"reasoning": {**stated, "summary": stated.get("summary") or "auto"}}
 
     def _item_frames(self, items: Sequence[OutputItem], *, is_last: bool) -> Iterator[Frame]:
         """The events of items that are sent at the same time: all are added, then filled in turn, then finished."""

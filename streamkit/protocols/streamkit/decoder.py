@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ...core.split_text import SplitDelta
+from ...core.split_text import SplitDelta, whole_event
 from ...events import EVENTS, Created, Delta, Event, StreamEnd
 from ...messages.json_text import has_surrogates
 from .. import base
@@ -56,7 +56,9 @@ class Decoder(base.Decoder):
                 if isinstance(item, StreamEnd):
                     self.complete = True
                 event = msgspec.structs.replace(item, item_index=self.index)
-                if isinstance(event, Delta) and has_surrogates(event.value):
+                if not isinstance(event, Delta):
+                    event = whole_event(event)
+                elif has_surrogates(event.value):
                     event = SplitDelta(event, event.value, position=event.position, item_index=self.index)
                 events.append(event)
                 self.index += 1
