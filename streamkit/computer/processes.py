@@ -51,8 +51,8 @@ class ProcessTree:
         self._next_interrupt = 0.0
         self._interrupted = False  # whether a process was, since the last `kill`
 
-    def find(self) -> dict[Identity, psutil.Process]:
-        """The processes that live now."""
+    def find(self, besides: Iterable[Identity] = ()) -> dict[Identity, psutil.Process]:
+        """The processes that live now, besides some: what these start, apart from the root, is left out with them."""
         began = time.monotonic()
         found: dict[Identity, psutil.Process] = {}
         children: dict[int, list[Identity]] = {}
@@ -66,6 +66,7 @@ class ProcessTree:
         self._add_descendants(members, children)
         now = time.monotonic()
         self.next_scan = now + max(_MIN_SCAN_INTERVAL, _SCAN_SHARE * (now - began))
+        members -= self._with_descendants(besides, children)
         return {identity: found[identity] for identity in members if _is_alive(found[identity])}
 
     def _forget_ended(self, found: dict[Identity, psutil.Process]) -> None:
@@ -80,6 +81,15 @@ class ProcessTree:
                     members.add(identity)
                     self._is_member[identity] = True  # remembered, for its parents may end before it
                     parents.append(identity[0])
+
+    def _with_descendants(self, besides: Iterable[Identity], children: dict[int, list[Identity]]) -> set[Identity]:
+        left_out = set(besides)
+        parents = [pid for pid, _ in left_out if pid != self.root]
+        while parents:
+            new = [one for one in children.get(parents.pop(), ()) if one not in left_out]
+            left_out.update(new)
+            parents += [pid for pid, _ in new]
+        return left_out
 
     def _has_mark(self, identity: Identity, process: psutil.Process) -> bool:
         """Whether a process is the root or has the mark, or was found to be a descendant before."""
@@ -110,8 +120,8 @@ class ProcessTree:
         if began < self._next_interrupt:
             return
         excluded = set(besides)
-        for identity, process in self.find().items():
-            if identity not in excluded and began >= self._interrupt_after.get(identity, 0.0):
+        for identity, process in self.find(excluded).items():
+            if began >= self._interrupt_after.get(identity, 0.0):
                 self._interrupt_after[identity] = began + _INTERRUPT_INTERVAL
                 self._interrupted = True
                 with contextlib.suppress(psutil.Error):
@@ -163,7 +173,7 @@ class ProcessTree:
         restarts = 0  # how often there were others after some had been killed
         pause = 0.001
         while True:
-            victims = {one: process for one, process in self.find().items() if one not in excluded}
+            victims = self.find(excluded)
             now = time.monotonic()
             if victims:
                 restarts += bool(killed and excluded and victims.keys() - killed)
