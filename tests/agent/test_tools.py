@@ -358,7 +358,7 @@ OUTPUTS: list[tuple[Any, dict[str, Any] | str, str]] = [
     (listing, {}, '[1,{"name":"A","height":0.0},{"x":null}]'),
     (failing, {}, "Error: LookupError: nothing there"),
     (a, {"text": 1}, "Error: invalid arguments for a: Expected `str`, got `int` - at `$.text`"),
-    (garbled, {}, "Error: FileNotFoundError: no file ?"),
+    (garbled, {}, "Error: FileNotFoundError: no file \ufffd"),
     (stubborn, {}, "Error: RuntimeError: never"),
     (unsaid, {}, "Error: a tool's output is text or what JSON can hold, not object"),
     (a, '{"text": ', "Error: invalid arguments for a: "),
