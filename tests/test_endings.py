@@ -792,7 +792,7 @@ async def test_a_read_timeout_is_a_source_timeout(face: Face) -> None:
             assert isinstance(error, sk.SourceTimeoutError)
             assert isinstance(error, TimeoutError)
             assert "Timeout" in type(error.__cause__).__name__
-            assert str(error) == "ReadTimeout: timed out: nothing came from the source within its client's timeout"
+            assert str(error).startswith("ReadTimeout: timed out")
             for one in (told, other):
                 one.check_brackets()
                 assert endings(one) == ["on_timeout", "on_exception", "on_end"]
