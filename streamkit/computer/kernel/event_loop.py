@@ -4,14 +4,13 @@ Code without an `await` at its top runs beside the loop: `asyncio.get_running_lo
 notebook, but it waits; so `asyncio.run(main())` and `loop.run_until_complete(main())` work, as in any script.
 """
 
-# pyright: reportPrivateUsage=false
-# `_get_running_loop`, `_set_running_loop` are made for event loops, and documented in spite of their names.
-
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from asyncio import _get_running_loop, _set_running_loop
+
+# They are made for event loops, and documented in spite of their names.
+from asyncio import _get_running_loop, _set_running_loop  # pyright: ignore[reportPrivateUsage]
 from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
 from typing import Any
