@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from ...errors import UsageError
-from ...events import Event, TextDelta
+from ...events import Event
 from ...streams.aio import AsyncStreamManager
 from ...streams.manager import is_answer_text
 from ...streams.sync import StreamManager
@@ -81,7 +81,7 @@ class NestedStream(_Nested):
     @property
     def text_deltas(self) -> Iterator[str]:
         """The assistant's text as it arrives."""
-        return (event.value for event in self if isinstance(event, TextDelta) and is_answer_text(event))
+        return (event.value for event in self if is_answer_text(event))
 
     def close(self) -> None:
         """Close its source, unless it is being read; then it ends where it is read."""
@@ -122,7 +122,7 @@ class AsyncNestedStream(_Nested):
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """The assistant's text as it arrives."""
-        return (event.value async for event in self if isinstance(event, TextDelta) and is_answer_text(event))
+        return (event.value async for event in self if is_answer_text(event))
 
     async def close(self) -> None:
         """As `NestedStream.close`."""
