@@ -3,12 +3,21 @@
 `pytest --hypothesis-profile=search` looks for new ones; what it finds becomes a test of its own.
 """
 
+import os
+import tempfile
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, database=None)
 settings.register_profile("search", database=None)
 settings.load_profile("repeatable")
+
+# Each of the thousands of clients that the tests make would read the machine's certificates, for 20 ms. No test speaks TLS.
+NO_CERTIFICATES = Path(tempfile.gettempdir(), "streamkit-tests-no-certificates")
+NO_CERTIFICATES.mkdir(exist_ok=True)
+os.environ.setdefault("SSL_CERT_DIR", str(NO_CERTIFICATES))
 
 
 # Tests whose time goes into other processes: kernels, shells, terminals and the command line.

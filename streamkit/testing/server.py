@@ -66,7 +66,7 @@ class ModelServer:
         self._listener = _Listener(self._playback)
         self._port: int = self._listener.server_address[1]
         self._thread = threading.Thread(
-            target=self._listener.serve_forever, args=(0.02,), name="model-server", daemon=True
+            target=self._listener.serve_forever, args=(0.005,), name="model-server", daemon=True
         )
         self._thread.start()
 
