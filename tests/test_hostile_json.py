@@ -13,7 +13,7 @@ import pytest
 import streamkit as sk
 from streamkit import protocols
 from streamkit.events import AnnotationAdded, Delta, RawEvent, StreamEnd, TextDelta, TextDone
-from streamkit.messages import Annotation, TextMessage, ToolCallMessage
+from streamkit.messages import Annotation, TextMessage, ToolCallMessage, output_text
 from streamkit.messages.json_text import MAX_NESTING
 from streamkit.protocols import codec
 from streamkit.protocols.values import json_text
@@ -357,6 +357,70 @@ def test_an_event_of_this_process_that_is_no_delta_has_no_lone_surrogates(way: s
     assert (one.name, one.arguments) == ("f\ufffd", {"a": "\ufffd"})
     assert [event.data for event in events if isinstance(event, RawEvent)] == [{"\ufffd": ["\ufffd"]}]
     assert (message.content, annotation.title, call.name) == ("a\ud83d\ude00\ud83d", "\ud800", "f\ud800")
+
+
+def nested(levels: int, kind: type = list) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value] if kind is list else {"a": value}
+    return value
+
+
+CIRCLE: list[Any] = []
+CIRCLE += [CIRCLE, CIRCLE]
+UNREADABLE = {
+    "deep": nested(MAX_NESTING + 1),
+    "very deep": nested(5000),
+    "deep objects": nested(5000, dict),
+    "circle": CIRCLE,
+    "long number": 10**5000,
+    "half a pair": "\ud800",
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_an_event_with_what_no_reader_takes_is_written_without_it(kind: str, tmp_path: Path) -> None:
+    """By the codec, in a recording, and by an emitter: the rest of the event is there."""
+    value = UNREADABLE[kind]
+    message = TextMessage("m", content="Hi", metadata={"k": value, "other": 1})
+    events = [TextDelta("m", "Hi", metadata={"k": value}), TextDone(message), RawEvent("x", {"k": value, "other": 1})]
+    for event in events:
+        read = codec.decode_event(codec.encode_event(event))
+        assert codec.event_from_dict(codec.event_to_dict(event)) == read or isinstance(event, TextDone)
+        assert type(read) is type(event)
+    raw: Any = codec.decode_event(codec.encode_event(events[-1]))
+    assert raw.data["other"] == 1
+    path = tmp_path / "run.jsonl"
+    assert sk.stream([*events, StreamEnd()], sk.Recorder(path)).get_final_text() == "Hi"
+    again = sk.stream(path)
+    assert again.get_final_text() == "Hi"
+    assert again.messages[0].metadata["other"] == 1
+    with sk.Emitter() as emitter:
+        for event in events:
+            emitter.emit(event)
+    emitted = sk.stream(emitter)
+    assert [codec.decode_event(codec.encode_event(event)).type for event in emitted]
+    assert emitted.messages[0].content == "Hi"
+
+
+@pytest.mark.parametrize("output", ["a\ud83d\ude00\ud83d", {"a": "\ud83d\ude00\ud83d"}, ["\ud83d\ude00\ud83d"]])
+def test_an_output_with_half_of_a_surrogate_pair_is_an_output(output: Any) -> None:
+    """Python's names of files have them for bytes that are not UTF-8."""
+    text = output_text(output)
+    assert text.encode()
+    assert "😀\ufffd" in text
+
+
+@pytest.mark.parametrize("protocol", ["openai_responses", "openai_chat", "anthropic"])
+def test_what_a_user_wrote_can_be_sent(protocol: str) -> None:
+    """Also half of a surrogate pair, as a terminal gives for bytes that are not UTF-8."""
+    call = ToolCallMessage("t", name="f", call_id="c", content='{"a": "\ud83d"}', role="assistant")
+    output = sk.ToolOutputMessage("o", call_id="c", content="\udcff")
+    messages = [TextMessage("m", role="user", content="Hi \udcff"), call, output]
+    sent = sk.to_input(messages, protocol)
+    text = json.dumps(sent, ensure_ascii=False)
+    assert text.encode().count(b"\xef\xbf\xbd") >= 2
+    assert "Hi \ufffd" in text
 
 
 # -- not quite JSON
