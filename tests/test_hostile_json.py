@@ -375,6 +375,7 @@ UNREADABLE = {
     "circle": CIRCLE,
     "long number": 10**5000,
     "half a pair": "\ud800",
+    "a tuple as a key": {(1, 2): 3},
 }
 
 

@@ -29,14 +29,14 @@ def encode_event(event: Event) -> bytes:
         data = _encoder.encode(_portable(event))
         if not is_too_deep(data):
             return data
-    except (ValueError, RecursionError):  # half of a surrogate pair is a ValueError, too
+    except (ValueError, TypeError, RecursionError):  # half of a surrogate pair is a ValueError, too
         pass
     return msgspec.json.encode(event_to_dict(event))
 
 
 def event_to_dict(event: Event, *, keep_surrogates: bool = False) -> dict[str, Any]:
     """The event as plain JSON values. Half of a surrogate pair, which cannot be encoded, is U+FFFD if it is not kept. None
-    stands for what is nested too deep, and for numbers of thousands of digits."""
+    stands for what is nested too deep, and for numbers of thousands of digits; keys that JSON lacks are text."""
     portable = _portable(event)
     try:
         plain: dict[str, Any] = msgspec.to_builtins(portable, enc_hook=_to_builtin)
@@ -44,7 +44,7 @@ def event_to_dict(event: Event, *, keep_surrogates: bool = False) -> dict[str, A
             return plain
     except UnicodeEncodeError:
         pass
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         values = {name: bounded(value) for name, value in msgspec.structs.asdict(portable).items()}
         portable = msgspec.structs.replace(portable, **values)
         plain = msgspec.to_builtins(portable, enc_hook=lambda value: bounded(_to_builtin(value)))
