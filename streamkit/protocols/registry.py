@@ -26,7 +26,7 @@ from .base import Decoder
 from .request_content import Report
 from .values import is_object
 
-__all__ = ["BUILT_IN", "find", "names", "recognise", "to_input"]
+__all__ = ["BUILT_IN", "find", "name_of", "names", "recognise", "to_input"]
 
 BUILT_IN = (
     "openai_responses",
@@ -76,6 +76,13 @@ def find(name: str) -> ModuleType:
         raise UsageError(f"there is no protocol {name!r}; there are: {', '.join(names())}")
     module: ModuleType = _entry_points()[name].load()
     return module
+
+
+def name_of(decoder: type[Decoder]) -> str | None:
+    """The name under which `find` finds this decoder; None if it is not installed under its name."""
+    name = decoder.name
+    installed = name in BUILT_IN or name in _entry_points()
+    return name if installed and find(name).Decoder is decoder else None
 
 
 @cache
