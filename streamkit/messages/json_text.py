@@ -90,7 +90,7 @@ def bounded(value: Any) -> Any:
     around: set[int] = set()
 
     def copy(value: Any) -> Any:
-        if not isinstance(value, dict | list):
+        if not (_is_object(value) or _is_list(value)):
             return None if isinstance(value, int) and value.bit_length() > _MOST_BITS else value
         if len(around) == MAX_NESTING - 1 or id(value) in around:
             return None

@@ -40,14 +40,15 @@ def event_to_dict(event: Event, *, keep_surrogates: bool = False) -> dict[str, A
     portable = _portable(event)
     try:
         plain: dict[str, Any] = msgspec.to_builtins(portable, enc_hook=_to_builtin)
-        if not is_too_deep(msgspec.json.encode(plain)):
-            return plain
-    except UnicodeEncodeError:
-        pass
     except (ValueError, TypeError, RecursionError):
         values = {name: bounded(value) for name, value in msgspec.structs.asdict(portable).items()}
         portable = msgspec.structs.replace(portable, **values)
         plain = msgspec.to_builtins(portable, enc_hook=lambda value: bounded(_to_builtin(value)))
+    try:
+        if not is_too_deep(msgspec.json.encode(plain)):
+            return plain
+    except (ValueError, TypeError, RecursionError):
+        pass  # what is not JSON about it is replaced
     plain = bounded(plain)
     cleaned: dict[str, Any] = plain if keep_surrogates else well_formed(plain).value
     return cleaned
