@@ -27,7 +27,7 @@ def encode_event(event: Event) -> bytes:
     """The event as one line of JSON, without the newline. What no reader would take is as in `event_to_dict`."""
     try:
         data = _encoder.encode(_portable(event))
-        if not is_too_deep(data):
+        if not is_too_deep(b"[" + data):  # a recording has it inside of an object
             return data
     except (ValueError, TypeError, RecursionError):  # half of a surrogate pair is a ValueError, too
         pass
@@ -45,7 +45,7 @@ def event_to_dict(event: Event, *, keep_surrogates: bool = False) -> dict[str, A
         portable = msgspec.structs.replace(portable, **values)
         plain = msgspec.to_builtins(portable, enc_hook=lambda value: bounded(_to_builtin(value)))
     try:
-        if not is_too_deep(msgspec.json.encode(plain)):
+        if not is_too_deep(b"[" + msgspec.json.encode(plain)):
             return plain
     except (ValueError, TypeError, RecursionError):
         pass  # what is not JSON about it is replaced
