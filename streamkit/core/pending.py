@@ -77,6 +77,7 @@ class PendingAnswers:
     """
 
     runs: RunTracker
+    is_canonical: bool
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
         self.wake: Callable[[], None] = wake or _nothing
@@ -144,7 +145,7 @@ class PendingAnswers:
             confirmation.editable = self.takes_edits
             self._asked.add(confirmation.answer_slot)
             self._undeferred[confirmation.answer_slot] = None
-        elif not (self.pull_approved or self.has_outcomes):
+        elif not (self.pull_approved or self.has_outcomes or self.is_canonical):
             self._passive[confirmation.id] = confirmation
         self.pending[confirmation.id] = confirmation
         self.confirmations.append(confirmation)
