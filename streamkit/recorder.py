@@ -205,13 +205,13 @@ class Recorder(Handler):
         return confirmation.reason != NOT_ANSWERED and not engine.is_canonical
 
     def _write_answer(self, event: Event) -> None:
-        """Write an answer, and whether it came after the source's end. An output that the call had been promised before
-        that end is not late: nothing waited for it."""
+        """Write an answer, and whether it came after the source's end."""
         self._end_source()
         line: dict[str, Any] = {"time": self._now(), "event": codec.event_to_dict(event)}
-        is_awaited = not isinstance(event, ToolOutputDone) or self.stream.engine.runs.requires_action
-        if is_awaited and self._is_over:
+        if self._is_over:
             line["late"] = True
+            if isinstance(event, ToolOutputDone) and not self.stream.engine.runs.requires_action:
+                line["promised"] = event.message.call_id
         self._write([line])
 
     def _now(self) -> float:

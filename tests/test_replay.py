@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import openai
 import pytest
 
@@ -359,6 +361,30 @@ async def test_answers_that_came_at_once_replay_before_the_sources_end(face: Fac
     told = face.told(on_tool_call_done=lambda _, call: call.respond("ok"))
     live = await check_replay(face, calls("one", "two"), tmp_path, told, then=lambda _: then.pop())
     assert "run_requires_action" not in [event["type"] for event in live["events"]]
+
+
+@every_face
+@body
+async def test_answers_to_a_call_that_only_the_sources_end_closed_replay_after_it(face: Face, tmp_path: Path) -> None:
+    """And awaitables, whose outputs come later than they were promised."""
+    open_calls = [*calls("one"), *chat("", finish=None)]
+    open_calls[-2]["choices"][0]["finish_reason"] = None
+    open_calls.append({**open_calls[0], "choices": [{"index": 1, "delta": {"content": "b"}, "finish_reason": "stop"}]})
+
+    async def later() -> str:
+        await anyio.lowlevel.checkpoint()
+        return "ok"
+
+    def answer(_: Any, call: sk.ToolCallMessage) -> None:
+        call.respond(later() if face.is_async else "ok")
+
+    for source in (calls("one", "two"), [{"n": 1}, *open_calls, b"data: [DONE]"]):
+        then = [chat("Done.")]
+        told = face.told(on_tool_call_done=answer)
+        live = await check_replay(face, source, tmp_path, told, then=lambda _, then=then: then.pop())
+        types = [event["type"] for event in live["events"]]
+        assert "tool_output_done" in types
+        assert "run_requires_action" not in types
 
 
 @every_face

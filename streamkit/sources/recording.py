@@ -14,7 +14,8 @@
     {"time": 0.5, "data": {…}, "parsed": true}                 one item of a source whose items are no bytes
     {"time": 0.9, "text": "…"}                                 one item that is not JSON
     {"time": 1.1, "event": {…}, "late": true}                  an answer, as a canonical event; `late` if it came after
-                                                               the source's end
+                                                               the source's end, with the id of its call as `promised`
+                                                               if nothing waited for it
     {"executes": "…"}                                          the id of a call that an agent answered itself
     {"time": 1.3, "error": "…", "message": "…", "details": {…}, "late": true}
                                                                the error that ended the stream
@@ -268,6 +269,7 @@ class _Line(msgspec.Struct):
     text: str | None = None
     event: dict[str, Any] | None = None
     late: bool = False
+    promised: str | None = None
     reason: str = ""
     cut: str | None = None
     end: str = ""
@@ -312,6 +314,7 @@ def _items(
                 answer = _answer(line.event)
                 if line.late:
                     recorded_end.answers += answer
+                    recorded_end.promised += [line.promised] if line.promised is not None else []
                 else:
                     yield answer
             elif line.text is not None or line.data:

@@ -36,12 +36,14 @@ class RecordedEnd(msgspec.Struct, kw_only=True):
     Attributes:
         cut: the beginning of the item in the middle of which it ended; None if it did not.
         answers: the answers that came when its end had been delivered, as events.
+        promised: the ids of the calls whose output was promised before that, so that nothing waited for it.
         failure: the failure that came after its end, and after these answers.
         reason: why the stream ended the run there: `declined` or `max_steps`; "" if its source did.
     """
 
     cut: bytes | None = None
     answers: list[Event] = []
+    promised: list[str] = []
     failure: BaseException | None = None
     reason: str = ""
 

@@ -270,7 +270,7 @@ class StreamState(Delivery):
         self._take_nested_outcome()
         if (recorded := source_decoder.source.traits.recorded_end) is not None:
             later = [event.confirmation.id for event in recorded.answers if isinstance(event, ConfirmationDone)]
-            engine.decided_later = frozenset(later)
+            engine.answered_later = frozenset([*later, *recorded.promised])
         for events in source_decoder.finish(declined=engine.declined):
             yield from engine.complete(events)
         complete = engine.declined or source_decoder.complete
