@@ -16,9 +16,12 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+import msgspec
+
 from ..answers import Confirmation
 from ..errors import UsageError
 from ..messages import CodeMessage, Message, ReasoningMessage, TextMessage, ToolCallMessage
+from ..messages.json_text import well_formed
 from .base import Decoder
 from .request_content import Report
 from .values import is_object
@@ -138,7 +141,16 @@ def to_input(
     options = {
         name: value for name, value in (("report", report), ("host", host)) if name in taken and value is not None
     }
-    return convert(flat if protocol in _WITHOUT_CALLS else _without_fields(flat), **options)
+    values = convert(flat if protocol in _WITHOUT_CALLS else _without_fields(flat), **options)
+    try:
+        msgspec.json.encode(values, enc_hook=str)
+    except (
+        UnicodeEncodeError
+    ):  # no client could send half of a surrogate pair, as file names have for what is not UTF-8
+        values = [*well_formed(values).value]
+    except (TypeError, ValueError, RecursionError):
+        pass  # what a request cannot take is the client's to say
+    return values
 
 
 def _with_its_class(message: Any) -> Any:

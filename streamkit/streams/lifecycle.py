@@ -19,6 +19,7 @@ from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswe
 from ..errors import RunFailedError, StreamkitError, UsageError
 from ..events import Event, RunDone, RunStep, StreamEnd
 from ..handlers import Handler
+from ..sources.interrupt import stop_with_caller
 from .state import StreamState
 
 __all__ = ["Lifecycle"]
@@ -112,6 +113,7 @@ class Lifecycle(StreamState):
     # -- sources
 
     def _open(self, value: Any) -> Steps:
+        stop_with_caller(self)
         if self._closing:
             raise Stopped
         if not self.started:
