@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-from ...events import Event, RawEvent, ReasoningDelta, Run, RunCreated, RunDone, TextDelta, ToolCallDelta
-from ...messages.json_text import NOT_JSON
+from ...events import Event, RawEvent, Run, RunCreated, RunDone, StreamWarning, TextDelta
+from ...messages.json_text import NOT_JSON, decode_json
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import (
@@ -34,15 +34,15 @@ from ..values import (
     text_or_none,
 )
 from .choice import Choice
+from .pieces import plain_event, read_choice
+from .repeated_fields import NOTHING, RepeatedFields
+from .typed_chunk import Chunk, decode_chunk, decode_plain_chunk
 from .wire import (
     CHANGING_METADATA_KEYS,
     CHUNK_OBJECTS,
     FINISH_REASON_STATUS,
     METADATA_KEYS,
     RAW_EVENT_KEYS,
-    PlainDelta,
-    PlainToolCall,
-    decode_plain_chunk,
     error_of,
     has_unread_keys,
     is_only_deltas,
@@ -72,6 +72,7 @@ class Decoder(base.Decoder):
         self._metadata: dict[str, Any] = {}
         self._usage: WireObject = {}
         self._warnings: list[Event] = []
+        self._repeated = RepeatedFields()
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
@@ -92,37 +93,74 @@ class Decoder(base.Decoder):
         events: list[Event] = []
         if self.exhausted:
             return events
-        self._first, self._frames = self.index, frames
         choices = self._choices
-        start = self.index
+        self._frames = frames
+        self._first = start = self.index
         surplus = 0  # events so far, less the frames that they came from; a plain delta gives one event
-        for frame in frames:
-            data = frame if isinstance(frame, bytes) else frame[2]
+        for data in frames:
             try:
                 wire = decode_plain_chunk(data).choices[0]
                 delta = wire.delta
                 choice = choices[wire.index]
                 text = delta.content
-                is_text = delta.tool_calls is None and delta.reasoning is None and delta.reasoning_content is None
-                if is_text and text and choice.open_text_id is not None:
-                    event: Event | None = TextDelta(choice.open_text_id, text, raw_item=data)
-                else:
-                    event = _plain_event(choice, delta, data)
-            except (KeyError, *NOT_JSON):
-                event = None
-            if event is None:
-                self.index = start + len(events) - surplus
-                decoded = self.feed_frame(*as_frame(frame))
-                events += decoded
-                surplus += len(decoded) - 1
-                if self.exhausted:
-                    return events
-                continue
-            if not isinstance(frame, bytes) and frame[0]:
-                event.position = frame[0].decode("utf-8", "replace")
-            events.append(event)
+                if text and not (delta.tool_calls or delta.reasoning or delta.reasoning_content):
+                    message_id = choice.open_text_id
+                    if message_id is not None:
+                        events.append(TextDelta(message_id, text, raw_item=data))
+                        continue
+                event = plain_event(choice, delta, data)
+                if event is not None:
+                    events.append(event)
+                    continue
+            except (KeyError, TypeError, *NOT_JSON):
+                pass  # another chunk, or a frame with an SSE id or name, which is a tuple
+            self.index = start + len(events) - surplus
+            decoded = self._feed_other(*as_frame(data))
+            events += decoded
+            surplus += len(decoded) - 1
+            if self.exhausted:
+                return events
         self.index = start + len(frames)
         return events
+
+    def _feed_other(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
+        """The events of a frame that is no plain delta, or has an SSE id: of a typed chunk, else by the tolerant path."""
+        try:
+            chunk = decode_chunk(data) if name != b"error" else None
+            events = self._read_typed(chunk, data) if chunk is not None else None
+        except (ValueError, *NOT_JSON):
+            chunk = events = None
+        if events is None:
+            events = self.feed_frame(id, name, data)
+            is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
+            self._repeated.remember(chunk if is_read else None, is_only_deltas=is_only_deltas(events))
+            return events
+        position = id.decode("utf-8", "replace") if id else None
+        for event in events:
+            event.raw_item, event.position = data, position
+        self.index += 1
+        return events
+
+    def _read_typed(self, chunk: Chunk, data: bytes) -> list[Event] | None:
+        """The events of a typed chunk; None, before anything was changed, if it has to take the tolerant path."""
+        if self._has_ended or not self._has_begun or not self._repeated.has(chunk):
+            return None
+        usage = decode_json(bytes(chunk.usage)) if chunk.usage else None
+        if usage and not is_object(usage):
+            return None
+        events: list[Event] | None = []
+        is_settled = self._repeated.has_changing(chunk)
+        for wire in chunk.choices:
+            choice = self._choices.get(wire.index)
+            if choice is None or (wire.message is not None and chunk.object != "chat.completion.chunk"):
+                return None
+            events = read_choice(choice, wire, data, settled=is_settled, held=chunk.provider not in NOTHING)
+            if events is None:
+                return None
+        if usage and (is_settled or chunk.choices):
+            events += self._read_usage({"usage": usage}, [])
+        self.complete = self._all_choices_finished()
+        return events + self._take_warnings() or None
 
     # -- the tolerant path
 
@@ -275,32 +313,3 @@ class Decoder(base.Decoder):
     def _take_warnings(self) -> list[Event]:
         warnings, self._warnings = self._warnings, []
         return warnings
-
-
-def _plain_event(choice: Choice, delta: PlainDelta, data: bytes) -> Event | None:
-    """The event of a plain delta, None if it does more than extend one open message."""
-    if delta.tool_calls is not None:
-        return _plain_call_event(choice, delta, delta.tool_calls[0], data)
-    if reasoning := delta.reasoning_content or delta.reasoning:
-        keys, open_id = choice.open_reasoning_keys, choice.open_reasoning_id
-        is_new = (delta.reasoning_content and "reasoning_content" not in keys) or (
-            delta.reasoning and "reasoning" not in keys
-        )
-        if open_id is None or delta.content or is_new:
-            return None
-        return ReasoningDelta(open_id, reasoning, raw_item=data)
-    if delta.content and choice.open_text_id is not None:
-        return TextDelta(choice.open_text_id, delta.content, raw_item=data)
-    return None
-
-
-def _plain_call_event(choice: Choice, delta: PlainDelta, fragment: PlainToolCall, data: bytes) -> Event | None:
-    """The event of a fragment of an open call's arguments, None if it does more than extend them."""
-    call = choice.tool_calls.by_index.get(fragment.index)
-    is_alone = not (choice.is_reasoning or delta.content or delta.reasoning_content or delta.reasoning)
-    if call is None or call.message_id is None or not is_alone:
-        return None
-    if not fragment.function.arguments or (fragment.id and fragment.id != call.call_id):
-        return None
-    choice.tool_calls.latest = call
-    return ToolCallDelta(call.message_id, fragment.function.arguments, raw_item=data)
