@@ -121,7 +121,10 @@ class Decoder(base.Decoder):
         if delta.index != target.part_index or delta.output_index != target.output_index:
             return None
         response.latest_target = tuple(target)
-        event: Event = target.event(target.message_id, delta.delta, position=delta.sequence_number, raw_item=data)
+        metadata = {"logprobs": delta.logprobs} if delta.logprobs else None
+        event: Event = target.event(
+            target.message_id, delta.delta, metadata=metadata, position=delta.sequence_number, raw_item=data
+        )
         return event
 
     # -- the tolerant path
@@ -130,6 +133,7 @@ class Decoder(base.Decoder):
         """The events of one event of the API, with its `sequence_number` as their position. One that gives none is a
         raw event."""
         type = as_text(item.get("type"))
+        self._response.targets.pop(None, None)  # the item may begin or end one at the same output_index
         read = _READERS.get(type)
         events = [] if read is None else [*read(self._response, item)]
         self.complete = self._response.is_complete
