@@ -50,6 +50,7 @@ class Framer:
         self._pending: list[bytes] = []  # pieces of what is unfinished
         self._size = 0  # the size of `_pending`, where that has several pieces
         self._failure: LimitError | None = None
+        self._heeded_names: Container[bytes] | None = None
         self.rescued: Frames = []
         self.measure: Callable[[int], object] = _nothing
 
@@ -91,6 +92,11 @@ class Framer:
     def expect_names(self, names: Container[bytes] | None) -> None:
         """Set the SSE event names that the decoder heeds, None (as at the beginning) for all. Frames without an id and
         without such a name may then be returned as plain data."""
+        self._heeded_names = names
+
+    def _heeded(self, frames: Frames) -> Frames:
+        """These frames, as plain data where they may be."""
+        return frames if self._heeded_names is None else as_data(frames, self._heeded_names)
 
     def feed(self, chunk: bytes) -> Frames:
         """The frames that this chunk completes. Raises `LimitError` where an item is too long, then and from then on."""
@@ -133,12 +139,11 @@ class SseFramer(Framer):
         self._started = False  # the byte order mark, if any, was dropped
         self._seen_cr = False
         self._after_cr = False  # the last chunk ended with a carriage return, whose newline may follow
-        self._heeded_names: Container[bytes] | None = None
         self._expect_head(b"", b"data: ")
 
     def expect_names(self, names: Container[bytes] | None) -> None:
         """Set the event names that the decoder heeds."""
-        self._heeded_names = names
+        super().expect_names(names)
         self._as_data = names is not None and self._head_name not in names
 
     def _expect_head(self, name: bytes, head: bytes) -> None:
@@ -230,7 +235,7 @@ class SseFramer(Framer):
             pending[:] = (rest,) if rest else ()
             lines = text.split(b"\n")
             lines.append(b"")
-            frames = self._by_columns(lines) or self._by_lines(lines)
+            frames = self._by_columns(lines) or self._heeded(self._by_lines(lines))
             if max(map(len, lines)) >= _LONG:
                 frames = self._checked(frames)
         if self._is_lf_only and len(pending) == 1 and pending[0].startswith(self._head):
@@ -347,7 +352,8 @@ class NdjsonFramer(Framer):
         lines = self._take_pending(lines)
         if rest:
             self._pending.append(rest)
-        return self._checked([(b"", b"", line) for line in lines.split(b"\n") if line.strip()])
+        found = [line for line in lines.split(b"\n") if line.strip()]
+        return self._checked(found if self._heeded_names is not None else [(b"", b"", line) for line in found])
 
     def finish(self) -> list[Frame]:
         """The frame of the last line, where no newline ends it."""

@@ -125,11 +125,16 @@ class Decoder(base.Decoder):
 
     def _feed_other(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
         """The events of a frame that is no plain delta, or has an SSE id: of a typed chunk, else by the tolerant path."""
+        chunk: Chunk | None = None
+        events: list[Event] | None = None
         try:
-            chunk = decode_chunk(data) if name != b"error" else None
-            events = self._read_typed(chunk, data) if chunk is not None else None
+            if id and name != b"error" and (event := self._read_plain(data)) is not None:
+                events = [event]
+            elif name != b"error":
+                chunk = decode_chunk(data)
+                events = self._read_typed(chunk, data)
         except (ValueError, *NOT_JSON):
-            chunk = events = None
+            pass
         if events is None:
             events = self.feed_frame(id, name, data)
             is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
@@ -140,6 +145,14 @@ class Decoder(base.Decoder):
             event.raw_item, event.position = data, position
         self.index += 1
         return events
+
+    def _read_plain(self, data: bytes) -> Event | None:
+        """The event of a plain delta of an open message, None for any other chunk."""
+        try:
+            wire = decode_plain_chunk(data).choices[0]
+            return plain_event(self._choices[wire.index], wire.delta, data)
+        except (KeyError, *NOT_JSON):
+            return None
 
     def _read_typed(self, chunk: Chunk, data: bytes) -> list[Event] | None:
         """The events of a typed chunk; None, before anything was changed, if it has to take the tolerant path."""
