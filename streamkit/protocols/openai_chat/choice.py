@@ -6,7 +6,7 @@ A field of an unexpected type is skipped with a warning, and the other fields of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...events import AnnotationAdded, Event, RawEvent, RefusalDelta, TextDelta
@@ -58,8 +58,10 @@ class Choice:
         open_text_id: for the fast path: the id of the open text, None if a plain piece of text would do more than
             extend it.
         open_reasoning_id: for the fast path: the id of the open reasoning, None if there is none.
-        open_reasoning_keys: for the fast path: the keys in which its text came so far; the message has them all.
+        open_reasoning_keys: for the fast path: what goes back along with it, by the keys in which its text came so far.
         is_reasoning: for the fast path: whether reasoning is open, which any other content ends.
+        open_refusal_id: for the fast path: as `open_text_id`, of the refusal.
+        filter_results: for the fast path: the bytes of its `content_filter_results` that were read last.
     """
 
     __slots__ = (
@@ -68,6 +70,7 @@ class Choice:
         "_is_in_thought",
         "_warn",
         "extra",
+        "filter_results",
         "finish_reason",
         "index",
         "is_finished",
@@ -75,6 +78,7 @@ class Choice:
         "messages",
         "open_reasoning_id",
         "open_reasoning_keys",
+        "open_refusal_id",
         "open_text_id",
         "takes_pieces",
         "tool_calls",
@@ -91,7 +95,9 @@ class Choice:
         self.tool_calls = self.messages.tool_calls
         self.open_text_id: str | None = None
         self.open_reasoning_id: str | None = None
-        self.open_reasoning_keys: Container[str] = ()
+        self.open_reasoning_keys: WireObject = {}
+        self.open_refusal_id: str | None = None
+        self.filter_results: Any = None
         self.is_reasoning = False
         self.takes_pieces = True
         self._warn = warn
@@ -153,10 +159,11 @@ class Choice:
         """Note what the fast path may do with the next chunk."""
         ids = self.messages.ids
         self.is_reasoning = "reasoning" in ids or "redacted" in ids
-        is_text_alone = not (self.is_reasoning or self.messages.is_text_held)
-        self.open_text_id = ids.get("text") if is_text_alone else None
+        is_alone = not (self.is_reasoning or self.messages.is_text_held)
+        self.open_text_id = ids.get("text") if is_alone else None
+        self.open_refusal_id = ids.get("refusal") if is_alone else None
         self.open_reasoning_id = ids.get("reasoning")
-        self.open_reasoning_keys = self.messages.returned_keys("reasoning")
+        self.open_reasoning_keys = self.messages.returned_fields("reasoning")
         self.takes_pieces = not (self._annotations or self._is_in_thought or self._complete_message)
 
     def _read_complete_message(self, logprobs: WireObject, chunk: WireObject) -> Iterator[Event]:

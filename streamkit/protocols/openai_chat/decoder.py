@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from ...events import Event, RawEvent, Run, RunCreated, RunDone, StreamWarning, TextDelta
-from ...messages.json_text import NOT_JSON, decode_json
+from ...messages.json_text import NOT_JSON
 from .. import base
-from ..framing import Frames, as_frame
+from ..framing import Frame, Frames, as_frame
 from ..values import (
     WireObject,
     as_index,
@@ -34,9 +34,9 @@ from ..values import (
     text_or_none,
 )
 from .choice import Choice
-from .pieces import plain_event, read_choice
+from .pieces import extended_event, plain_event, read_choice
 from .repeated_fields import NOTHING, RepeatedFields
-from .typed_chunk import Chunk, decode_chunk, decode_plain_chunk
+from .typed_chunk import Chunk, TypedChoice, decode_chunk, decode_plain_chunk
 from .wire import (
     CHANGING_METADATA_KEYS,
     CHUNK_OBJECTS,
@@ -73,6 +73,7 @@ class Decoder(base.Decoder):
         self._usage: WireObject = {}
         self._warnings: list[Event] = []
         self._repeated = RepeatedFields()
+        self._typed: Chunk | None = None  # the newest chunk, where that is a typed one
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
@@ -114,8 +115,12 @@ class Decoder(base.Decoder):
                     continue
             except (KeyError, TypeError, *NOT_JSON):
                 pass  # another chunk, or a frame with an SSE id or name, which is a tuple
+            event = self._extended_event(data)
+            if event is not None:
+                events.append(event)
+                continue
             self.index = start + len(events) - surplus
-            decoded = self._feed_other(*as_frame(data))
+            decoded = self._feed_other(data)
             events += decoded
             surplus += len(decoded) - 1
             if self.exhausted:
@@ -123,22 +128,63 @@ class Decoder(base.Decoder):
         self.index = start + len(frames)
         return events
 
-    def _feed_other(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
-        """The events of a frame that is no plain delta, or has an SSE id: of a typed chunk, else by the tolerant path."""
-        chunk: Chunk | None = None
-        events: list[Event] | None = None
+    def _extended_event(self, data: Any) -> Event | None:
+        """The event of a delta of an open message, in a chunk that repeats the other fields of the chunk before. None for
+        any other chunk, which is `_typed` if it is a typed one."""
+        self._typed = None
         try:
-            if id and name != b"error" and (event := self._read_plain(data)) is not None:
-                events = [event]
-            elif name != b"error":
-                chunk = decode_chunk(data)
-                events = self._read_typed(chunk, data)
-        except (ValueError, *NOT_JSON):
-            pass
+            self._typed = chunk = decode_chunk(data)
+            wire = chunk.choices[0]
+            choice = self._choices[wire.index]
+        except (LookupError, TypeError, *NOT_JSON):
+            return None
+        repeated = self._repeated
+        if (
+            chunk.usage
+            or wire.finish_reason
+            or wire.content_filter_results != choice.filter_results
+            or chunk.citations != repeated.citations
+            or chunk.search_results != repeated.search_results
+            or chunk.x_groq != repeated.x_groq
+            or (wire.message is not None and chunk.object != "chat.completion.chunk")
+        ):
+            return None
+        if wire.logprobs is None:
+            return extended_event(choice, wire, data)
+        return self._event_with_logprobs(chunk, wire, choice, data)
+
+    def _event_with_logprobs(self, chunk: Chunk, wire: TypedChoice, choice: Choice, data: bytes) -> Event | None:
+        """The same where the choice has log probabilities, which are those of its text."""
+        delta, logprobs = wire.delta, wire.logprobs
+        if logprobs is None or logprobs.refusal or (logprobs.content and not isinstance(delta.content, str)):
+            return None
+        tokens = logprobs.content
+        if tokens and not (delta.content and self._repeated.has_changing(chunk)):
+            return None
+        event: Any = extended_event(choice, wire, data)
+        if event is not None and tokens:
+            event.metadata = {"logprobs": tokens}
+            choice.messages.extend_metadata("text", "logprobs", tokens)
+        return event
+
+    def _feed_other(self, frame: Frame | bytes) -> list[Event]:
+        """The events of a frame with more than a delta of an open message, or with an SSE id: of a typed chunk, else by the
+        tolerant path."""
+        events: list[Event] | None = None
+        id, name, data = as_frame(frame)
+        if (
+            data is not frame
+            and name != b"error"
+            and (event := self._read_plain(data) or self._extended_event(data)) is not None
+        ):
+            events = [event]
+        elif (chunk := self._typed) is not None:
+            events = self._read_typed(chunk, data)
         if events is None:
             events = self.feed_frame(id, name, data)
             is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
-            self._repeated.remember(chunk if is_read else None, is_only_deltas=is_only_deltas(events))
+            only_deltas = is_only_deltas(events)
+            self._repeated.remember(self._typed if is_read else None, self._choices, is_only_deltas=only_deltas)
             return events
         position = id.decode("utf-8", "replace") if id else None
         for event in events:
@@ -156,22 +202,19 @@ class Decoder(base.Decoder):
 
     def _read_typed(self, chunk: Chunk, data: bytes) -> list[Event] | None:
         """The events of a typed chunk; None, before anything was changed, if it has to take the tolerant path."""
-        if self._has_ended or not self._has_begun or not self._repeated.has(chunk):
-            return None
-        usage = decode_json(bytes(chunk.usage)) if chunk.usage else None
-        if usage and not is_object(usage):
+        if self._has_ended or not self._has_begun or not self._repeated.has(chunk, self._choices):
             return None
         events: list[Event] | None = []
         is_settled = self._repeated.has_changing(chunk)
         for wire in chunk.choices:
-            choice = self._choices.get(wire.index)
-            if choice is None or (wire.message is not None and chunk.object != "chat.completion.chunk"):
+            if wire.message is not None and chunk.object != "chat.completion.chunk":
                 return None
+            choice = self._choices[wire.index]
             events = read_choice(choice, wire, data, settled=is_settled, held=chunk.provider not in NOTHING)
             if events is None:
                 return None
-        if usage and (is_settled or chunk.choices):
-            events += self._read_usage({"usage": usage}, [])
+        if chunk.usage and (is_settled or chunk.choices):
+            events += self._read_usage({"usage": chunk.usage}, [])
         self.complete = self._all_choices_finished()
         return events + self._take_warnings() or None
 
@@ -214,6 +257,8 @@ class Decoder(base.Decoder):
         """Drop the newest frames and the choices, because nothing more comes."""
         super().forget()
         self._choices.clear()
+        self._typed = None
+        self._typed = None
 
     # -- a chunk
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...events import Event, ReasoningDelta, TextDelta, ToolCallDelta
+from ...events import Event, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
 from .choice import ROLES, Choice
 from .typed_chunk import Delta, PlainDelta, PlainToolCall, TypedChoice
 
-__all__ = ["plain_event", "read_choice"]
+__all__ = ["extended_event", "plain_event", "read_choice"]
+
+_THINKING = {"type": "thinking", "thinking": [None]}  # a part of the content without its text
 
 
 def plain_event(choice: Choice, delta: PlainDelta, data: bytes) -> Event | None:
@@ -27,7 +29,7 @@ def plain_event(choice: Choice, delta: PlainDelta, data: bytes) -> Event | None:
     return None
 
 
-def _is_new_key(choice: Choice, delta: PlainDelta) -> bool:
+def _is_new_key(choice: Choice, delta: PlainDelta | Delta) -> bool:
     """Whether the reasoning has come under other keys so far; its message has them all."""
     keys = choice.open_reasoning_keys
     return bool(
@@ -45,6 +47,37 @@ def _call_event(choice: Choice, delta: PlainDelta | Delta, fragment: PlainToolCa
         return None
     choice.tool_calls.latest = call
     return ToolCallDelta(call.message_id, fragment.function.arguments, raw_item=data)
+
+
+def extended_event(choice: Choice, wire: TypedChoice, data: bytes) -> Event | None:
+    """The event of a typed chunk's choice that is one piece of an open message, None if it does more than extend that."""
+    delta = wire.delta
+    if delta.tool_calls:
+        is_alone = not (delta.refusal or delta.reasoning_details)
+        return _call_event(choice, delta, delta.tool_calls[0], data) if is_alone else None
+    content, details = delta.content, delta.reasoning_details
+    reasoning = delta.reasoning_content or delta.reasoning
+    if details or reasoning:
+        if content or delta.refusal or choice.open_reasoning_id is None or _is_new_key(choice, delta):
+            return None
+        if details:
+            if any("signature" in detail or "data" in detail for detail in details) or not reasoning:
+                return None
+            for detail in details:
+                choice.messages.add_returned_piece("reasoning", "reasoning_details", detail)
+        return ReasoningDelta(choice.open_reasoning_id, reasoning, raw_item=data)
+    if not content:
+        id = choice.open_refusal_id
+        return RefusalDelta(id, delta.refusal, raw_item=data) if delta.refusal and id is not None else None
+    if delta.refusal:
+        return None
+    if isinstance(content, str):
+        return TextDelta(choice.open_text_id, content, raw_item=data) if choice.open_text_id is not None else None
+    thinking = content[0].thinking
+    if len(thinking) != 1 or choice.open_reasoning_keys.get("content") != _THINKING or not thinking[0].text:
+        return None
+    id = choice.open_reasoning_id
+    return ReasoningDelta(id, thinking[0].text, raw_item=data) if id is not None else None
 
 
 def read_choice(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool, held: bool) -> list[Event] | None:
@@ -119,7 +152,7 @@ def _returned_fields(delta: Delta) -> dict[str, Any]:
     """What goes back with the reasoning, for the place of its text."""
     fields: dict[str, Any] = {key: None for key in ("reasoning_content", "reasoning") if getattr(delta, key)}
     if isinstance(delta.content, tuple):
-        fields["content"] = {"type": "thinking", "thinking": [None]}
+        fields["content"] = _THINKING
     return fields
 
 

@@ -6,10 +6,12 @@ the tolerant path read changes nothing about them, so that it need not take that
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from .choice import Choice
 from .typed_chunk import Chunk
 
 __all__ = ["NOTHING", "RepeatedFields"]
@@ -19,39 +21,51 @@ NOTHING = (None, *map(msgspec.Raw, (b"null", b"{}", b"[]", b'""')))
 
 
 class RepeatedFields:
-    """The bytes of such fields in the last chunk that the tolerant path read."""
+    """The bytes of such fields in the last chunk that the tolerant path read, or that had nothing else in them.
+
+    The filter results of a choice stand in the choice.
+    """
+
+    __slots__ = ("_changing", "citations", "search_results", "x_groq")
 
     def __init__(self) -> None:
-        self._citations: Any = None
-        self._search_results: Any = None
-        self._x_groq: Any = None
-        self._filter_results: dict[int, Any] = {}  # by the index of their choice
+        self.citations: Any = None
+        self.search_results: Any = None
+        self.x_groq: Any = None
         self._changing: tuple[Any, Any, Any] | None = None  # of the last chunk that had more than deltas
 
-    def remember(self, chunk: Chunk | None, *, is_only_deltas: bool) -> None:
+    def remember(self, chunk: Chunk | None, choices: Mapping[int, Choice], *, is_only_deltas: bool) -> None:
         """The tolerant path has read this chunk, None for one of another shape."""
         if chunk is None:
-            self.__init__()
+            self.citations = self.search_results = self.x_groq = self._changing = None
+            for choice in choices.values():
+                choice.filter_results = None
             return
-        self._citations, self._search_results = chunk.citations, chunk.search_results
+        self.citations, self.search_results = chunk.citations, chunk.search_results
         is_id = chunk.x_groq is not None and not any(key in bytes(chunk.x_groq) for key in (b"usage", b"error"))
-        self._x_groq = chunk.x_groq if is_id else None
-        for choice in chunk.choices:
-            self._filter_results[choice.index] = choice.content_filter_results
+        self.x_groq = chunk.x_groq if is_id else None
+        for wire in chunk.choices:
+            if (choice := choices.get(wire.index)) is not None:
+                choice.filter_results = wire.content_filter_results
         if not is_only_deltas:
             self._changing = _changing(chunk)
 
-    def has(self, chunk: Chunk) -> bool:
+    def has(self, chunk: Chunk, choices: Mapping[int, Choice]) -> bool:
         """Whether this chunk has nothing else in these fields, but for those of `has_changing`."""
-        return (
-            _is_same(chunk.citations, self._citations)
-            and _is_same(chunk.search_results, self._search_results)
-            and _is_same(chunk.x_groq, self._x_groq)
-            and all(
-                _is_same(choice.content_filter_results, self._filter_results.get(choice.index))
-                for choice in chunk.choices
-            )
+        for wire in chunk.choices:
+            choice = choices.get(wire.index)
+            if choice is None or not _is_same(wire.content_filter_results, choice.filter_results):
+                return False
+        is_same = (
+            _is_same(chunk.citations, self.citations)
+            and _is_same(chunk.search_results, self.search_results)
+            and _is_same(chunk.x_groq, self.x_groq)
         )
+        if is_same:  # empty ones are absent in some chunks, and null in others
+            self.citations, self.search_results, self.x_groq = chunk.citations, chunk.search_results, chunk.x_groq
+            for wire in chunk.choices:
+                choices[wire.index].filter_results = wire.content_filter_results
+        return is_same
 
     def has_changing(self, chunk: Chunk) -> bool:
         """The same of the fields that the tolerant path does not read in chunks of deltas alone."""

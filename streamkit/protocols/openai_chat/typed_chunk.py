@@ -165,7 +165,7 @@ class Chunk(msgspec.Struct, gc=False):
 
     choices: Annotated[tuple[TypedChoice, ...], msgspec.Meta(max_length=1)]
     object: Any = None
-    usage: msgspec.Raw = _ABSENT
+    usage: dict[str, Any] | None = None
     error: None = None
     prompt_filter_results: _NoList = None
     moderation: None = None

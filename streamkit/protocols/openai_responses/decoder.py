@@ -76,8 +76,8 @@ class Decoder(base.Decoder):
         A frame is tried on the part that received the latest delta, then on the other open parts, and else takes the
         tolerant path. After that no part is the latest, because the event may have ended any of them.
         """
-        start = self.index
-        self._first, self._frames = start, frames
+        self._frames = frames
+        self._first = start = self.index
         item_id, decode, index, output_index, message_id, make_event = self._response.latest_target
         events: list[Event] = []
         surplus = 0  # events so far, less the frames that they came from; a delta gives one event
