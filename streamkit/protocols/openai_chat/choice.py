@@ -277,7 +277,7 @@ class Choice:
             for piece in found:
                 if any(piece.get(name) for name in ("signature", "data")):
                     yield from self._open_reasoning()
-                messages.add_returned_piece(self._reasoning_kind, key, piece)
+                messages.add_returned_pieces(self._reasoning_kind, key, [piece])
         for detail in details:
             if detail.get("signature") or detail.get("data"):
                 without_text = {key: detail[key] for key in detail if key not in ("text", "summary")}

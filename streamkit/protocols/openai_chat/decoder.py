@@ -34,9 +34,9 @@ from ..values import (
     text_or_none,
 )
 from .choice import Choice
-from .pieces import extended_event, plain_event, read_choice
+from .pieces import event_with_logprobs, extended_event, plain_event, read_choice
 from .repeated_fields import NOTHING, RepeatedFields
-from .typed_chunk import Chunk, TypedChoice, decode_chunk, decode_plain_chunk
+from .typed_chunk import Chunk, decode_chunk, decode_plain_chunk
 from .wire import (
     CHANGING_METADATA_KEYS,
     CHUNK_OBJECTS,
@@ -51,6 +51,8 @@ from .wire import (
 )
 
 __all__ = ["Decoder"]
+
+_NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk as another shape than its own raises
 
 
 class Decoder(base.Decoder):
@@ -73,6 +75,7 @@ class Decoder(base.Decoder):
         self._usage: WireObject = {}
         self._warnings: list[Event] = []
         self._repeated = RepeatedFields()
+        self._new_usage: WireObject | None = None  # of the newest chunk, where it is another one
         self._typed: Chunk | None = None  # the newest chunk, where that is a typed one
 
     @classmethod
@@ -113,11 +116,14 @@ class Decoder(base.Decoder):
                 if event is not None:
                     events.append(event)
                     continue
-            except (KeyError, TypeError, *NOT_JSON):
+            except _NOT_PLAIN:
                 pass  # another chunk, or a frame with an SSE id or name, which is a tuple
             event = self._extended_event(data)
             if event is not None:
                 events.append(event)
+                if self._new_usage:
+                    events.append(self._count_usage(self._new_usage, data))
+                    surplus += 1
                 continue
             self.index = start + len(events) - surplus
             decoded = self._feed_other(data)
@@ -136,12 +142,12 @@ class Decoder(base.Decoder):
             self._typed = chunk = decode_chunk(data)
             wire = chunk.choices[0]
             choice = self._choices[wire.index]
-        except (LookupError, TypeError, *NOT_JSON):
+        except _NOT_PLAIN:
             return None
         repeated = self._repeated
+        self._new_usage = chunk.usage if chunk.usage != self._usage else None
         if (
-            chunk.usage
-            or wire.finish_reason
+            wire.finish_reason
             or wire.content_filter_results != choice.filter_results
             or chunk.citations != repeated.citations
             or chunk.search_results != repeated.search_results
@@ -151,20 +157,17 @@ class Decoder(base.Decoder):
             return None
         if wire.logprobs is None:
             return extended_event(choice, wire, data)
-        return self._event_with_logprobs(chunk, wire, choice, data)
+        has_other = (
+            chunk.service_tier != repeated.service_tier or chunk.system_fingerprint != repeated.system_fingerprint
+        )
+        has_other = has_other or chunk.provider != repeated.provider
+        return event_with_logprobs(choice, wire, data, settled=not has_other)
 
-    def _event_with_logprobs(self, chunk: Chunk, wire: TypedChoice, choice: Choice, data: bytes) -> Event | None:
-        """The same where the choice has log probabilities, which are those of its text."""
-        delta, logprobs = wire.delta, wire.logprobs
-        if logprobs is None or logprobs.refusal or (logprobs.content and not isinstance(delta.content, str)):
-            return None
-        tokens = logprobs.content
-        if tokens and not (delta.content and self._repeated.has_changing(chunk)):
-            return None
-        event: Any = extended_event(choice, wire, data)
-        if event is not None and tokens:
-            event.metadata = {"logprobs": tokens}
-            choice.messages.extend_metadata("text", "logprobs", tokens)
+    def _count_usage(self, usage: WireObject, data: bytes) -> Event:
+        """The event of usage that changed."""
+        self._usage = usage
+        event = read_usage(usage)
+        event.raw_item = data
         return event
 
     def _feed_other(self, frame: Frame | bytes) -> list[Event]:
@@ -172,12 +175,8 @@ class Decoder(base.Decoder):
         tolerant path."""
         events: list[Event] | None = None
         id, name, data = as_frame(frame)
-        if (
-            data is not frame
-            and name != b"error"
-            and (event := self._read_plain(data) or self._extended_event(data)) is not None
-        ):
-            events = [event]
+        if data is not frame and name != b"error" and (event := self._read_plain(data) or self._extended_event(data)):
+            events = [event, self._count_usage(self._new_usage, data)] if self._new_usage else [event]
         elif (chunk := self._typed) is not None:
             events = self._read_typed(chunk, data)
         if events is None:
@@ -194,6 +193,7 @@ class Decoder(base.Decoder):
 
     def _read_plain(self, data: bytes) -> Event | None:
         """The event of a plain delta of an open message, None for any other chunk."""
+        self._new_usage = None
         try:
             wire = decode_plain_chunk(data).choices[0]
             return plain_event(self._choices[wire.index], wire.delta, data)

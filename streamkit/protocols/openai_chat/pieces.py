@@ -12,7 +12,7 @@ from ...events import Event, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDe
 from .choice import ROLES, Choice
 from .typed_chunk import Delta, PlainDelta, PlainToolCall, TypedChoice
 
-__all__ = ["extended_event", "plain_event", "read_choice"]
+__all__ = ["event_with_logprobs", "extended_event", "plain_event", "read_choice"]
 
 _THINKING = {"type": "thinking", "thinking": [None]}  # a part of the content without its text
 
@@ -32,9 +32,9 @@ def plain_event(choice: Choice, delta: PlainDelta, data: bytes) -> Event | None:
 def _is_new_key(choice: Choice, delta: PlainDelta | Delta) -> bool:
     """Whether the reasoning has come under other keys so far; its message has them all."""
     keys = choice.open_reasoning_keys
-    return bool(
-        (delta.reasoning_content and "reasoning_content" not in keys) or (delta.reasoning and "reasoning" not in keys)
-    )
+    if delta.reasoning_content and "reasoning_content" not in keys:
+        return True
+    return bool(delta.reasoning) and "reasoning" not in keys
 
 
 def _call_event(choice: Choice, delta: PlainDelta | Delta, fragment: PlainToolCall, data: bytes) -> Event | None:
@@ -58,14 +58,15 @@ def extended_event(choice: Choice, wire: TypedChoice, data: bytes) -> Event | No
     content, details = delta.content, delta.reasoning_details
     reasoning = delta.reasoning_content or delta.reasoning
     if details or reasoning:
-        if content or delta.refusal or choice.open_reasoning_id is None or _is_new_key(choice, delta):
+        id = choice.open_reasoning_id
+        if content or delta.refusal or id is None or not reasoning or _is_new_key(choice, delta):
             return None
         if details:
-            if any("signature" in detail or "data" in detail for detail in details) or not reasoning:
-                return None
             for detail in details:
-                choice.messages.add_returned_piece("reasoning", "reasoning_details", detail)
-        return ReasoningDelta(choice.open_reasoning_id, reasoning, raw_item=data)
+                if "signature" in detail or "data" in detail:
+                    return None
+            choice.messages.add_returned_pieces("reasoning", "reasoning_details", details)
+        return ReasoningDelta(id, reasoning, raw_item=data)
     if not content:
         id = choice.open_refusal_id
         return RefusalDelta(id, delta.refusal, raw_item=data) if delta.refusal and id is not None else None
@@ -78,6 +79,21 @@ def extended_event(choice: Choice, wire: TypedChoice, data: bytes) -> Event | No
         return None
     id = choice.open_reasoning_id
     return ReasoningDelta(id, thinking[0].text, raw_item=data) if id is not None else None
+
+
+def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool) -> Event | None:
+    """As `extended_event`, of a choice that has log probabilities, which are those of its text. `settled`: as in
+    `read_choice`."""
+    logprobs, delta = wire.logprobs, wire.delta
+    if logprobs is None or not logprobs.content:
+        return extended_event(choice, wire, data) if logprobs is None or not logprobs.refusal else None
+    id, content = choice.open_text_id, delta.content
+    if id is None or not settled or logprobs.refusal or not content or not isinstance(content, str):
+        return None
+    if delta.tool_calls or delta.reasoning or delta.reasoning_content or delta.refusal or delta.reasoning_details:
+        return None
+    choice.messages.extend_metadata("text", "logprobs", logprobs.content)
+    return TextDelta(id, content, False, {"logprobs": logprobs.content}, raw_item=data)
 
 
 def read_choice(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool, held: bool) -> list[Event] | None:
@@ -117,8 +133,8 @@ def read_choice(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool
     if tokens:
         _attach(tokens, events[-1])
         messages.extend_metadata(kind, "logprobs", tokens)
-    for detail in delta.reasoning_details or ():
-        messages.add_returned_piece("reasoning", "reasoning_details", detail)
+    if delta.reasoning_details:
+        messages.add_returned_pieces("reasoning", "reasoning_details", delta.reasoning_details)
     if reason:
         events += choice.finish(reason, holds_text=held)
     choice.update_fast_path()

@@ -26,18 +26,25 @@ class RepeatedFields:
     The filter results of a choice stand in the choice.
     """
 
-    __slots__ = ("_changing", "citations", "search_results", "x_groq")
+    __slots__ = ("citations", "provider", "search_results", "service_tier", "system_fingerprint", "x_groq")
 
     def __init__(self) -> None:
         self.citations: Any = None
         self.search_results: Any = None
         self.x_groq: Any = None
-        self._changing: tuple[Any, Any, Any] | None = None  # of the last chunk that had more than deltas
+        self._forget_changing()
+
+    def _forget_changing(self) -> None:
+        # Of the last chunk that had more than deltas. No chunk has an Ellipsis there.
+        self.service_tier: Any = ...
+        self.system_fingerprint: Any = ...
+        self.provider: Any = ...
 
     def remember(self, chunk: Chunk | None, choices: Mapping[int, Choice], *, is_only_deltas: bool) -> None:
         """The tolerant path has read this chunk, None for one of another shape."""
         if chunk is None:
-            self.citations = self.search_results = self.x_groq = self._changing = None
+            self.citations = self.search_results = self.x_groq = None
+            self._forget_changing()
             for choice in choices.values():
                 choice.filter_results = None
             return
@@ -48,7 +55,8 @@ class RepeatedFields:
             if (choice := choices.get(wire.index)) is not None:
                 choice.filter_results = wire.content_filter_results
         if not is_only_deltas:
-            self._changing = _changing(chunk)
+            self.service_tier, self.provider = chunk.service_tier, chunk.provider
+            self.system_fingerprint = chunk.system_fingerprint
 
     def has(self, chunk: Chunk, choices: Mapping[int, Choice]) -> bool:
         """Whether this chunk has nothing else in these fields, but for those of `has_changing`."""
@@ -69,11 +77,11 @@ class RepeatedFields:
 
     def has_changing(self, chunk: Chunk) -> bool:
         """The same of the fields that the tolerant path does not read in chunks of deltas alone."""
-        return self._changing == _changing(chunk)
-
-
-def _changing(chunk: Chunk) -> tuple[Any, Any, Any]:
-    return chunk.service_tier, chunk.system_fingerprint, chunk.provider
+        return (
+            chunk.service_tier == self.service_tier
+            and chunk.system_fingerprint == self.system_fingerprint
+            and chunk.provider == self.provider
+        )
 
 
 def _is_same(value: Any, last: Any) -> bool:

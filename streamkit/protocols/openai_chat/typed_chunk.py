@@ -112,11 +112,16 @@ class Delta(msgspec.Struct, gc=False):
 # -- chunks
 
 
+class _NoLogprobs(msgspec.Struct, gc=False):
+    content: _NoList = None
+    refusal: _NoList = None
+
+
 class _PlainChoice(msgspec.Struct, gc=False):
     delta: PlainDelta
     index: int = 0
     finish_reason: _NoText = None
-    logprobs: _NoObject = None
+    logprobs: _NoLogprobs | None = None
     message: None = None
     usage: _NoObject = None
     error: None = None
