@@ -127,11 +127,7 @@ class Decoder(base.Decoder):
             return []
         if not self._messages.begin_plain(key, piece.role, piece.type, piece.format, piece.content):
             return []
-        events = self._take_events()
-        for event in events:
-            event.raw_item, event.position = data, id.decode("utf-8", "replace") if id else None
-        self.index += 1
-        return events
+        return self._typed(self._take_events(), data, id)
 
     def feed_items(self, items: Iterable[Any]) -> list[Event]:
         """The events of parsed items. A plain piece is added without a look at anything else."""

@@ -76,7 +76,7 @@ class Decoder(base.Decoder):
         self._warnings: list[Event] = []
         self._repeated = RepeatedFields()
         self._new_usage: WireObject | None = None  # of the newest chunk, where it is another one
-        self._typed: Chunk | None = None  # the newest chunk, where that is a typed one
+        self._chunk: Chunk | None = None  # the newest chunk, where that is a typed one
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
@@ -136,10 +136,10 @@ class Decoder(base.Decoder):
 
     def _extended_event(self, data: Any) -> Event | None:
         """The event of a delta of an open message, in a chunk that repeats the other fields of the chunk before. None for
-        any other chunk, which is `_typed` if it is a typed one."""
-        self._typed = None
+        any other chunk, which is `_chunk` if it is a typed one."""
+        self._chunk = None
         try:
-            self._typed = chunk = decode_chunk(data)
+            self._chunk = chunk = decode_chunk(data)
             wire = chunk.choices[0]
             choice = self._choices[wire.index]
         except _NOT_PLAIN:
@@ -177,19 +177,15 @@ class Decoder(base.Decoder):
         id, name, data = as_frame(frame)
         if data is not frame and name != b"error" and (event := self._read_plain(data) or self._extended_event(data)):
             events = [event, self._count_usage(self._new_usage, data)] if self._new_usage else [event]
-        elif (chunk := self._typed) is not None:
+        elif (chunk := self._chunk) is not None:
             events = self._read_typed(chunk, data)
         if events is None:
             events = self.feed_frame(id, name, data)
             is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
             only_deltas = is_only_deltas(events)
-            self._repeated.remember(self._typed if is_read else None, self._choices, is_only_deltas=only_deltas)
+            self._repeated.remember(self._chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
             return events
-        position = id.decode("utf-8", "replace") if id else None
-        for event in events:
-            event.raw_item, event.position = data, position
-        self.index += 1
-        return events
+        return self._typed(events, data, id)
 
     def _read_plain(self, data: bytes) -> Event | None:
         """The event of a plain delta of an open message, None for any other chunk."""
@@ -257,8 +253,8 @@ class Decoder(base.Decoder):
         """Drop the newest frames and the choices, because nothing more comes."""
         super().forget()
         self._choices.clear()
-        self._typed = None
-        self._typed = None
+        self._chunk = None
+        self._chunk = None
 
     # -- a chunk
 
