@@ -348,7 +348,8 @@ class NdjsonFramer(Framer):
             if chunk:
                 self._hold(chunk)
             return []
-        lines = self._take_pending(lines)
+        if self._pending or not self._started:
+            lines = self._take_pending(lines)
         if rest:
             self._pending.append(rest)
         found = [line for line in lines.split(b"\n") if line.strip()]

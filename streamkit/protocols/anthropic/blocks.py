@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ... import messages as m
 from ...core.json_fields import JsonFields
-from ...events import AnnotationAdded, Event, MessageCreated, MessageDone
+from ...events import AnnotationAdded, CodeDelta, Event, MessageCreated, MessageDone
 from ..values import (
     WireObject,
     as_object,
@@ -147,7 +147,10 @@ class Block:
 
     def code_deltas(self, value: str) -> list[Event]:
         """The event of the code in a piece of its JSON, if there is any."""
-        return [*self.grow({"partial_json": value})]
+        self._json += value.encode(errors="surrogatepass")
+        assert self._code_reader is not None
+        code = self._code_in(self._code_reader, value)
+        return [CodeDelta(self.id, code)] if code else []
 
     @property
     def has_partial_arguments(self) -> bool:
@@ -198,13 +201,15 @@ class Block:
 
     def _code_in(self, reader: JsonFields, piece: str) -> str:
         """The code in a piece of the JSON. A second field with the same key counts only at the block's end."""
-        parts: list[str] = []
-        for found in [] if self._is_code_complete else reader.feed(piece):
-            parts.append(found.text)
+        if self._is_code_complete:
+            return ""
+        code = ""
+        for found in reader.feed(piece):
+            code += found.text
             if found.done:
                 self._is_code_complete = True
                 break
-        return "".join(parts)
+        return code
 
     def cite(self, citation: WireObject) -> Iterator[Event]:
         """The event of a citation. One that is no object reads as empty, and has none."""

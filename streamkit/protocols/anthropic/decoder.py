@@ -84,15 +84,16 @@ class Decoder(base.Decoder):
         self._first, self._frames = self.index, frames
         growing, growing_code = self._blocks.growing, self._blocks.growing_code
         start, surplus = self.index, 0  # events beyond one for each item
+        data: Any
         for data in frames:
             try:
                 item = decode_delta(data)
                 delta = item.delta
                 found = growing.get(item.index)
-                if found is not None and type(delta) is found[0]:
+                if found is not None and delta.__class__ is found[0]:
                     events.append(found[2](found[1], delta.value, raw_item=data))
                     continue
-                if found is None and type(delta) is InputDelta:
+                if found is None and delta.__class__ is InputDelta:
                     pieces = growing_code[item.index].code_deltas(delta.value)
                     for event in pieces:
                         event.raw_item = data

@@ -101,6 +101,7 @@ class Decoder(base.Decoder):
         self._frames = frames
         self._first = start = self.index
         surplus = 0  # events so far, less the frames that they came from; a plain delta gives one event
+        data: Any
         for data in frames:
             try:
                 wire = decode_plain_chunk(data).choices[0]
@@ -200,17 +201,18 @@ class Decoder(base.Decoder):
         """The events of a typed chunk; None, before anything was changed, if it has to take the tolerant path."""
         if self._has_ended or not self._has_begun or not self._repeated.has(chunk, self._choices):
             return None
-        events: list[Event] | None = []
+        events: list[Event] = []
         is_settled = self._repeated.has_changing(chunk)
         for wire in chunk.choices:
             if wire.message is not None and chunk.object != "chat.completion.chunk":
                 return None
             choice = self._choices[wire.index]
-            events = read_choice(choice, wire, data, settled=is_settled, held=chunk.provider not in NOTHING)
-            if events is None:
+            found = read_choice(choice, wire, data, settled=is_settled, held=chunk.provider not in NOTHING)
+            if found is None:
                 return None
+            events += found
         if chunk.usage and (is_settled or chunk.choices):
-            events += self._read_usage({"usage": chunk.usage}, [])
+            events += [*self._read_usage({"usage": chunk.usage}, [])]
         self.complete = self._all_choices_finished()
         return events + self._take_warnings() or None
 

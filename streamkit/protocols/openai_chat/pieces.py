@@ -22,8 +22,9 @@ def plain_event(choice: Choice, delta: PlainDelta, data: bytes) -> Event | None:
     if delta.tool_calls:
         return _call_event(choice, delta, delta.tool_calls[0], data)
     if reasoning := delta.reasoning_content or delta.reasoning:
-        is_open = choice.open_reasoning_id is not None and not delta.content and not _is_new_key(choice, delta)
-        return ReasoningDelta(choice.open_reasoning_id, reasoning, raw_item=data) if is_open else None
+        id = choice.open_reasoning_id
+        is_more = delta.content or _is_new_key(choice, delta)
+        return ReasoningDelta(id, reasoning, raw_item=data) if id is not None and not is_more else None
     if delta.content and choice.open_text_id is not None:
         return TextDelta(choice.open_text_id, delta.content, raw_item=data)
     return None
@@ -91,7 +92,7 @@ def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, *, settl
     if id is None or not settled or logprobs.refusal or not content or not isinstance(content, str):
         return None
     if delta.tool_calls or delta.reasoning or delta.reasoning_content or delta.refusal or delta.reasoning_details:
-        return None
+        return None  # more than a piece of text
     choice.messages.extend_metadata("text", "logprobs", logprobs.content)
     return TextDelta(id, content, False, {"logprobs": logprobs.content}, raw_item=data)
 

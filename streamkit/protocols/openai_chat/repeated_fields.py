@@ -52,8 +52,8 @@ class RepeatedFields:
         is_id = chunk.x_groq is not None and not any(key in bytes(chunk.x_groq) for key in (b"usage", b"error"))
         self.x_groq = chunk.x_groq if is_id else None
         for wire in chunk.choices:
-            if (choice := choices.get(wire.index)) is not None:
-                choice.filter_results = wire.content_filter_results
+            if wire.index in choices:
+                choices[wire.index].filter_results = wire.content_filter_results
         if not is_only_deltas:
             self.service_tier, self.provider = chunk.service_tier, chunk.provider
             self.system_fingerprint = chunk.system_fingerprint
@@ -61,8 +61,9 @@ class RepeatedFields:
     def has(self, chunk: Chunk, choices: Mapping[int, Choice]) -> bool:
         """Whether this chunk has nothing else in these fields, but for those of `has_changing`."""
         for wire in chunk.choices:
-            choice = choices.get(wire.index)
-            if choice is None or not _is_same(wire.content_filter_results, choice.filter_results):
+            if wire.index not in choices:
+                return False
+            if not _is_same(wire.content_filter_results, choices[wire.index].filter_results):
                 return False
         is_same = (
             _is_same(chunk.citations, self.citations)
@@ -77,11 +78,9 @@ class RepeatedFields:
 
     def has_changing(self, chunk: Chunk) -> bool:
         """The same of the fields that the tolerant path does not read in chunks of deltas alone."""
-        return (
-            chunk.service_tier == self.service_tier
-            and chunk.system_fingerprint == self.system_fingerprint
-            and chunk.provider == self.provider
-        )
+        if chunk.service_tier != self.service_tier or chunk.system_fingerprint != self.system_fingerprint:
+            return False
+        return bool(chunk.provider == self.provider)
 
 
 def _is_same(value: Any, last: Any) -> bool:

@@ -81,13 +81,16 @@ STEM_OF_CALL = {stream.item: stem for stem, stream in TEXT_STREAMS.items() if no
 # -- deltas in their common form
 
 
-class DeltaEvent(msgspec.Struct, tag_field="type", gc=False):
-    """A delta in its common form, which extends a part and does nothing else."""
-
+class _Delta(msgspec.Struct, tag_field="type", gc=False):
     item_id: str | None
     delta: Annotated[str, msgspec.Meta(min_length=1)]
     output_index: int | None = None
     sequence_number: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None = None
+
+
+class DeltaEvent(_Delta, gc=False):
+    """A delta in its common form, which extends a part and does nothing else."""
+
     logprobs: tuple[()] | None = None
 
 
@@ -99,7 +102,8 @@ class _OutputTextDelta(_ContentDelta, tag="response.output_text.delta", gc=False
     pass
 
 
-class _DeltaWithLogprobs(_ContentDelta, tag="response.output_text.delta", gc=False):
+class _DeltaWithLogprobs(_Delta, tag="response.output_text.delta", gc=False):
+    index: int = msgspec.field(default=0, name="content_index")
     logprobs: list[Any] | None = None
 
 
@@ -153,7 +157,7 @@ DELTA_STRUCTS: dict[str, type[DeltaEvent]] = {
 }
 """By the keys of `TEXT_STREAMS`."""
 
-DELTA_DECODERS: dict[type[DeltaEvent], Callable[[bytes], DeltaEvent]] = {
+DELTA_DECODERS: dict[type[Any], Callable[[bytes], DeltaEvent]] = {
     struct: msgspec.json.Decoder(struct).decode for struct in DELTA_STRUCTS.values()
 }
 """Decoders of a single type, which are faster than `decode_any_delta`."""
