@@ -138,15 +138,17 @@ class Decoder(base.Decoder):
     def _extended_event(self, data: Any) -> Event | None:
         """The event of a delta of an open message, in a chunk that repeats the other fields of the chunk before. None for
         any other chunk, which is `_chunk` if it is a typed one."""
-        self._chunk = None
         try:
             self._chunk = chunk = decode_chunk(data)
             wire = chunk.choices[0]
             choice = self._choices[wire.index]
+        except LookupError:
+            return None
         except _NOT_PLAIN:
+            self._chunk = None
             return None
         repeated = self._repeated
-        self._new_usage = chunk.usage if chunk.usage != self._usage else None
+        self._new_usage = chunk.usage and self._changed_usage(chunk.usage)
         if (
             wire.finish_reason
             or wire.content_filter_results != choice.filter_results
@@ -158,11 +160,12 @@ class Decoder(base.Decoder):
             return None
         if wire.logprobs is None:
             return extended_event(choice, wire, data)
-        has_other = (
-            chunk.service_tier != repeated.service_tier or chunk.system_fingerprint != repeated.system_fingerprint
-        )
-        has_other = has_other or chunk.provider != repeated.provider
-        return event_with_logprobs(choice, wire, data, settled=not has_other)
+        is_settled = (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == repeated.changing
+        return event_with_logprobs(choice, wire, data, is_settled)
+
+    def _changed_usage(self, usage: WireObject) -> WireObject | None:
+        """This usage, if it is not the one that was read last."""
+        return usage if usage != self._usage else None
 
     def _count_usage(self, usage: WireObject, data: bytes) -> Event:
         """The event of usage that changed."""

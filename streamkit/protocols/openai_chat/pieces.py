@@ -30,7 +30,7 @@ def plain_event(choice: Choice, delta: PlainDelta, data: bytes) -> Event | None:
     return None
 
 
-def _is_new_key(choice: Choice, delta: PlainDelta | Delta) -> bool:
+def _is_new_key(choice: Choice, delta: PlainDelta) -> bool:
     """Whether the reasoning has come under other keys so far; its message has them all."""
     keys = choice.open_reasoning_keys
     if delta.reasoning_content and "reasoning_content" not in keys:
@@ -60,7 +60,12 @@ def extended_event(choice: Choice, wire: TypedChoice, data: bytes) -> Event | No
     reasoning = delta.reasoning_content or delta.reasoning
     if details or reasoning:
         id = choice.open_reasoning_id
-        if content or delta.refusal or id is None or not reasoning or _is_new_key(choice, delta):
+        keys = choice.open_reasoning_keys
+        if content or delta.refusal or id is None or not reasoning:
+            return None
+        if (delta.reasoning and "reasoning" not in keys) or (
+            delta.reasoning_content and "reasoning_content" not in keys
+        ):
             return None
         if details:
             for detail in details:
@@ -82,7 +87,7 @@ def extended_event(choice: Choice, wire: TypedChoice, data: bytes) -> Event | No
     return ReasoningDelta(id, thinking[0].text, raw_item=data) if id is not None else None
 
 
-def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool) -> Event | None:
+def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, settled: bool) -> Event | None:
     """As `extended_event`, of a choice that has log probabilities, which are those of its text. `settled`: as in
     `read_choice`."""
     logprobs, delta = wire.logprobs, wire.delta
@@ -93,8 +98,9 @@ def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, *, settl
         return None
     if delta.tool_calls or delta.reasoning or delta.reasoning_content or delta.refusal or delta.reasoning_details:
         return None  # more than a piece of text
-    choice.messages.extend_metadata("text", "logprobs", logprobs.content)
-    return TextDelta(id, content, False, {"logprobs": logprobs.content}, raw_item=data)
+    tokens = logprobs.content
+    choice.messages.extend_metadata("text", "logprobs", tokens)
+    return TextDelta(id, content, False, {"logprobs": tokens}, raw_item=data)
 
 
 def read_choice(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool, held: bool) -> list[Event] | None:

@@ -26,25 +26,18 @@ class RepeatedFields:
     The filter results of a choice stand in the choice.
     """
 
-    __slots__ = ("citations", "provider", "search_results", "service_tier", "system_fingerprint", "x_groq")
+    __slots__ = ("changing", "citations", "search_results", "x_groq")
 
     def __init__(self) -> None:
         self.citations: Any = None
         self.search_results: Any = None
         self.x_groq: Any = None
-        self._forget_changing()
-
-    def _forget_changing(self) -> None:
-        # Of the last chunk that had more than deltas. No chunk has an Ellipsis there.
-        self.service_tier: Any = ...
-        self.system_fingerprint: Any = ...
-        self.provider: Any = ...
+        self.changing: tuple[Any, Any, Any] | None = None  # of the last chunk that had more than deltas
 
     def remember(self, chunk: Chunk | None, choices: Mapping[int, Choice], *, is_only_deltas: bool) -> None:
         """The tolerant path has read this chunk, None for one of another shape."""
         if chunk is None:
-            self.citations = self.search_results = self.x_groq = None
-            self._forget_changing()
+            self.citations = self.search_results = self.x_groq = self.changing = None
             for choice in choices.values():
                 choice.filter_results = None
             return
@@ -55,8 +48,7 @@ class RepeatedFields:
             if wire.index in choices:
                 choices[wire.index].filter_results = wire.content_filter_results
         if not is_only_deltas:
-            self.service_tier, self.provider = chunk.service_tier, chunk.provider
-            self.system_fingerprint = chunk.system_fingerprint
+            self.changing = (chunk.service_tier, chunk.system_fingerprint, chunk.provider)
 
     def has(self, chunk: Chunk, choices: Mapping[int, Choice]) -> bool:
         """Whether this chunk has nothing else in these fields, but for those of `has_changing`."""
@@ -78,9 +70,7 @@ class RepeatedFields:
 
     def has_changing(self, chunk: Chunk) -> bool:
         """The same of the fields that the tolerant path does not read in chunks of deltas alone."""
-        if chunk.service_tier != self.service_tier or chunk.system_fingerprint != self.system_fingerprint:
-            return False
-        return bool(chunk.provider == self.provider)
+        return (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self.changing
 
 
 def _is_same(value: Any, last: Any) -> bool:
