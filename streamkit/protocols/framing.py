@@ -176,7 +176,7 @@ class SseFramer(Framer):
         ):
             pieces = text[self._head_size :].split(self._separator)
         else:
-            return self._feed_any(chunk)
+            return self._one_block(chunk) or self._feed_any(chunk)
         rest = pieces.pop()
         if _LF in b"".join(pieces):
             return self._feed_any(chunk)
@@ -195,6 +195,17 @@ class SseFramer(Framer):
         finally:
             if self._failure is not None:
                 self._in_data = self._is_lf_only = False  # so that the next chunk raises it again
+
+    def _one_block(self, chunk: bytes) -> Frames:
+        """The frame of a chunk that is one block, with another event name than the expected one; none if it is not."""
+        head, _, data = chunk.partition(b"\ndata: ")
+        if self._pending or not self._is_lf_only or head[:7] != b"event: " or data[-2:] != b"\n\n":
+            return []
+        data = data[:-2]
+        if _LF in head or _LF in data or _CR in chunk or len(data) >= _LONG:
+            return []
+        self._expect_head(head[7:], head + b"\ndata: ")
+        return self._named([data])
 
     def _end_run(self, rest: bytes, pieces: list[bytes]) -> bool:
         """Take in the data of the last block of a run, and what follows it. The data joins the pieces if its block is
