@@ -42,8 +42,9 @@ class RepeatedFields:
                 choice.filter_results = None
             return
         self.citations, self.search_results = chunk.citations, chunk.search_results
-        is_id = chunk.x_groq is not None and not any(key in bytes(chunk.x_groq) for key in (b"usage", b"error"))
-        self.x_groq = chunk.x_groq if is_id else None
+        x_groq: Any = chunk.x_groq  # None where it is missing
+        is_id = x_groq is not None and not any(key in bytes(x_groq) for key in (b"usage", b"error"))
+        self.x_groq = x_groq if is_id else None
         for wire in chunk.choices:
             if wire.index in choices:
                 choices[wire.index].filter_results = wire.content_filter_results

@@ -140,7 +140,7 @@ class _CodeDelta(_SinglePartDelta, tag="response.code_interpreter_call_code.delt
 
 
 class _CommandDelta(DeltaEvent, tag="response.shell_call_command.delta", gc=False, kw_only=True):
-    item_id: None = None
+    item_id: str | None = None
     index: int = msgspec.field(default=0, name="command_index")
 
 
