@@ -17,8 +17,9 @@ from typing import Any
 from ..core.delivery import NOT_DIRECT, Direct, HookStopped, Steps, add_note
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError, UsageError
-from ..events import Event, Run, RunDone, RunStep, StreamEnd
+from ..events import Event, RunDone, RunStep, StreamEnd
 from ..handlers import Handler
+from ..sources.interrupt import stop_with_caller
 from .state import StreamState
 
 __all__ = ["Lifecycle"]
@@ -45,6 +46,7 @@ class Lifecycle(StreamState):
                 while not self._is_read and (yield from self._deliver_batches(decode)):
                     yield from self._settle(at_end=False)
                 yield from self._finish_source()
+                yield from self._deliver(self._recorded_answers())
                 yield from self._settle(at_end=True)
                 if not (yield from self._open_next()):
                     break
@@ -111,6 +113,7 @@ class Lifecycle(StreamState):
     # -- sources
 
     def _open(self, value: Any) -> Steps:
+        stop_with_caller(self)
         if self._closing:
             raise Stopped
         if not self.started:
@@ -170,7 +173,9 @@ class Lifecycle(StreamState):
             return False
         yield from self._open(value)
         assert self._source_decoder is not None
-        yield from self._deliver(self._engine.next_source(same_step=self._source_decoder.source.traits.same_step))
+        traits = self._source_decoder.source.traits
+        begin = self._action_taken() if traits.was_nested else self._engine.next_source(same_step=traits.same_step)
+        yield from self._deliver(begin)
         return True
 
     def _finish_source(self) -> Steps:
@@ -187,7 +192,8 @@ class Lifecycle(StreamState):
     @property
     def _is_read(self) -> bool:
         """Whether the source is not to be pulled any more."""
-        return self._engine.declined or (self._source_decoder is not None and self._source_decoder.exhausted)
+        is_declined = self._engine.declined and not self._engine.pull_approved  # a recording has nothing more anyway
+        return is_declined or (self._source_decoder is not None and self._source_decoder.exhausted)
 
     def _must_look(self) -> bool:
         self._check()
@@ -206,7 +212,7 @@ class Lifecycle(StreamState):
         if self._then is None or engine.unanswered or not goes_on:
             return None
         if self._source_number >= self._max_steps:
-            engine.runs.end_with(Run(status="incomplete", finish_reason="max_steps"))
+            self._end_at_max_steps()
             return None
         return partial(self._then, self)
 
@@ -252,13 +258,15 @@ class Lifecycle(StreamState):
         """Set aside what belongs to the source that is being read, and put it back afterwards."""
         engine = self._engine
         flags = self._nested, self._iterated
-        saved = self._source, self._source_decoder, engine.takes_edits, engine.pull_approves
+        saved = self._source, self._source_decoder, engine.takes_edits
+        pulls = engine.pull_approves, engine.pull_approved, engine.has_outcomes
         self._nested = self._iterated = True
         try:
             yield
         finally:
             self._nested, self._iterated = flags
-            self._source, self._source_decoder, engine.takes_edits, engine.pull_approves = saved
+            self._source, self._source_decoder, engine.takes_edits = saved
+            engine.pull_approves, engine.pull_approved, engine.has_outcomes = pulls
 
     # -- answers
 
