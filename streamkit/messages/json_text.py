@@ -45,6 +45,7 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _TOO_DEEP_MARK, _DAMAGED_MARK = b"nested too deep: ", b"damaged: "
 _MARKS = {_TOO_DEEP_MARK: TOO_DEEP, _DAMAGED_MARK: "it is a damaged line of a recording"}
 _decode = msgspec.json.Decoder().decode
+_CONTAINERS = (dict, list)
 _strings = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _not_brackets = bytes(code for code in range(256) if code not in b"[]{}")
 _surrogate = re.compile("[\ud800-\udfff]").search
@@ -74,19 +75,16 @@ def is_nested_too_deep(value: Any) -> bool:
     """As `is_too_deep`, of a value of parsed JSON. One that contains itself is too deep as well."""
     level: list[Any] = [value]
     for _ in range(MAX_NESTING + 1):
-        inside = (one for outer in level for one in _inside(outer))
-        inner: dict[int, Any] = {id(one): one for one in inside if type(one) in (dict, list)}
+        inner: list[Any] = []
+        for outer in level:
+            for one in outer.values() if _is_object(outer) else outer if _is_list(outer) else ():
+                if type(one) in _CONTAINERS:
+                    inner.append(one)
         if not inner:
             return False
-        level = [*inner.values()]
+        # The same one at several places is looked at once: values that share parts would take forever.
+        level = inner if len(inner) < 8 else [*{id(one): one for one in inner}.values()]
     return True
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    """The values in an object or list."""
-    if _is_object(value):
-        return value.values()
-    return value if _is_list(value) else ()
 
 
 def _is_object(value: object) -> TypeGuard[dict[str, Any]]:

@@ -347,7 +347,9 @@ class NdjsonFramer(Framer):
         lines = self._take_pending(lines)
         if rest:
             self._pending.append(rest)
-        return self._checked([(b"", b"", line) for line in lines.split(b"\n") if line.strip()])
+        items = [line for line in lines.split(b"\n") if line.strip()]
+        frames = [(b"", b"", item) for item in items]
+        return self._checked(frames) if items and max(map(len, items)) >= _LONG else frames
 
     def finish(self) -> list[Frame]:
         """The frame of the last line, where no newline ends it."""

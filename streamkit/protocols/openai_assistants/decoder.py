@@ -19,6 +19,7 @@ from typing import Any
 from ...core.unique_ids import UniqueIds
 from ...events import (
     OPEN_MESSAGE_STATUS,
+    Delta,
     Event,
     RawEvent,
     Run,
@@ -31,22 +32,29 @@ from ...events import (
     TextDelta,
 )
 from ...messages import Status
-from ...messages.json_text import NOT_JSON
+from ...messages.json_text import NOT_JSON, has_surrogates
+from ...messages.sdk_objects import open_model
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_objects, as_text
+from .calls import Call
 from .steps import Step
 from .thread_messages import ThreadMessage
 from .unassigned_usage import UnassignedUsage
 from .wire import (
     ANNOUNCEMENTS,
+    CALL_DELTAS,
     MESSAGE_ENDS,
     RUN_ENDS,
     STEP_ENDS,
+    StepDeltaData,
+    decode_step_delta,
     decode_text_delta,
     error_of,
     name_and_data,
     nonempty_values,
+    read_step_delta,
+    read_text_delta,
     run_of,
     run_usage_of,
     step_of,
@@ -55,6 +63,7 @@ from .wire import (
 __all__ = ["Decoder"]
 
 _TEXT_DELTA = b"thread.message.delta"
+_STEP_DELTA = b"thread.run.step.delta"
 
 
 class Decoder(base.Decoder):
@@ -79,6 +88,8 @@ class Decoder(base.Decoder):
         self._ids = UniqueIds()
         # By the id of a thread's message: its text part that is open, as (index, id of the flat message).
         self._open_texts: dict[str, tuple[int, str]] = {}
+        # The step and the call of the latest piece of arguments or code, if nothing came after it but such pieces.
+        self._growing: tuple[str, Call] | None = None
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
@@ -108,6 +119,14 @@ class Decoder(base.Decoder):
                         continue
                 except (KeyError, *NOT_JSON):
                     pass
+            elif name == _STEP_DELTA and not id and self._growing is not None:
+                try:
+                    event = self._call_event(decode_step_delta(data), data)
+                except NOT_JSON:
+                    event = None
+                if event is not None:
+                    events.append(event)
+                    continue
             self.index = start + len(events) - extra
             slow = self.feed_frame(id, name, data)
             events += slow
@@ -116,6 +135,28 @@ class Decoder(base.Decoder):
                 return events
         self.index = start + len(frames)
         return events
+
+    def plain_event(self, item: Any) -> Event | None:
+        """The event of a delta of the open text, or of the call that the latest delta belongs to."""
+        fields = item if item.__class__ is dict else open_model(item, {})
+        event: Delta | None = None
+        if fields["event"] == "thread.message.delta":
+            wire = read_text_delta(fields["data"])
+            part = wire.delta.content[0]
+            index, message_id = self._open_texts[wire.id]
+            event = TextDelta(message_id, part.text.value, raw_item=item) if index == part.index else None
+        elif fields["event"] == "thread.run.step.delta" and self._growing is not None:
+            event = self._call_event(read_step_delta(fields["data"]), item)
+        return None if event is None or has_surrogates(event.value) else event
+
+    def _call_event(self, wire: StepDeltaData, raw_item: Any) -> Delta | None:
+        """The event of a piece of the call that the latest piece belongs to; None if it does more than extend that."""
+        assert self._growing is not None
+        step_id, call = self._growing
+        entry = wire.delta.step_details.tool_calls[0]
+        if wire.id != step_id or entry.index != call.index or type(entry) is not CALL_DELTAS.get(call.type):
+            return None
+        return call.extend(entry.body.piece, raw_item) if not entry.id or entry.id == call.call_id else None
 
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
         """The events of one frame. `done` ends the stream even without its `[DONE]`."""
@@ -127,6 +168,7 @@ class Decoder(base.Decoder):
 
     def feed(self, item: Mapping[str, Any]) -> Iterable[Event]:
         """The events of one item. One that gives no other event is emitted as a raw event."""
+        self._growing = None
         name, data = name_and_data(item)
         events = list(self._read(name, data, item))
         if name in ANNOUNCEMENTS or not (events or name == "done"):
@@ -272,6 +314,9 @@ class Decoder(base.Decoder):
             self._step_ids[message_id] = step.id
         for position, entry in enumerate(as_objects(details.get("tool_calls"))):
             yield from step.add_delta(position, entry)
+        call = step.latest
+        if call is not None and call.takes_pieces and step.id and self._run_is_emitted:
+            self._growing = (step.id, call)
 
     def _complete_step(self, wire: WireObject, status: RunStatus) -> Iterator[Event]:
         id = as_text(wire.get("id"))

@@ -23,6 +23,9 @@ class Step:
         warn: makes a warning.
         unused_id: returns an id that no flat message of the stream has, made from the wanted one.
         began_here: whether it begins in this stream; if not, it began in an earlier one.
+
+    Attributes:
+        latest: the call that the latest delta belongs to.
     """
 
     def __init__(self, id: str, warn: Warn, unused_id: Callable[[str], str], *, began_here: bool = True) -> None:
@@ -33,7 +36,7 @@ class Step:
         self._unused_id = unused_id
         self._calls: dict[int, Call] = {}  # by index
         self._calls_by_id: dict[str, Call] = {}
-        self._latest: Call | None = None
+        self.latest: Call | None = None
         self._next_index = 0
 
     def has_call(self, call_id: str) -> bool:
@@ -48,10 +51,10 @@ class Step:
 
     def add_delta(self, position: int, entry: WireObject, *, is_initial: bool = False) -> Iterator[Event]:
         """Add an entry of a delta to its call."""
-        before, count = self._latest, len(self._calls)
+        before, count = self.latest, len(self._calls)
         call = self._call_of(position, entry, is_initial=is_initial)
         if call is not None:
-            self._latest = call
+            self.latest = call
             if before is not None and len(self._calls) > count:
                 yield from before.passed()
             yield from call.add_delta(entry, is_initial=is_initial)
@@ -90,8 +93,8 @@ class Step:
         if index is None:
             if id or is_initial:
                 return self._add_call(self._next_index, entry)
-            if self._latest is not None and not position:
-                return self._latest
+            if self.latest is not None and not position:
+                return self.latest
             index = position
         call = self._calls.get(index)
         if call is None:
@@ -111,7 +114,7 @@ class Step:
         self._next_index = max(self._next_index, index + 1)
         call_id = as_text(entry.get("id"))
         id = self._unused_id(call_id or f"{self.id or 'step'}.{index}")
-        call = Call(id, call_id, kind, (self.id or None) if self.began_here else None, self._warn)
+        call = Call(id, call_id, index, kind, (self.id or None) if self.began_here else None, self._warn)
         self._calls[index] = call
         if call_id:
             self._calls_by_id.setdefault(call_id, call)

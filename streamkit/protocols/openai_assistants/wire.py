@@ -12,6 +12,7 @@ import msgspec
 
 from ...events import Run, RunStatus, RunStep, StreamWarning, Usage
 from ...messages import Annotation, Status
+from ..parsed import item_reader
 from ..values import (
     WireObject,
     annotation_of,
@@ -26,17 +27,23 @@ from ..values import (
 
 __all__ = [
     "ANNOUNCEMENTS",
+    "CALL_DELTAS",
     "MESSAGE_ENDS",
     "RUN_ENDS",
     "STEP_ENDS",
+    "StepDeltaData",
+    "TextDeltaData",
     "Warn",
     "citation_of",
+    "decode_step_delta",
     "decode_text_delta",
     "error_of",
     "identity_of",
     "kind_of",
     "name_and_data",
     "nonempty_values",
+    "read_step_delta",
+    "read_text_delta",
     "run_of",
     "run_usage_of",
     "step_of",
@@ -184,11 +191,13 @@ def run_usage_of(wire: WireObject) -> Usage | None:
     return usage_of(usage, "prompt_tokens", "completion_tokens") if usage else None
 
 
-# -- the fast path: the deltas of a message's text, which come in thousands
+# -- the fast path: the deltas of a message's text, and of a call's arguments or code, which come in thousands
+
+_NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class _TextBody(msgspec.Struct):
-    value: Annotated[str, msgspec.Meta(min_length=1)]
+    value: _NonEmpty
     annotations: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
 
 
@@ -202,13 +211,65 @@ class _MessageDelta(msgspec.Struct):
     content: Annotated[list[_TextPart], msgspec.Meta(min_length=1, max_length=1)]
 
 
-class TextDeltaData(msgspec.Struct):
+class _Unwrapped(msgspec.Struct):
+    """Data that is not wrapped in another item, which must take the tolerant path: no value fits this type."""
+
+    data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
+
+
+class TextDeltaData(_Unwrapped, kw_only=True):
     """The data of `thread.message.delta` as it mostly comes: text for one part. Any other takes the tolerant path."""
 
     id: str
     delta: _MessageDelta
-    # No value fits this type: an item that is wrapped in another one must take the tolerant path.
-    data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
+
+
+class _FunctionBody(msgspec.Struct):
+    piece: _NonEmpty = msgspec.field(name="arguments")
+    output: None = None
+
+
+class _CodeBody(msgspec.Struct):
+    piece: _NonEmpty = msgspec.field(name="input")
+    outputs: tuple[()] | None = None
+
+
+class _CallDelta(msgspec.Struct, tag_field="type"):
+    index: int
+    id: str | None = None
+
+
+class _FunctionDelta(_CallDelta, tag="function", kw_only=True):
+    body: _FunctionBody = msgspec.field(name="function")
+
+
+class _CodeDelta(_CallDelta, tag="code_interpreter", kw_only=True):
+    body: _CodeBody = msgspec.field(name="code_interpreter")
+
+
+CALL_DELTAS: dict[str, type] = {"function": _FunctionDelta, "code_interpreter": _CodeDelta}
+"""The struct of a piece of a call, by the kind of the call. Other calls have no pieces."""
+
+
+class _StepDetails(msgspec.Struct):
+    tool_calls: tuple[_FunctionDelta | _CodeDelta]
+    message_creation: None = None
+
+
+class _StepDelta(msgspec.Struct):
+    step_details: _StepDetails
+
+
+class StepDeltaData(_Unwrapped, kw_only=True):
+    """The data of `thread.run.step.delta` as it mostly comes: a piece of one call's arguments, or of its code."""
+
+    id: str
+    delta: _StepDelta
 
 
 decode_text_delta = msgspec.json.Decoder(TextDeltaData).decode
+decode_step_delta = msgspec.json.Decoder(StepDeltaData).decode
+read_text_delta = item_reader(TextDeltaData, {"delta": {"content": {"text": {}}}})
+read_step_delta = item_reader(
+    StepDeltaData, {"delta": {"step_details": {"tool_calls": {"function": {}, "code_interpreter": {}}}}}
+)

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-from ...events import Event, RawEvent, ReasoningDelta, Run, RunCreated, RunDone, TextDelta, ToolCallDelta
-from ...messages.json_text import NOT_JSON
+from ...events import Delta, Event, RawEvent, ReasoningDelta, Run, RunCreated, RunDone, TextDelta, ToolCallDelta
+from ...messages.json_text import NOT_JSON, has_surrogates
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import (
@@ -46,6 +46,7 @@ from .wire import (
     error_of,
     has_unread_keys,
     is_only_deltas,
+    read_plain_chunk,
     read_usage,
     usage_in,
 )
@@ -123,6 +124,12 @@ class Decoder(base.Decoder):
             events.append(event)
         self.index = start + len(frames)
         return events
+
+    def plain_event(self, item: Any) -> Event | None:
+        """The event of a plain delta of an open message."""
+        wire = read_plain_chunk(item).choices[0]
+        event = _plain_event(self._choices[wire.index], wire.delta, item)
+        return None if event is None or has_surrogates(event.value) else event
 
     # -- the tolerant path
 
@@ -277,7 +284,7 @@ class Decoder(base.Decoder):
         return warnings
 
 
-def _plain_event(choice: Choice, delta: PlainDelta, data: bytes) -> Event | None:
+def _plain_event(choice: Choice, delta: PlainDelta, data: Any) -> Delta | None:
     """The event of a plain delta, None if it does more than extend one open message."""
     if delta.tool_calls is not None:
         return _plain_call_event(choice, delta, delta.tool_calls[0], data)
@@ -294,7 +301,7 @@ def _plain_event(choice: Choice, delta: PlainDelta, data: bytes) -> Event | None
     return None
 
 
-def _plain_call_event(choice: Choice, delta: PlainDelta, fragment: PlainToolCall, data: bytes) -> Event | None:
+def _plain_call_event(choice: Choice, delta: PlainDelta, fragment: PlainToolCall, data: Any) -> Delta | None:
     """The event of a fragment of an open call's arguments, None if it does more than extend them."""
     call = choice.tool_calls.by_index.get(fragment.index)
     is_alone = not (choice.is_reasoning or delta.content or delta.reasoning_content or delta.reasoning)

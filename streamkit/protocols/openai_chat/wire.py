@@ -12,6 +12,7 @@ import msgspec
 
 from ...events import Delta, Event, Usage
 from ...messages import Status
+from ..parsed import item_reader
 from ..values import WireObject, as_object, as_text, is_list, is_object, json_text, usage_of
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "error_of",
     "has_unread_keys",
     "is_only_deltas",
+    "read_plain_chunk",
     "read_usage",
     "thinking_text",
     "usage_in",
@@ -143,6 +145,9 @@ class _PlainChunk(msgspec.Struct, gc=False):
 
 decode_plain_chunk = msgspec.json.Decoder(_PlainChunk).decode
 """Decodes a chunk that is one plain delta. Raises `msgspec.DecodeError` for every other chunk."""
+
+read_plain_chunk = item_reader(_PlainChunk, {"choices": {"delta": {"tool_calls": {"function": {}}}}})
+"""The same of a chunk that is parsed already."""
 
 
 # -- readers

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...events import AnnotationAdded, Event, MessageDone
+from ...events import AnnotationAdded, ConsoleDelta, Event, MessageDone
 from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
 from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
 from .final_items import append_console, end_patch, hold_console
+from .item import Item
 from .item_types import CONTENT_PARTS, ITEM_OF_PART, PARTS
 from .response_state import DeltaTarget, ResponseState
-from .wire import DELTA_DECODERS, DELTA_STRUCTS, TEXT_STREAMS, read_annotation, read_part
+from .wire import DELTA_DECODERS, DELTA_STRUCTS, SHELL_OUTPUT, TEXT_STREAMS, ShellOutput, read_annotation, read_part
 
 __all__ = [
     "read_annotation_added",
@@ -50,12 +51,19 @@ def read_delta(state: ResponseState, event: WireObject, *, stem: str) -> Iterato
     delta_event: Any = PARTS[stream.part].message.delta_event
     message_id = item.parts.id_for(stream.part, index)
     yield delta_event(message_id, value, False, {"logprobs": list(logprobs)} if logprobs else None)
-    item_id = as_text(event.get("item_id"))
-    if stem in DELTA_STRUCTS and state.items.with_id(item_id) is item and not item.is_done:
+    _take_deltas(state, event, item, stem, index if stream.index_key else None, message_id, delta_event)
+
+
+def _take_deltas(
+    state: ResponseState, event: WireObject, item: Item, stem: str, index: int | None, message_id: str, delta_event: Any
+) -> None:
+    """Let the fast path take the further deltas of a part, if all of them are as certainly this item's."""
+    item_id, place = as_text(event.get("item_id")), item.output_index
+    owner = state.items.with_id(item_id) if item_id or place is None else state.items.open_at(place)
+    if owner is item and not item.is_done:
         item.delta_item_ids.add(item_id)
         decode = DELTA_DECODERS[DELTA_STRUCTS[stem]]
-        delta_index = index if stream.index_key else None
-        state.targets[item_id] = DeltaTarget(item_id, decode, delta_index, item.output_index, message_id, delta_event)
+        state.targets[item_id] = DeltaTarget(item_id, decode, index, place, message_id, delta_event)
 
 
 def read_patch_delta(state: ResponseState, event: WireObject, *, is_end: bool) -> Iterator[Event]:
@@ -132,9 +140,19 @@ def read_console(state: ResponseState, event: WireObject, *, is_end: bool) -> It
     index = as_count(event.get("command_index")) or 0
     if not is_end:
         if output := as_object(event.get("delta")):
-            yield from append_console(state.items.of_event(event, "shell_call_output"), index, output)
+            item = state.items.of_event(event, "shell_call_output")
+            yield from append_console(item, index, output)
+            if ("console", index) in item.parts.by_part:
+                message_id = item.parts.id_for("console", index)
+                _take_deltas(state, event, item, SHELL_OUTPUT, index, message_id, _console_delta)
     elif outputs := as_list(event.get("output")):
         yield from hold_console(state.items.of_event(event, "shell_call_output"), index, outputs)
+
+
+def _console_delta(message_id: str, output: ShellOutput, *, position: int | None, raw_item: Any) -> Event:
+    """The event of a delta of a console in its common form."""
+    stream, text = ("stdout", output.stdout) if output.stdout else ("stderr", output.stderr)
+    return ConsoleDelta(message_id, text or "", False, {"stream": stream}, position=position, raw_item=raw_item)
 
 
 def read_speech(

@@ -9,7 +9,7 @@ from ...events import StreamWarning
 from ...messages import Message
 from .item import Item
 from .item_index import ItemIndex
-from .wire import DeltaEvent
+from .wire import DELTA_DECODERS, DeltaEvent
 
 __all__ = ["NO_TARGET", "DeltaTarget", "ResponseState"]
 
@@ -32,6 +32,14 @@ class DeltaTarget(NamedTuple):
     output_index: int | None = None
     message_id: str = ""
     event: Any = None
+
+    def takes(self, delta: Any) -> bool:
+        """Whether a delta with the part's `item_id` is one of its deltas."""
+        return (
+            self.decode is DELTA_DECODERS[type(delta)]
+            and delta.index == self.part_index
+            and delta.output_index == self.output_index
+        )
 
 
 _UNMATCHED_DELTA = DeltaEvent("", "")

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from ...messages import Annotation
+from ..parsed import item_reader
 from ..values import (
     LARGEST_COUNT,
     WireObject,
@@ -28,14 +29,17 @@ from ..values import (
 __all__ = [
     "DELTA_DECODERS",
     "DELTA_STRUCTS",
+    "SHELL_OUTPUT",
     "TEXT_STREAMS",
     "DeltaEvent",
+    "ShellOutput",
     "TextStream",
     "are_content_parts",
     "content_parts",
     "decode_any_delta",
     "json_or_text",
     "read_annotation",
+    "read_any_delta",
     "read_part",
 ]
 
@@ -70,16 +74,23 @@ TEXT_STREAMS: dict[str, TextStream] = {
 """By the stem of their events' types: a stem with `.delta` extends the part, with `.done` it has the final text."""
 
 
+SHELL_OUTPUT = "response.shell_call_output_content"
+"""The stem of the events about what a shell command printed."""
+
+
 # -- deltas in their common form
+
+_NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+_Position = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None
 
 
 class DeltaEvent(msgspec.Struct, tag_field="type", gc=False):
     """A delta in its common form, which extends a part and does nothing else."""
 
     item_id: str
-    delta: Annotated[str, msgspec.Meta(min_length=1)]
+    delta: _NonEmpty
     output_index: int | None = None
-    sequence_number: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None = None
+    sequence_number: _Position = None
     logprobs: tuple[()] | None = None
 
 
@@ -123,7 +134,35 @@ class _CodeDelta(_SinglePartDelta, tag="response.code_interpreter_call_code.delt
     pass
 
 
-DELTA_STRUCTS: dict[str, type[DeltaEvent]] = {
+class _CommandDelta(msgspec.Struct, tag_field="type", tag="response.shell_call_command.delta", gc=False):
+    delta: _NonEmpty
+    item_id: str = ""  # which OpenAI does not send
+    index: int = msgspec.field(default=0, name="command_index")
+    output_index: int | None = None
+    sequence_number: _Position = None
+    logprobs: tuple[()] | None = None
+
+
+class ShellOutput(msgspec.Struct, gc=False):
+    """What a shell command printed to one of its streams, the other of which is empty."""
+
+    stdout: str | None = None
+    stderr: str | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.stdout) is bool(self.stderr):
+            raise ValueError("it has no output, or output of both streams")
+
+
+class _ShellOutputDelta(msgspec.Struct, tag_field="type", tag=f"{SHELL_OUTPUT}.delta", gc=False):
+    item_id: str
+    delta: ShellOutput
+    index: int = msgspec.field(default=0, name="command_index")
+    output_index: int | None = None
+    sequence_number: _Position = None
+
+
+DELTA_STRUCTS: dict[str, type[Any]] = {
     "response.output_text": _OutputTextDelta,
     "response.refusal": _RefusalDelta,
     "response.reasoning_text": _ReasoningTextDelta,
@@ -132,10 +171,12 @@ DELTA_STRUCTS: dict[str, type[DeltaEvent]] = {
     "response.custom_tool_call_input": _CustomInputDelta,
     "response.mcp_call_arguments": _McpArgumentsDelta,
     "response.code_interpreter_call_code": _CodeDelta,
+    "response.shell_call_command": _CommandDelta,
+    SHELL_OUTPUT: _ShellOutputDelta,
 }
-"""By the keys of `TEXT_STREAMS`. Deltas of shell commands have none: they have no `item_id`."""
+"""By the keys of `TEXT_STREAMS`, and of what a shell command printed."""
 
-DELTA_DECODERS: dict[type[DeltaEvent], Callable[[bytes], DeltaEvent]] = {
+DELTA_DECODERS: dict[type[Any], Callable[[bytes], Any]] = {
     struct: msgspec.json.Decoder(struct).decode for struct in DELTA_STRUCTS.values()
 }
 """Decoders of a single type, which are faster than `decode_any_delta`."""
@@ -149,8 +190,13 @@ decode_any_delta = msgspec.json.Decoder(
     | _CustomInputDelta
     | _McpArgumentsDelta
     | _CodeDelta
+    | _CommandDelta
+    | _ShellOutputDelta
 ).decode
 """Decodes a delta in its common form, of whichever type. Raises `msgspec.DecodeError` for everything else."""
+
+read_any_delta = item_reader({f"{stem}.delta": struct for stem, struct in DELTA_STRUCTS.items()}, {"delta": {}})
+"""The same of an event that is parsed already."""
 
 
 # -- readers
