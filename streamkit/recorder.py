@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import SEEK_END, PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,7 +14,7 @@ import msgspec
 
 from .errors import UsageError
 from .events import Event, StreamEnd, StreamException, ToolOutputDone
-from .handlers import Handler
+from .handlers import Call, Handler
 from .messages.json_text import decode_json, is_nested_too_deep
 from .protocols import codec
 from .protocols.framing import is_frame
@@ -98,7 +98,8 @@ class Recorder(Handler):
             self._write([{"source": self._source, **({"fields": dict(fields)} if fields else {})}])
             self._answers = bool(items) and not isinstance(items[0], Event)
         self._written |= {item.message.id for item in items if isinstance(item, ToolOutputDone)}
-        self._write([_line(item, self._now(), answers=self._answers) for item in items])
+        now, answers = self._now(), self._answers
+        self._write([_line(item, now, answers=answers) for item in items])
 
     def handle(self, event: Event, /) -> None:
         """Write what is not among the items: answers to tool calls, a failure, and the end."""
@@ -115,6 +116,13 @@ class Recorder(Handler):
             case _:
                 pass
 
+    def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+        """As of any handler, without the events that `handle` writes nothing of."""
+        calls = super().streamkit_plan()
+        if type(self).handle is not Recorder.handle:
+            return calls
+        return {kind: calls[kind] for kind in calls if issubclass(kind, (StreamException, ToolOutputDone, StreamEnd))}
+
     def _now(self) -> float:
         return round(time.monotonic() - self._began, 6)
 
@@ -130,13 +138,13 @@ class Recorder(Handler):
         if self._file is None:
             self._begin()
         assert self._file is not None
-        self._file.write(b"".join(_encoded(line) + b"\n" for line in lines))
+        self._file.write(b"\n".join([*map(_encoded, lines), b""]))
         self._file.flush()
 
 
 def _encoded(line: dict[str, Any]) -> bytes:
     """A line as JSON. An item that JSON cannot hold is written as text, so that it does not end the stream."""
-    if is_nested_too_deep(line):
+    if type(line.get("data")) is not msgspec.Raw and is_nested_too_deep(line):
         return _encode({"time": line.get("time", 0.0), "text": "an item that is nested too deep"})
     try:
         return _encode(line)
@@ -164,7 +172,9 @@ def _line(item: Any, now: float, *, answers: bool = False) -> dict[str, Any]:
         if value:
             line[key] = value.decode("utf-8", "replace")
     try:
-        line["data"] = decode_json(data)
+        decode_json(data)
+        # Written as it came, so that the same bytes are read again. Whatever is a line of its own has to be in one here.
+        line["data"] = msgspec.Raw(data) if b"\n" not in data and b"\r" not in data else decode_json(data)
     except (ValueError, RecursionError):
         line["text"] = data.decode("utf-8", "surrogateescape")  # so that the same bytes are read again
     return line
