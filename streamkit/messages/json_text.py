@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeGuard
 
@@ -21,6 +21,7 @@ __all__ = [
     "NOT_JSON",
     "TOO_DEEP",
     "Lenient",
+    "bounded",
     "damaged",
     "decode_json",
     "has_surrogates",
@@ -49,6 +50,7 @@ _CONTAINERS = (dict, list)
 _strings = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _not_brackets = bytes(code for code in range(256) if code not in b"[]{}")
 _surrogate = re.compile("[\ud800-\udfff]").search
+_MOST_BITS = 14_000  # of a number with 4,200 digits; Python writes 4,300
 _STEPS = {code: 1 if code in b"[{" else -1 for code in b"[]{}"}
 
 
@@ -85,6 +87,24 @@ def is_nested_too_deep(value: Any) -> bool:
         # The same one at several places is looked at once: values that share parts would take forever.
         level = inner if len(inner) < 8 else [*{id(one): one for one in inner}.values()]
     return True
+
+
+def bounded(value: Any) -> Any:
+    """A value of parsed JSON without what no reader takes: None in place of what is nested too deep or contains itself, and
+    of numbers with more digits than Python reads."""
+    around: set[int] = set()
+
+    def copy(value: Any) -> Any:
+        if not isinstance(value, dict | list):
+            return None if isinstance(value, int) and value.bit_length() > _MOST_BITS else value
+        if len(around) == MAX_NESTING - 1 or id(value) in around:
+            return None
+        around.add(id(value))
+        inside = {key: copy(one) for key, one in value.items()} if _is_object(value) else [*map(copy, value)]
+        around.remove(id(value))
+        return inside
+
+    return copy(value)
 
 
 def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
