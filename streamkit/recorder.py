@@ -268,7 +268,7 @@ def _line(item: Any, now: float, *, answers: bool = False) -> dict[str, Any]:
     except (ValueError, RecursionError):
         line["text"] = _as_text(data)
         return line
-    if is_too_deep(b"[" + data + b"]"):
+    if len(data) > MAX_NESTING and is_too_deep(b"[" + data + b"]"):
         line["text"] = _as_text(data)  # as JSON it would be too deep in this line
     else:
         line["data"] = value if b"\n" in data else msgspec.Raw(data)

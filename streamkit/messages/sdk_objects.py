@@ -46,10 +46,11 @@ def open_model(value: Any, nesting: Nesting) -> Any:
         fields = {**fields, **extra}
     for key, inner in nesting.items():
         one = fields.get(key)
-        if one is not None:
-            is_list = one.__class__ is list
-            opened = [open_model(element, inner) for element in one] if is_list else open_model(one, inner)
-            fields = {**fields, key: opened}
+        kind = one.__class__
+        if kind is list:
+            fields = {**fields, key: [open_model(element, inner) for element in one]}
+        elif kind is not str and one is not None:
+            fields = {**fields, key: open_model(one, inner)}
     return fields
 
 

@@ -50,10 +50,10 @@ class Items:
 
     def batch(self, value: Any) -> Batch:
         """The item as a batch of its own: bytes, or a list of one object."""
-        if type(value) in _TAKEN:
-            return [value]
         if type(value) is bytes and self.body.is_plain:
             return value
+        if type(value) in _TAKEN or is_plain_model(value.__class__):
+            return [value]
         item = self.item(value)
         return item if isinstance(item, bytes) else [item]
 
