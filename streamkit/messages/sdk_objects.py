@@ -45,11 +45,10 @@ def open_model(value: Any, nesting: Nesting) -> Any:
     if extra := value.__pydantic_extra__:
         fields = {**fields, **extra}
     for key, inner in nesting.items():
-        one = fields.get(key)
-        kind = one.__class__
-        if kind is list:
+        one: Any = fields.get(key)
+        if one.__class__ is list:
             fields = {**fields, key: [open_model(element, inner) for element in one]}
-        elif kind is not str and one is not None:
+        elif one is not None and one.__class__ is not str:
             fields = {**fields, key: open_model(one, inner)}
     return fields
 
