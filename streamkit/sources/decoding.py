@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from ..core.argument_fields import ArgumentFields
+from ..core.delivery import NOT_DIRECT, Direct
 from ..core.engine import Engine
 from ..core.resume import Resumption
 from ..core.split_text import without_split_deltas
-from ..errors import IncompleteStreamError, LimitError, ProtocolError, StreamkitError, raise_source_error
+from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
 from ..messages.json_text import read_json
 from ..messages.sdk_objects import as_item
@@ -101,15 +102,17 @@ class SourceDecoder:
         """Whether bytes go through the framer and the decoder alone: the way of most streams, and the fast one."""
         return self._to_frames is not None
 
+    @property
+    def direct(self) -> Direct:
+        """The calls that make events of a batch of bytes, if it `is_direct`."""
+        return NOT_DIRECT if self._to_frames is None else (bytes, self._to_frames, self._to_events)
+
     # -- batches
 
     def decode(self, batch: Any) -> Sequence[Event]:
         """The events of a batch of the source: bytes, or a list of frames or of items."""
         if self._to_frames is not None and batch.__class__ is bytes:
-            try:
-                return self._to_events(self._to_frames(batch))
-            except LimitError as error:
-                return self._to_events(self._rescued(error))
+            return self._to_events(self._to_frames(batch))
         if self._of_items is not None and batch and not isinstance(batch[0], (tuple, Event, int)):
             return self._of_items(batch)
         events = self._filtered(self._decode(batch))
@@ -121,21 +124,6 @@ class SourceDecoder:
                 self._of_items = self.decoder.feed_items
         return events
 
-    def _frames(self, chunk: bytes) -> Frames:
-        assert self._framer is not None
-        try:
-            return self._framer.feed(chunk)
-        except LimitError as error:
-            return self._rescued(error)
-
-    def _rescued(self, error: LimitError) -> Frames:
-        """The frames before one that was too long, of the same chunk. Where there are none, the error is raised."""
-        assert self._framer is not None
-        frames, self._framer.rescued = self._framer.rescued, []
-        if not frames:
-            raise error
-        return frames
-
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
         """These events with the messages that `fields=` makes of arguments, without those before the cursor."""
         if self._fields is not None:
@@ -146,7 +134,7 @@ class SourceDecoder:
         if type(batch) is bytes:
             if self.decoder is None and len(self._seen) < _SHOWN:
                 self._seen += batch[:_SHOWN]
-            return self._decode_frames(self._frames(batch)) if self._framer else self._decode_first(batch)
+            return self._decode_frames(self._framer.feed(batch)) if self._framer else self._decode_first(batch)
         if batch and type(batch[0]) is tuple:
             return self._decode_frames(batch)
         decoder = self.decoder
@@ -171,7 +159,7 @@ class SourceDecoder:
             return ()
         self._drop_event_names()
         start, self._start = self._start, b""
-        return self._decode_frames(self._frames(start))
+        return self._decode_frames(self._framer.feed(start))
 
     def _decode_frames(self, frames: Frames) -> Sequence[Event]:
         for receive in self._receivers:
@@ -327,6 +315,10 @@ class SourceDecoder:
 
 class PreparingDecoder(SourceDecoder):
     """Decodes what an async source pulled, which its `prepare` makes a batch of."""
+
+    @property
+    def direct(self) -> Direct:
+        return NOT_DIRECT
 
     def decode(self, batch: Any) -> Sequence[Event]:
         assert isinstance(self.source, AsyncSource)

@@ -186,7 +186,8 @@ class StreamState(Delivery):
     @property
     def current_event(self) -> Event | None:
         """The newest event that was delivered."""
-        return self._current
+        current: Event | None = self._current
+        return current
 
     @property
     def current_run(self) -> Run | None:

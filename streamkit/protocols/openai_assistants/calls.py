@@ -30,16 +30,14 @@ class Call:
     Args:
         id: of its first flat message: the call's own, unless another call has that.
         call_id: the call's own id; "" where it is not there yet.
-        index: its index in its step.
         type: its kind, such as `function`.
         step_id: of its step, if that began in this stream.
         warn: makes a warning.
     """
 
-    def __init__(self, id: str, call_id: str, index: int, type: str, step_id: str | None, warn: Warn) -> None:
+    def __init__(self, id: str, call_id: str, type: str, step_id: str | None, warn: Warn) -> None:
         self.id = id
         self.call_id = call_id
-        self.index = index
         self.type = type
         self.is_done = False
         self._step_id = step_id
@@ -52,6 +50,12 @@ class Call:
         self._has_open_console = False
         self._image_ids: set[str] = set()
         self._body: WireObject = {}  # of a call that neither is a function's nor has code
+
+    @property
+    def takes_pieces(self) -> bool:
+        """Whether a further piece of its arguments, or of its code, does no more than extend them."""
+        is_open = self._is_created and not (self._is_content_done or self.is_done)
+        return is_open and self._initial_piece is None and self.type in ("function", "code_interpreter")
 
     def add_delta(self, entry: WireObject, *, is_initial: bool = False) -> Iterator[Event]:
         """Add an entry of a delta to the call; `is_initial` if its step began with it."""
@@ -75,18 +79,6 @@ class Call:
             case _:
                 self._body = {**self._body, **nonempty_values(body, body)}
                 yield from self._create()
-
-    @property
-    def takes_pieces(self) -> bool:
-        """Whether a piece of its arguments, or of its code, does no more than extend them."""
-        is_open = self._is_created and not self._is_content_done and not self.is_done
-        return is_open and self._initial_piece is None
-
-    def extend(self, piece: str, raw_item: Any = None) -> Delta:
-        """The event of a piece, where it takes them."""
-        make_delta: Any = self._message_class.delta_event
-        delta: Delta = make_delta(self.id, piece, raw_item=raw_item)
-        return delta
 
     def passed(self) -> Iterator[Event]:
         """Another call of the step begins after it."""
@@ -154,11 +146,17 @@ class Call:
             return
         yield from self._create()
         if piece and not is_repeated:
-            yield self.extend(piece)
+            yield self.delta(piece)
 
     @property
     def _message_class(self) -> type[Message]:
         return CodeMessage if self.type == "code_interpreter" else ToolCallMessage
+
+    def delta(self, piece: str) -> Delta:
+        """The event of a piece of its arguments, or of its code."""
+        make_delta: Any = self._message_class.delta_event
+        delta: Delta = make_delta(self.id, piece)
+        return delta
 
     def _create(self) -> Iterator[Event]:
         if self._is_created:
@@ -166,7 +164,7 @@ class Call:
         self._is_created = True
         yield MessageCreated(self._message())
         earlier, self._pieces_before_name = self._pieces_before_name, []
-        yield from map(self.extend, earlier)
+        yield from map(self.delta, earlier)
 
     def _complete_content(
         self, content: str | None, status: Status, metadata: WireObject | None = None

@@ -43,7 +43,6 @@ from .thread_messages import ThreadMessage
 from .unassigned_usage import UnassignedUsage
 from .wire import (
     ANNOUNCEMENTS,
-    CALL_DELTAS,
     MESSAGE_ENDS,
     RUN_ENDS,
     STEP_ENDS,
@@ -88,8 +87,8 @@ class Decoder(base.Decoder):
         self._ids = UniqueIds()
         # By the id of a thread's message: its text part that is open, as (index, id of the flat message).
         self._open_texts: dict[str, tuple[int, str]] = {}
-        # The step and the call of the latest piece of arguments or code, if nothing came after it but such pieces.
-        self._growing: tuple[str, Call] | None = None
+        # By the id of a step: its call that is growing, with the call's index, until another kind of event comes.
+        self._growing_calls: dict[str, tuple[int, Call]] = {}
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
@@ -119,14 +118,9 @@ class Decoder(base.Decoder):
                         continue
                 except (KeyError, *NOT_JSON):
                     pass
-            elif name == _STEP_DELTA and not id and self._growing is not None:
-                try:
-                    event = self._call_event(decode_step_delta(data), data)
-                except NOT_JSON:
-                    event = None
-                if event is not None:
-                    events.append(event)
-                    continue
+            elif name == _STEP_DELTA and not id and (event := self._growth_of_call(data)) is not None:
+                events.append(event)
+                continue
             self.index = start + len(events) - extra
             slow = self.feed_frame(id, name, data)
             events += slow
@@ -136,39 +130,48 @@ class Decoder(base.Decoder):
         self.index = start + len(frames)
         return events
 
-    def plain_event(self, item: Any) -> Event | None:
-        """The event of a delta of the open text, or of the call that the latest delta belongs to."""
-        fields = item if item.__class__ is dict else open_model(item, {})
-        event: Delta | None = None
-        if fields["event"] == "thread.message.delta":
-            wire = read_text_delta(fields["data"])
-            part = wire.delta.content[0]
-            index, message_id = self._open_texts[wire.id]
-            event = TextDelta(message_id, part.text.value, raw_item=item) if index == part.index else None
-        elif fields["event"] == "thread.run.step.delta" and self._growing is not None:
-            event = self._call_event(read_step_delta(fields["data"]), item)
-        return None if event is None or has_surrogates(event.value) else event
-
-    def _call_event(self, wire: StepDeltaData, raw_item: Any) -> Delta | None:
-        """The event of a piece of the call that the latest piece belongs to; None if it does more than extend that."""
-        assert self._growing is not None
-        step_id, call = self._growing
-        entry = wire.delta.step_details.tool_calls[0]
-        if wire.id != step_id or entry.index != call.index or type(entry) is not CALL_DELTAS.get(call.type):
-            return None
-        return call.extend(entry.body.piece, raw_item) if not entry.id or entry.id == call.call_id else None
-
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
         """The events of one frame. `done` ends the stream even without its `[DONE]`."""
         if name == b"done" and not data.strip():
             data = b"[DONE]"
         return super().feed_frame(id, name, data)
 
+    def plain_event(self, item: Any) -> Event | None:
+        """The event of a delta of an open text, or of a growing call."""
+        fields = item if item.__class__ is dict else open_model(item, {})
+        if fields["event"] == "thread.message.delta":
+            wire = read_text_delta(fields["data"])
+            part = wire.delta.content[0]
+            index, message_id = self._open_texts[wire.id]
+            if index != part.index or has_surrogates(part.text.value):
+                return None
+            return TextDelta(message_id, part.text.value, raw_item=item)
+        if fields["event"] != "thread.run.step.delta":
+            return None
+        event = self._event_of_piece(read_step_delta(fields["data"]), item)
+        return None if event is None or has_surrogates(event.value) else event
+
+    def _growth_of_call(self, data: bytes) -> Event | None:
+        """The event of a step's delta that is a piece of its growing call, None for any other delta."""
+        try:
+            return self._event_of_piece(decode_step_delta(data), data)
+        except (KeyError, *NOT_JSON):
+            return None
+
+    def _event_of_piece(self, wire: StepDeltaData, raw_item: Any) -> Delta | None:
+        """The event of a piece of a growing call; None, or `KeyError`, for that of another call."""
+        piece = wire.delta.step_details.tool_calls[0]
+        index, call = self._growing_calls[wire.id]
+        if index != piece.index or piece.type != call.type or (piece.id and piece.id != call.call_id):
+            return None
+        event = call.delta(piece.body.piece)
+        event.raw_item = raw_item
+        return event
+
     # -- the tolerant path
 
     def feed(self, item: Mapping[str, Any]) -> Iterable[Event]:
         """The events of one item. One that gives no other event is emitted as a raw event."""
-        self._growing = None
         name, data = name_and_data(item)
         events = list(self._read(name, data, item))
         if name in ANNOUNCEMENTS or not (events or name == "done"):
@@ -181,6 +184,7 @@ class Decoder(base.Decoder):
 
     def _read(self, name: str, data: Any, item: WireObject) -> Iterator[Event]:
         wire = as_object(data)
+        self._growing_calls.clear()
         match name:
             case "thread.run.created" | "thread.run.queued" | "thread.run.in_progress" | "thread.run.cancelling":
                 self._run_began_here = self._run_began_here or name == "thread.run.created"
@@ -314,9 +318,8 @@ class Decoder(base.Decoder):
             self._step_ids[message_id] = step.id
         for position, entry in enumerate(as_objects(details.get("tool_calls"))):
             yield from step.add_delta(position, entry)
-        call = step.latest
-        if call is not None and call.takes_pieces and step.id and self._run_is_emitted:
-            self._growing = (step.id, call)
+        if (growing := step.growing_call()) is not None and as_text(wire.get("id")):
+            self._growing_calls[step.id] = growing
 
     def _complete_step(self, wire: WireObject, status: RunStatus) -> Iterator[Event]:
         id = as_text(wire.get("id"))

@@ -23,9 +23,6 @@ class Step:
         warn: makes a warning.
         unused_id: returns an id that no flat message of the stream has, made from the wanted one.
         began_here: whether it begins in this stream; if not, it began in an earlier one.
-
-    Attributes:
-        latest: the call that the latest delta belongs to.
     """
 
     def __init__(self, id: str, warn: Warn, unused_id: Callable[[str], str], *, began_here: bool = True) -> None:
@@ -36,12 +33,19 @@ class Step:
         self._unused_id = unused_id
         self._calls: dict[int, Call] = {}  # by index
         self._calls_by_id: dict[str, Call] = {}
-        self.latest: Call | None = None
+        self._latest: Call | None = None
         self._next_index = 0
 
     def has_call(self, call_id: str) -> bool:
         """Whether a call with this id is one of its calls."""
         return call_id in self._calls_by_id
+
+    def growing_call(self) -> tuple[int, Call] | None:
+        """The call that the latest delta was for, and its index, if a further piece does no more than extend it."""
+        latest = self._latest
+        if latest is None or not latest.takes_pieces:
+            return None
+        return next(((index, call) for index, call in self._calls.items() if call is latest), None)
 
     def begin(self, details: WireObject) -> Iterator[Event]:
         """The step is created, perhaps with calls already."""
@@ -51,10 +55,10 @@ class Step:
 
     def add_delta(self, position: int, entry: WireObject, *, is_initial: bool = False) -> Iterator[Event]:
         """Add an entry of a delta to its call."""
-        before, count = self.latest, len(self._calls)
+        before, count = self._latest, len(self._calls)
         call = self._call_of(position, entry, is_initial=is_initial)
         if call is not None:
-            self.latest = call
+            self._latest = call
             if before is not None and len(self._calls) > count:
                 yield from before.passed()
             yield from call.add_delta(entry, is_initial=is_initial)
@@ -93,8 +97,8 @@ class Step:
         if index is None:
             if id or is_initial:
                 return self._add_call(self._next_index, entry)
-            if self.latest is not None and not position:
-                return self.latest
+            if self._latest is not None and not position:
+                return self._latest
             index = position
         call = self._calls.get(index)
         if call is None:
@@ -114,7 +118,7 @@ class Step:
         self._next_index = max(self._next_index, index + 1)
         call_id = as_text(entry.get("id"))
         id = self._unused_id(call_id or f"{self.id or 'step'}.{index}")
-        call = Call(id, call_id, index, kind, (self.id or None) if self.began_here else None, self._warn)
+        call = Call(id, call_id, kind, (self.id or None) if self.began_here else None, self._warn)
         self._calls[index] = call
         if call_id:
             self._calls_by_id.setdefault(call_id, call)

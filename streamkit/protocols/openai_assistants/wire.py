@@ -6,7 +6,7 @@ A value of the wrong type reads as if it were absent, as `..values` reads it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -27,12 +27,10 @@ from ..values import (
 
 __all__ = [
     "ANNOUNCEMENTS",
-    "CALL_DELTAS",
     "MESSAGE_ENDS",
     "RUN_ENDS",
     "STEP_ENDS",
     "StepDeltaData",
-    "TextDeltaData",
     "Warn",
     "citation_of",
     "decode_step_delta",
@@ -191,13 +189,11 @@ def run_usage_of(wire: WireObject) -> Usage | None:
     return usage_of(usage, "prompt_tokens", "completion_tokens") if usage else None
 
 
-# -- the fast path: the deltas of a message's text, and of a call's arguments or code, which come in thousands
-
-_NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+# -- the fast path: the deltas of a message's text and of a call, which come in thousands
 
 
 class _TextBody(msgspec.Struct):
-    value: _NonEmpty
+    value: Annotated[str, msgspec.Meta(min_length=1)]
     annotations: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
 
 
@@ -211,48 +207,42 @@ class _MessageDelta(msgspec.Struct):
     content: Annotated[list[_TextPart], msgspec.Meta(min_length=1, max_length=1)]
 
 
-class _Unwrapped(msgspec.Struct):
-    """Data that is not wrapped in another item, which must take the tolerant path: no value fits this type."""
-
-    data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
-
-
-class TextDeltaData(_Unwrapped, kw_only=True):
+class TextDeltaData(msgspec.Struct):
     """The data of `thread.message.delta` as it mostly comes: text for one part. Any other takes the tolerant path."""
 
     id: str
     delta: _MessageDelta
-
-
-class _FunctionBody(msgspec.Struct):
-    piece: _NonEmpty = msgspec.field(name="arguments")
-    output: None = None
+    # No value fits this type: an item that is wrapped in another one must take the tolerant path.
+    data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
 
 
 class _CodeBody(msgspec.Struct):
-    piece: _NonEmpty = msgspec.field(name="input")
+    piece: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="input")
     outputs: tuple[()] | None = None
 
 
-class _CallDelta(msgspec.Struct, tag_field="type"):
+class _FunctionBody(msgspec.Struct):
+    piece: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="arguments")
+    name: str | None = None
+    output: None = None
+
+
+class _CodePiece(msgspec.Struct, tag_field="type", tag="code_interpreter"):
+    type: ClassVar[str] = "code_interpreter"
     index: int
+    body: _CodeBody = msgspec.field(name="code_interpreter")
     id: str | None = None
 
 
-class _FunctionDelta(_CallDelta, tag="function", kw_only=True):
+class _FunctionPiece(msgspec.Struct, tag_field="type", tag="function"):
+    type: ClassVar[str] = "function"
+    index: int
     body: _FunctionBody = msgspec.field(name="function")
-
-
-class _CodeDelta(_CallDelta, tag="code_interpreter", kw_only=True):
-    body: _CodeBody = msgspec.field(name="code_interpreter")
-
-
-CALL_DELTAS: dict[str, type] = {"function": _FunctionDelta, "code_interpreter": _CodeDelta}
-"""The struct of a piece of a call, by the kind of the call. Other calls have no pieces."""
+    id: str | None = None
 
 
 class _StepDetails(msgspec.Struct):
-    tool_calls: tuple[_FunctionDelta | _CodeDelta]
+    tool_calls: tuple[_CodePiece | _FunctionPiece]
     message_creation: None = None
 
 
@@ -260,11 +250,13 @@ class _StepDelta(msgspec.Struct):
     step_details: _StepDetails
 
 
-class StepDeltaData(_Unwrapped, kw_only=True):
-    """The data of `thread.run.step.delta` as it mostly comes: a piece of one call's arguments, or of its code."""
+class StepDeltaData(msgspec.Struct):
+    """The data of `thread.run.step.delta` as it mostly comes: a piece of one call's code or arguments."""
 
     id: str
     delta: _StepDelta
+    run_id: None = None
+    data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
 
 
 decode_text_delta = msgspec.json.Decoder(TextDeltaData).decode

@@ -13,10 +13,9 @@ from ...events import AnnotationAdded, ConsoleDelta, Event, MessageDone
 from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
 from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
 from .final_items import append_console, end_patch, hold_console
-from .item import Item
 from .item_types import CONTENT_PARTS, ITEM_OF_PART, PARTS
-from .response_state import DeltaTarget, ResponseState
-from .wire import DELTA_DECODERS, DELTA_STRUCTS, SHELL_OUTPUT, TEXT_STREAMS, ShellOutput, read_annotation, read_part
+from .response_state import ResponseState
+from .wire import STEM_OF_PART, TEXT_STREAMS, ShellOutput, read_annotation, read_part
 
 __all__ = [
     "read_annotation_added",
@@ -51,19 +50,7 @@ def read_delta(state: ResponseState, event: WireObject, *, stem: str) -> Iterato
     delta_event: Any = PARTS[stream.part].message.delta_event
     message_id = item.parts.id_for(stream.part, index)
     yield delta_event(message_id, value, False, {"logprobs": list(logprobs)} if logprobs else None)
-    _take_deltas(state, event, item, stem, index if stream.index_key else None, message_id, delta_event)
-
-
-def _take_deltas(
-    state: ResponseState, event: WireObject, item: Item, stem: str, index: int | None, message_id: str, delta_event: Any
-) -> None:
-    """Let the fast path take the further deltas of a part, if all of them are as certainly this item's."""
-    item_id, place = as_text(event.get("item_id")), item.output_index
-    owner = state.items.with_id(item_id) if item_id or place is None else state.items.open_at(place)
-    if owner is item and not item.is_done:
-        item.delta_item_ids.add(item_id)
-        decode = DELTA_DECODERS[DELTA_STRUCTS[stem]]
-        state.targets[item_id] = DeltaTarget(item_id, decode, index, place, message_id, delta_event)
+    state.expect_deltas(item, as_text(event.get("item_id")), stem, index)
 
 
 def read_patch_delta(state: ResponseState, event: WireObject, *, is_end: bool) -> Iterator[Event]:
@@ -108,6 +95,7 @@ def read_content_part(state: ResponseState, event: WireObject, *, index_key: str
     else:
         yield from item.close_pending("completed")
         yield from item.open(kind, index)
+        state.expect_deltas(item, as_text(event.get("item_id")), STEM_OF_PART[kind], index)
 
 
 def read_annotation_added(state: ResponseState, event: WireObject) -> Iterator[Event]:
@@ -142,15 +130,15 @@ def read_console(state: ResponseState, event: WireObject, *, is_end: bool) -> It
         if output := as_object(event.get("delta")):
             item = state.items.of_event(event, "shell_call_output")
             yield from append_console(item, index, output)
-            if ("console", index) in item.parts.by_part:
-                message_id = item.parts.id_for("console", index)
-                _take_deltas(state, event, item, SHELL_OUTPUT, index, message_id, _console_delta)
+            state.expect_outputs(item, as_text(event.get("item_id")), index, _console_delta)
     elif outputs := as_list(event.get("output")):
         yield from hold_console(state.items.of_event(event, "shell_call_output"), index, outputs)
 
 
-def _console_delta(message_id: str, output: ShellOutput, *, position: int | None, raw_item: Any) -> Event:
-    """The event of a delta of a console in its common form."""
+def _console_delta(
+    message_id: str, output: ShellOutput, *, position: int | None, raw_item: Any, metadata: None = None
+) -> Event:
+    """The event of a delta of a console in its common form. It has the name of its stream for `metadata`."""
     stream, text = ("stdout", output.stdout) if output.stdout else ("stderr", output.stderr)
     return ConsoleDelta(message_id, text or "", False, {"stream": stream}, position=position, raw_item=raw_item)
 

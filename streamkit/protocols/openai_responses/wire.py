@@ -30,6 +30,8 @@ __all__ = [
     "DELTA_DECODERS",
     "DELTA_STRUCTS",
     "SHELL_OUTPUT",
+    "STEM_OF_CALL",
+    "STEM_OF_PART",
     "TEXT_STREAMS",
     "DeltaEvent",
     "ShellOutput",
@@ -73,24 +75,29 @@ TEXT_STREAMS: dict[str, TextStream] = {
 }
 """By the stem of their events' types: a stem with `.delta` extends the part, with `.done` it has the final text."""
 
-
 SHELL_OUTPUT = "response.shell_call_output_content"
 """The stem of the events about what a shell command printed."""
+
+STEM_OF_PART = {stream.part: stem for stem, stream in TEXT_STREAMS.items() if stream.part != "call"}
+"""The stem of the deltas of a kind of part, for the kinds that only one type extends."""
+
+STEM_OF_CALL = {stream.item: stem for stem, stream in TEXT_STREAMS.items() if not stream.index_key}
+"""The stem of the deltas of an item that has one part."""
 
 
 # -- deltas in their common form
 
-_NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
-_Position = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None
+
+class _Delta(msgspec.Struct, tag_field="type", gc=False):
+    item_id: str | None
+    delta: Annotated[str, msgspec.Meta(min_length=1)]
+    output_index: int | None = None
+    sequence_number: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None = None
 
 
-class DeltaEvent(msgspec.Struct, tag_field="type", gc=False):
+class DeltaEvent(_Delta, gc=False):
     """A delta in its common form, which extends a part and does nothing else."""
 
-    item_id: str
-    delta: _NonEmpty
-    output_index: int | None = None
-    sequence_number: _Position = None
     logprobs: tuple[()] | None = None
 
 
@@ -100,6 +107,11 @@ class _ContentDelta(DeltaEvent, gc=False):
 
 class _OutputTextDelta(_ContentDelta, tag="response.output_text.delta", gc=False):
     pass
+
+
+class _DeltaWithLogprobs(_Delta, tag="response.output_text.delta", gc=False):
+    index: int = msgspec.field(default=0, name="content_index")
+    logprobs: list[Any] | None = None
 
 
 class _RefusalDelta(_ContentDelta, tag="response.refusal.delta", gc=False):
@@ -134,13 +146,9 @@ class _CodeDelta(_SinglePartDelta, tag="response.code_interpreter_call_code.delt
     pass
 
 
-class _CommandDelta(msgspec.Struct, tag_field="type", tag="response.shell_call_command.delta", gc=False):
-    delta: _NonEmpty
-    item_id: str = ""  # which OpenAI does not send
+class _CommandDelta(DeltaEvent, tag="response.shell_call_command.delta", gc=False, kw_only=True):
+    item_id: str | None = None  # OpenAI sends none
     index: int = msgspec.field(default=0, name="command_index")
-    output_index: int | None = None
-    sequence_number: _Position = None
-    logprobs: tuple[()] | None = None
 
 
 class ShellOutput(msgspec.Struct, gc=False):
@@ -159,7 +167,8 @@ class _ShellOutputDelta(msgspec.Struct, tag_field="type", tag=f"{SHELL_OUTPUT}.d
     delta: ShellOutput
     index: int = msgspec.field(default=0, name="command_index")
     output_index: int | None = None
-    sequence_number: _Position = None
+    sequence_number: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None = None
+    logprobs: None = None  # which such deltas never have
 
 
 DELTA_STRUCTS: dict[str, type[Any]] = {
@@ -180,9 +189,10 @@ DELTA_DECODERS: dict[type[Any], Callable[[bytes], Any]] = {
     struct: msgspec.json.Decoder(struct).decode for struct in DELTA_STRUCTS.values()
 }
 """Decoders of a single type, which are faster than `decode_any_delta`."""
+DELTA_DECODERS[_DeltaWithLogprobs] = DELTA_DECODERS[_OutputTextDelta]
 
 decode_any_delta = msgspec.json.Decoder(
-    _OutputTextDelta
+    _DeltaWithLogprobs
     | _RefusalDelta
     | _ReasoningTextDelta
     | _SummaryTextDelta
@@ -193,10 +203,10 @@ decode_any_delta = msgspec.json.Decoder(
     | _CommandDelta
     | _ShellOutputDelta
 ).decode
-"""Decodes a delta in its common form, of whichever type. Raises `msgspec.DecodeError` for everything else."""
+"""Decodes a delta in its common form, of whichever type, or one that has log probabilities besides. Raises `msgspec.DecodeError` for everything else."""
 
 read_any_delta = item_reader({f"{stem}.delta": struct for stem, struct in DELTA_STRUCTS.items()}, {"delta": {}})
-"""The same of an event that is parsed already."""
+"""Reads a delta in its common form that is parsed already."""
 
 
 # -- readers
