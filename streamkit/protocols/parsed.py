@@ -18,7 +18,8 @@ def item_reader(struct: Any, nesting: Nesting = _NO_NESTING) -> Callable[[Any], 
     """A function that reads an item as this struct: a dict, or a typed object of an SDK.
 
     It raises where `msgspec.json.decode` would for the item's JSON text. Beyond that it accepts text with half of a
-    surrogate pair.
+    surrogate pair. (An object in it that is a mapping but no dict is read by the names of the struct's attributes as well:
+    these are to be names that no provider has.)
 
     Args:
         struct: the struct; or a dict of structs by the `type` of an item, in place of a union, which msgspec would build anew

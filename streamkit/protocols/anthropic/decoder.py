@@ -91,7 +91,7 @@ class Decoder(base.Decoder):
                 delta = item.delta
                 struct, message_id, make_event = growing[item.index]
                 if type(delta) is struct and (data is frame or not frame[0]):
-                    events.append(make_event(message_id, delta.value, raw_item=data))
+                    events.append(make_event(message_id, delta.piece, raw_item=data))
                     continue
             except (KeyError, *NOT_JSON):
                 pass
@@ -109,7 +109,7 @@ class Decoder(base.Decoder):
         """The event of a delta of an open block in its common form."""
         wire = read_block_delta(item)
         struct, message_id, make_event = self._blocks.growing[wire.index]
-        value: str = wire.delta.value
+        value: str = wire.delta.piece
         if type(wire.delta) is not struct or has_surrogates(value):
             return None
         event: e.Event = make_event(message_id, value, raw_item=item)

@@ -56,15 +56,15 @@ _NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class _TextDelta(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
-    value: _NonEmpty = msgspec.field(name="text")
+    piece: _NonEmpty = msgspec.field(name="text")
 
 
 class _ThinkingDelta(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=False):
-    value: _NonEmpty = msgspec.field(name="thinking")
+    piece: _NonEmpty = msgspec.field(name="thinking")
 
 
 class _InputDelta(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=False):
-    value: _NonEmpty = msgspec.field(name="partial_json")
+    piece: _NonEmpty = msgspec.field(name="partial_json")
 
 
 class _ContentBlockDelta(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
