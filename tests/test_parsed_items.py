@@ -254,10 +254,8 @@ def test_plain_deltas_take_the_fast_path(case: str) -> None:
     decoder.feed_items(items)
     assert decoder.slow <= len(items) - 2
     of_bytes = counting(name)()
-    of_bytes.feed_frames([(b"", item.get("event", "").encode(), encoded(item)) for item in items])
-    if name == "openai_responses":  # whose fast path takes frames without a name
-        of_bytes = counting(name)()
-        of_bytes.feed_frames([encoded(item) for item in items])
+    wraps = kind_of(name).wraps_event_name  # frames of the others come without a name
+    of_bytes.feed_frames([(b"", item["event"].encode(), encoded(item)) if wraps else encoded(item) for item in items])
     assert of_bytes.slow <= len(items) - 2
 
 
