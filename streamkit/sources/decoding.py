@@ -17,6 +17,7 @@ from ..core.split_text import without_split_deltas
 from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
 from ..messages.json_text import read_json
+from ..messages.sdk_objects import as_item
 from ..protocols import registry
 from ..protocols.base import Decoder
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
@@ -64,6 +65,8 @@ class SourceDecoder:
         # From bytes to events in two calls, once nothing but the framer and the decoder takes part.
         self._to_frames: Callable[[bytes], Frames] | None = None
         self._to_events: Callable[[Frames], Sequence[Event]]
+        # The same of items that are parsed already. Bytes among them have ints for elements.
+        self._of_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None
         self._framer: Framer | None = None
         self._start = b""
         self._held: list[Any] = []
@@ -110,10 +113,15 @@ class SourceDecoder:
         """The events of a batch of the source: bytes, or a list of frames or of items."""
         if self._to_frames is not None and batch.__class__ is bytes:
             return self._to_events(self._to_frames(batch))
+        if self._of_items is not None and batch and not isinstance(batch[0], (tuple, Event, int)):
+            return self._of_items(batch)
         events = self._filtered(self._decode(batch))
         only_decoded = not self._receivers and self._fields is None and self.resumption is None
-        if only_decoded and self._framer is not None and self.decoder is not None:
-            self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
+        if only_decoded and self.decoder is not None:
+            if self._framer is not None:
+                self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
+            elif self._upstream is None:
+                self._of_items = self.decoder.feed_items
         return events
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
@@ -132,6 +140,8 @@ class SourceDecoder:
         decoder = self.decoder
         if decoder is not None and decoder.name != "streamkit" and batch and isinstance(batch[0], Event):
             return [msgspec.structs.replace(event) for event in batch]  # a recording's answers
+        if self._receivers:
+            batch = [*map(as_item, batch)]
         for receive in self._receivers:
             receive(batch)
         if decoder is None:
@@ -222,7 +232,7 @@ class SourceDecoder:
 
     def release(self) -> None:
         """Drop the references to handlers and to the decoder's newest items, once nothing more comes."""
-        self._receivers, self._to_frames = (), None
+        self._receivers, self._to_frames, self._of_items = (), None, None
         if self.decoder is not None:
             self.decoder.foreign_decoder = None
             self.decoder.forget()
@@ -339,14 +349,14 @@ def _protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
         kind: type[Decoder] = registry.find("streamkit").Decoder
         return kind
     if parsed:
-        return registry.recognise(item)
+        return registry.recognise(as_item(item))
     return registry.recognise(read_json(item[2]), item[1].decode("utf-8", "replace"))
 
 
 def _parsed(held: Any) -> Any:
     """A held item, or a held frame's data: as JSON where it is JSON, else as text."""
     if not is_frame(held):
-        return held
+        return as_item(held)
     _, _, data = held
     value = read_json(data)
     return data.decode("utf-8", "replace") if value is None else value

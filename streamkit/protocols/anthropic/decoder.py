@@ -20,12 +20,12 @@ from typing import Any, ClassVar
 
 from ... import events as e
 from ... import messages as m
-from ...messages.json_text import NOT_JSON
+from ...messages.json_text import NOT_JSON, has_surrogates
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without_keys
 from .content import ContentBlocks, MessageIds, Warn
-from .wire import HELPER_EVENTS, PAUSE_REASONS, InputDelta, decode_delta, error_of, usage_of
+from .wire import HELPER_EVENTS, PAUSE_REASONS, InputDelta, decode_delta, error_of, read_block_delta, usage_of
 
 __all__ = ["Decoder"]
 
@@ -91,10 +91,10 @@ class Decoder(base.Decoder):
                 delta = item.delta
                 found = growing.get(item.index)
                 if found is not None and delta.__class__ is found[0]:
-                    events.append(found[2](found[1], delta.value, raw_item=data))
+                    events.append(found[2](found[1], delta.piece, raw_item=data))
                     continue
                 if found is None and delta.__class__ is InputDelta:
-                    pieces = growing_code[item.index].code_deltas(delta.value)
+                    pieces = growing_code[item.index].code_deltas(delta.piece)
                     for event in pieces:
                         event.raw_item = data
                     events += pieces
@@ -111,6 +111,16 @@ class Decoder(base.Decoder):
             growing, growing_code = self._blocks.growing, self._blocks.growing_code
         self.index = start + len(frames)
         return events
+
+    def plain_event(self, item: Any) -> e.Event | None:
+        """The event of a delta of an open block in its common form."""
+        wire = read_block_delta(item)
+        struct, message_id, make_event = self._blocks.growing[wire.index]
+        value: str = wire.delta.piece
+        if type(wire.delta) is not struct or has_surrogates(value):
+            return None
+        event: e.Event = make_event(message_id, value, raw_item=item)
+        return event
 
     # -- the tolerant path
 

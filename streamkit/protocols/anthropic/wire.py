@@ -11,6 +11,7 @@ import msgspec
 
 from ... import messages as m
 from ...events import Usage
+from ..parsed import item_reader
 from ..values import WireObject, as_count, as_text, error_object, text_or_none, without_keys
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "annotation_of",
     "decode_delta",
     "error_of",
+    "read_block_delta",
     "usage_of",
 ]
 
@@ -55,17 +57,17 @@ _NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class _TextDelta(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
-    value: _NonEmpty = msgspec.field(name="text")
+    piece: _NonEmpty = msgspec.field(name="text")
 
 
 class _ThinkingDelta(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=False):
-    value: _NonEmpty = msgspec.field(name="thinking")
+    piece: _NonEmpty = msgspec.field(name="thinking")
 
 
 class InputDelta(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=False):
     """A piece of the arguments of a call."""
 
-    value: _NonEmpty = msgspec.field(name="partial_json")
+    piece: _NonEmpty = msgspec.field(name="partial_json")
 
 
 class _ContentBlockDelta(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
@@ -82,6 +84,9 @@ DELTA_STRUCTS: dict[str, type] = {
 
 decode_delta = msgspec.json.Decoder(_ContentBlockDelta).decode
 """Decodes a `content_block_delta` in its common form; raises `msgspec.DecodeError` for any other item."""
+
+read_block_delta = item_reader(_ContentBlockDelta, {"delta": {}})
+"""The same of an item that is parsed already."""
 
 
 # -- objects

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...events import CallPassed, Event, MessageCreated, MessageDone
+from ...events import CallPassed, Delta, Event, MessageCreated, MessageDone
 from ...messages import CodeMessage, ConsoleMessage, ImageMessage, Message, Status, ToolCallMessage, ToolOutputMessage
 from ..values import WireObject, as_object, as_objects, as_text, text_or_json
 from .wire import Warn, nonempty_values
@@ -152,10 +152,10 @@ class Call:
     def _message_class(self) -> type[Message]:
         return CodeMessage if self.type == "code_interpreter" else ToolCallMessage
 
-    def delta(self, piece: str) -> Event:
+    def delta(self, piece: str) -> Delta:
         """The event of a piece of its arguments, or of its code."""
         make_delta: Any = self._message_class.delta_event
-        delta: Event = make_delta(self.id, piece)
+        delta: Delta = make_delta(self.id, piece)
         return delta
 
     def _create(self) -> Iterator[Event]:

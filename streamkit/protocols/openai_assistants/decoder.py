@@ -19,6 +19,7 @@ from typing import Any
 from ...core.unique_ids import UniqueIds
 from ...events import (
     OPEN_MESSAGE_STATUS,
+    Delta,
     Event,
     RawEvent,
     Run,
@@ -31,7 +32,8 @@ from ...events import (
     TextDelta,
 )
 from ...messages import Status
-from ...messages.json_text import NOT_JSON
+from ...messages.json_text import NOT_JSON, has_surrogates
+from ...messages.sdk_objects import open_model
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_objects, as_text
@@ -44,11 +46,14 @@ from .wire import (
     MESSAGE_ENDS,
     RUN_ENDS,
     STEP_ENDS,
+    StepDeltaData,
     decode_step_delta,
     decode_text_delta,
     error_of,
     name_and_data,
     nonempty_values,
+    read_step_delta,
+    read_text_delta,
     run_of,
     run_usage_of,
     step_of,
@@ -131,18 +136,36 @@ class Decoder(base.Decoder):
             data = b"[DONE]"
         return super().feed_frame(id, name, data)
 
+    def plain_event(self, item: Any) -> Event | None:
+        """The event of a delta of an open text, or of a growing call."""
+        fields = item if item.__class__ is dict else open_model(item, {})
+        if fields["event"] == "thread.message.delta":
+            wire = read_text_delta(fields["data"])
+            part = wire.delta.content[0]
+            index, message_id = self._open_texts[wire.id]
+            if index != part.index or has_surrogates(part.text.value):
+                return None
+            return TextDelta(message_id, part.text.value, raw_item=item)
+        if fields["event"] != "thread.run.step.delta":
+            return None
+        event = self._event_of_piece(read_step_delta(fields["data"]), item)
+        return None if event is None or has_surrogates(event.value) else event
+
     def _growth_of_call(self, data: bytes) -> Event | None:
         """The event of a step's delta that is a piece of its growing call, None for any other delta."""
         try:
-            wire = decode_step_delta(data)
-            piece = wire.delta.step_details.tool_calls[0]
-            index, call = self._growing_calls[wire.id]
+            return self._event_of_piece(decode_step_delta(data), data)
         except (KeyError, *NOT_JSON):
             return None
+
+    def _event_of_piece(self, wire: StepDeltaData, raw_item: Any) -> Delta | None:
+        """The event of a piece of a growing call; None, or `KeyError`, for that of another call."""
+        piece = wire.delta.step_details.tool_calls[0]
+        index, call = self._growing_calls[wire.id]
         if index != piece.index or piece.type != call.type or (piece.id and piece.id != call.call_id):
             return None
-        event = call.delta(piece.body.value)
-        event.raw_item = data
+        event = call.delta(piece.body.piece)
+        event.raw_item = raw_item
         return event
 
     # -- the tolerant path

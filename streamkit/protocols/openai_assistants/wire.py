@@ -12,6 +12,7 @@ import msgspec
 
 from ...events import Run, RunStatus, RunStep, StreamWarning, Usage
 from ...messages import Annotation, Status
+from ..parsed import item_reader
 from ..values import (
     WireObject,
     annotation_of,
@@ -29,6 +30,7 @@ __all__ = [
     "MESSAGE_ENDS",
     "RUN_ENDS",
     "STEP_ENDS",
+    "StepDeltaData",
     "Warn",
     "citation_of",
     "decode_step_delta",
@@ -38,6 +40,8 @@ __all__ = [
     "kind_of",
     "name_and_data",
     "nonempty_values",
+    "read_step_delta",
+    "read_text_delta",
     "run_of",
     "run_usage_of",
     "step_of",
@@ -213,12 +217,12 @@ class TextDeltaData(msgspec.Struct):
 
 
 class _CodeBody(msgspec.Struct):
-    value: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="input")
+    piece: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="input")
     outputs: tuple[()] | None = None
 
 
 class _FunctionBody(msgspec.Struct):
-    value: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="arguments")
+    piece: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="arguments")
     name: str | None = None
     output: None = None
 
@@ -257,3 +261,7 @@ class StepDeltaData(msgspec.Struct):
 
 decode_text_delta = msgspec.json.Decoder(TextDeltaData).decode
 decode_step_delta = msgspec.json.Decoder(StepDeltaData).decode
+read_text_delta = item_reader(TextDeltaData, {"delta": {"content": {"text": {}}}})
+read_step_delta = item_reader(
+    StepDeltaData, {"delta": {"step_details": {"tool_calls": {"function": {}, "code_interpreter": {}}}}}
+)

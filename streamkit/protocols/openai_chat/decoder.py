@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from ...events import Event, RawEvent, Run, RunCreated, RunDone, StreamWarning, TextDelta
-from ...messages.json_text import NOT_JSON
+from ...messages.json_text import NOT_JSON, has_surrogates
 from .. import base
 from ..framing import Frame, Frames, as_frame
 from ..values import (
@@ -36,7 +36,7 @@ from ..values import (
 from .choice import Choice
 from .pieces import event_with_logprobs, extended_event, plain_event, read_choice
 from .repeated_fields import NOTHING, RepeatedFields
-from .typed_chunk import Chunk, decode_chunk, decode_plain_chunk
+from .typed_chunk import Chunk, decode_chunk, decode_plain_chunk, read_plain_chunk
 from .wire import (
     CHANGING_METADATA_KEYS,
     CHUNK_OBJECTS,
@@ -218,6 +218,12 @@ class Decoder(base.Decoder):
             events += [*self._read_usage({"usage": chunk.usage}, [])]
         self.complete = self._all_choices_finished()
         return events + self._take_warnings() or None
+
+    def plain_event(self, item: Any) -> Event | None:
+        """The event of a plain delta of an open message."""
+        wire = read_plain_chunk(item).choices[0]
+        event: Any = plain_event(self._choices[wire.index], wire.delta, item)
+        return None if event is None or has_surrogates(event.value) else event
 
     # -- the tolerant path
 

@@ -13,6 +13,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ..parsed import item_reader
+
 __all__ = [
     "Chunk",
     "Delta",
@@ -22,6 +24,7 @@ __all__ = [
     "TypedChoice",
     "decode_chunk",
     "decode_plain_chunk",
+    "read_plain_chunk",
 ]
 
 
@@ -184,6 +187,9 @@ class Chunk(msgspec.Struct, gc=False):
 
 decode_plain_chunk = msgspec.json.Decoder(PlainChunk).decode
 """Decodes a chunk that is one plain delta. Raises `msgspec.DecodeError` for every other chunk."""
+
+read_plain_chunk = item_reader(PlainChunk, {"choices": {"delta": {"tool_calls": {"function": {}}}}})
+"""The same of a chunk that is parsed already."""
 
 decode_chunk = msgspec.json.Decoder(Chunk).decode
 """Decodes a chunk with at most one choice of a known shape. Raises `msgspec.DecodeError` for every other chunk."""

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
-from ...events import Event, RawEvent, RunStatus
+from ...events import Delta, Event, RawEvent, RunStatus
 from ...messages import AudioMessage, TextMessage
-from ...messages.json_text import NOT_JSON
+from ...messages.json_text import NOT_JSON, has_surrogates
 from .. import base
 from ..framing import Frames
 from ..values import WireObject, as_count, as_text, is_list
@@ -33,7 +33,7 @@ from .part_events import (
 )
 from .response_events import read_begin, read_end, read_error, read_item_added, read_item_done, read_untyped
 from .response_state import NO_TARGET, ResponseState
-from .wire import DELTA_DECODERS, TEXT_STREAMS, decode_any_delta
+from .wire import SHELL_OUTPUT, TEXT_STREAMS, decode_any_delta, read_any_delta
 
 __all__ = ["Decoder"]
 
@@ -113,12 +113,10 @@ class Decoder(base.Decoder):
             return None
         try:
             delta = decode_any_delta(data)
-            target = response.targets[delta.item_id]
-        except (KeyError, TypeError, *NOT_JSON):
+        except (TypeError, *NOT_JSON):
             return None
-        if target.decode is not DELTA_DECODERS[type(delta)]:
-            return None
-        if delta.index != target.part_index or delta.output_index != target.output_index:
+        target = response.targets.get(delta.item_id)
+        if target is None or not target.takes(delta):
             return None
         response.latest_target = tuple(target)
         metadata = {"logprobs": delta.logprobs} if delta.logprobs else None
@@ -126,6 +124,15 @@ class Decoder(base.Decoder):
             target.message_id, delta.delta, metadata=metadata, position=delta.sequence_number, raw_item=data
         )
         return event
+
+    def plain_event(self, item: Any) -> Event | None:
+        """The event of a delta of an open part in its common form."""
+        delta = read_any_delta(item)
+        target = self._response.targets[delta.item_id]
+        if not target.takes(delta):
+            return None
+        event: Delta = target.event(target.message_id, delta.delta, position=delta.sequence_number, raw_item=item)
+        return None if has_surrogates(event.value) else event
 
     # -- the tolerant path
 
@@ -183,7 +190,7 @@ def _readers() -> dict[str, _Reader]:
     for suffix, is_end in (("delta", False), ("done", True)):
         patch = f"response.apply_patch_call_operation_diff.{suffix}"
         readers[patch] = partial(read_patch_delta, is_end=is_end)
-        readers[f"response.shell_call_output_content.{suffix}"] = partial(read_console, is_end=is_end)
+        readers[f"{SHELL_OUTPUT}.{suffix}"] = partial(read_console, is_end=is_end)
         for stem, message_class in (("response.audio", AudioMessage), ("response.audio.transcript", TextMessage)):
             readers[f"{stem}.{suffix}"] = partial(read_speech, message_class=message_class, is_end=is_end)
     return readers

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...events import AnnotationAdded, Event, MessageDone
+from ...events import AnnotationAdded, ConsoleDelta, Event, MessageDone
 from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
 from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
 from .final_items import append_console, end_patch, hold_console
 from .item_types import CONTENT_PARTS, ITEM_OF_PART, PARTS
 from .response_state import ResponseState
-from .wire import STEM_OF_PART, TEXT_STREAMS, read_annotation, read_part
+from .wire import STEM_OF_PART, TEXT_STREAMS, ShellOutput, read_annotation, read_part
 
 __all__ = [
     "read_annotation_added",
@@ -128,9 +128,19 @@ def read_console(state: ResponseState, event: WireObject, *, is_end: bool) -> It
     index = as_count(event.get("command_index")) or 0
     if not is_end:
         if output := as_object(event.get("delta")):
-            yield from append_console(state.items.of_event(event, "shell_call_output"), index, output)
+            item = state.items.of_event(event, "shell_call_output")
+            yield from append_console(item, index, output)
+            state.expect_outputs(item, as_text(event.get("item_id")), index, _console_delta)
     elif outputs := as_list(event.get("output")):
         yield from hold_console(state.items.of_event(event, "shell_call_output"), index, outputs)
+
+
+def _console_delta(
+    message_id: str, output: ShellOutput, *, position: int | None, raw_item: Any, metadata: None = None
+) -> Event:
+    """The event of a delta of a console in its common form. It has the name of its stream for `metadata`."""
+    stream, text = ("stdout", output.stdout) if output.stdout else ("stderr", output.stderr)
+    return ConsoleDelta(message_id, text or "", False, {"stream": stream}, position=position, raw_item=raw_item)
 
 
 def read_speech(

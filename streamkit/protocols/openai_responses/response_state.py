@@ -10,7 +10,7 @@ from ...messages import Message
 from .item import Item
 from .item_index import ItemIndex
 from .item_types import PARTS
-from .wire import DELTA_DECODERS, DELTA_STRUCTS, TEXT_STREAMS, DeltaEvent
+from .wire import DELTA_DECODERS, DELTA_STRUCTS, SHELL_OUTPUT, TEXT_STREAMS, DeltaEvent
 
 __all__ = ["NO_TARGET", "DeltaTarget", "ResponseState"]
 
@@ -33,6 +33,14 @@ class DeltaTarget(NamedTuple):
     output_index: int | None = None
     message_id: str = ""
     event: Any = None
+
+    def takes(self, delta: Any) -> bool:
+        """Whether a delta with the part's `item_id` is one of its deltas."""
+        return (
+            self.decode is DELTA_DECODERS[type(delta)]
+            and delta.index == self.part_index
+            and delta.output_index == self.output_index
+        )
 
 
 _UNMATCHED_DELTA = DeltaEvent(None, "")
@@ -89,7 +97,7 @@ class ResponseState:
             stem: of the type of its deltas.
             index: the part's.
         """
-        stream, struct = TEXT_STREAMS[stem], DELTA_STRUCTS[stem]
+        stream = TEXT_STREAMS[stem]
         if item_id:
             is_found = self.items.with_id(item_id) is item
         else:  # by the output_index alone
@@ -97,15 +105,22 @@ class ResponseState:
             is_found = is_found and stem == "response.shell_call_command"
         if not is_found or item.is_done:
             return
-        part = PARTS[stream.part]
-        key = item_id or None
-        item.delta_item_ids.add(key)
-        message_id = item.parts.id_for(stream.part, index)
         delta_index = index if stream.index_key else None
-        decode = DELTA_DECODERS[struct]
-        self.targets[key] = DeltaTarget(
-            key, decode, delta_index, item.output_index, message_id, part.message.delta_event
-        )
+        message_id, event = item.parts.id_for(stream.part, index), PARTS[stream.part].message.delta_event
+        self._add_target(item, item_id or None, stem, delta_index, message_id, event)
+
+    def expect_outputs(self, item: Item, item_id: str, index: int, event: Any) -> None:
+        """The same for what a command printed; `event` makes its events."""
+        message_id = item.parts.by_part.get(("console", index))
+        if message_id is not None and self.items.with_id(item_id) is item and not item.is_done:
+            self._add_target(item, item_id, SHELL_OUTPUT, index, message_id, event)
+
+    def _add_target(
+        self, item: Item, key: str | None, stem: str, index: int | None, message_id: str, event: Any
+    ) -> None:
+        item.delta_item_ids.add(key)
+        decode = DELTA_DECODERS[DELTA_STRUCTS[stem]]
+        self.targets[key] = DeltaTarget(key, decode, index, item.output_index, message_id, event)
 
     def forget_targets(self, item: Item) -> None:
         """Stop deltas from reaching the item by the fast path, because parts of it are done."""
