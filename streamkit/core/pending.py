@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
-from heapq import heappop, heappush
 
 from .. import events as e
 from ..answers import Answer, Confirmation
@@ -261,6 +260,8 @@ class PendingAnswers:
             if answer not in self._own:
                 continue  # its question was settled meanwhile
             if answer.ready:
+                from heapq import heappush  # few streams have questions
+
                 heappush(self._ready, (self._own[answer][0], answer))
             elif answer.given:
                 self._unstarted.append(answer)
@@ -278,6 +279,8 @@ class PendingAnswers:
         """The first of the pending questions whose answer has come and was not returned here before; None if there is none."""
         self._take_changes()
         while self._ready:
+            from heapq import heappop
+
             _, answer = heappop(self._ready)
             if answer in self._own:
                 key = self._own[answer][1]

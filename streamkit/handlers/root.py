@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ..errors import UsageError
 from ..events import EVENTS, Event
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Call", "Handler", "needs_async", "own_hooks", "plan", "refuse_async"]
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """One call that an event makes to a handler.
 
     Attributes:

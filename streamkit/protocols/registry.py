@@ -14,14 +14,16 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..answers import Confirmation
 from ..errors import UsageError
 from ..messages import CodeMessage, Message, ReasoningMessage, TextMessage, ToolCallMessage
 from .base import Decoder
-from .request_content import Report
 from .values import is_object
+
+if TYPE_CHECKING:
+    from .request_content import Report
 
 __all__ = ["BUILT_IN", "find", "names", "recognise", "to_input"]
 

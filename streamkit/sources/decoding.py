@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..core.argument_fields import ArgumentFields
 from ..core.engine import Engine
 from ..core.resume import Resumption
 from ..core.split_text import without_split_deltas
@@ -22,6 +21,9 @@ from ..protocols.values import is_object
 from .chained import UpstreamConfirmations
 from .live import ForeignQuestions, decoder_of_possible_question
 from .source import AsyncSource, Source
+
+if TYPE_CHECKING:
+    from ..core.argument_fields import ArgumentFields
 
 __all__ = ["PreparingDecoder", "SourceDecoder"]
 

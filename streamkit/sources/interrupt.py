@@ -10,15 +10,17 @@ wait ends when it ends.
 from __future__ import annotations
 
 import contextlib
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..core.steps import Stopped
+
+if TYPE_CHECKING:
+    import socket
 
 __all__ = ["Interruptible", "Stopped", "hang_up", "hang_up_response"]
 
@@ -104,6 +106,8 @@ class Interruptible:
 
 def _awaited(frame: FrameType | None) -> socket.socket | None:
     """The connection that a thread reads or writes, None if it does something else."""
+    import socket  # only where something is stopped
+
     while frame is not None:
         code = frame.f_code
         if code.co_name in ("read", "write", "readinto") and code.co_varnames[:1] == ("self",):
@@ -143,6 +147,8 @@ def hang_up_response(response: Any) -> None:
 
 def hang_up(connection: Any) -> None:
     """End a connection that another thread reads from. (Closing its socket would not wake that thread.)"""
+    import socket
+
     with contextlib.suppress(OSError):
         if isinstance(connection, socket.socket):
             socket.socket.shutdown(connection, socket.SHUT_RDWR)  # not TLS's own, which would drop its state

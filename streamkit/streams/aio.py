@@ -22,7 +22,8 @@ from ..handlers import Handler
 from ..messages import Message
 from ..sources.awaiting import finish, interruptible, is_cancellation
 from ..sources.chunks import AsyncChunks
-from ..sources.open import open_async, source_of_async_stream, wants_async
+from ..sources.open_async import open_async, source_of_async_stream
+from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
 from .manager import AnswerText, Manager
 from .tasks import Work, close_unused, scheduler, task_finder

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
-import logging
 import time
-from collections.abc import Iterable
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from ..answers import Answer
 from ..errors import ProtocolError, UsageError
 from ..events import ConfirmationCreated, ConfirmationDone, Created, Event, Run, RunStep, StreamWarning, TextDelta
 from ..handlers import Handler
@@ -18,51 +14,12 @@ from ..protocols.base import Encoder
 from ..sources.source import Readable
 from .lifecycle import Lifecycle
 
+if TYPE_CHECKING:
+    from .deadlines import Deadlines
+
 __all__ = ["AnswerText", "Manager", "is_answer_text"]
 
 STEP_BREAK = "\n\n"  # between the texts of two run steps: a model that calls a tool often says something before
-
-_log = logging.getLogger("streamkit")
-_log.addHandler(logging.NullHandler())
-
-
-class Deadlines:
-    """When the time of what was deferred is over. Deferred again, the time begins anew."""
-
-    def __init__(self) -> None:
-        self._deferrals: dict[Answer, int] = {}  # the deferral that each one's time is of
-        self._ends: list[tuple[float, int, int, Answer]] = []  # a heap: when, of which deferral, and an id to sort by
-
-    def left(self, deferred: Iterable[Answer]) -> float | None:
-        """Seconds until the first is over of these and of all before, None if none ever is."""
-        now = time.monotonic()
-        for answer in deferred:
-            deferral, seconds = answer.deferrals, answer.timeout
-            if self._deferrals.get(answer) != deferral:
-                self._deferrals[answer] = deferral
-                if seconds is not None:
-                    heapq.heappush(self._ends, (now + seconds, deferral, id(answer), answer))
-        self._drop_settled()
-        return max(0.0, self._ends[0][0] - now) if self._ends else None
-
-    def over(self) -> list[tuple[Answer, int]]:
-        """Those whose time is over without an answer, each with the number of its deferral."""
-        now = time.monotonic()
-        over: list[tuple[Answer, int]] = []
-        self._drop_settled()
-        while self._ends and self._ends[0][0] <= now:
-            _, deferral, _, answer = heapq.heappop(self._ends)
-            over.append((answer, deferral))
-            self._drop_settled()
-        return over
-
-    def _drop_settled(self) -> None:
-        """Drop what was answered, closed or deferred again from the front."""
-        ends = self._ends
-        while ends and (not ends[0][3].open or ends[0][3].deferrals != ends[0][1]):
-            answer = heapq.heappop(ends)[3]
-            if not answer.open:
-                self._deferrals.pop(answer, None)
 
 
 class Manager(Lifecycle, Readable):
@@ -71,10 +28,19 @@ class Manager(Lifecycle, Readable):
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
         self._source_given = source
         self.driver: int | None = None  # the id of the thread or task that drives it, once it has started
-        self._deadlines = Deadlines()
+        self._made_deadlines: Deadlines | None = None
         self._answer_text = AnswerText()
         self._asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
         super().__init__(handlers, wake=self._answered, **options)
+
+    @property
+    def _deadlines(self) -> Deadlines:
+        """When the time of what was deferred is over. Few streams wait for anything."""
+        if self._made_deadlines is None:
+            from .deadlines import Deadlines
+
+            self._made_deadlines = Deadlines()
+        return self._made_deadlines
 
     def _answered(self) -> None:
         """Something was answered or deferred, perhaps in another thread."""
@@ -108,7 +74,7 @@ class Manager(Lifecycle, Readable):
         if isinstance(event, Created):
             self._mark("first")
         elif isinstance(event, StreamWarning):
-            _log.warning("%s", ProtocolError(event.code, event.fault, event.index, event.kind))
+            _log_warning(event)
         elif isinstance(event, ConfirmationCreated):
             self._asked_at = self._asked_at or time.monotonic()
         elif isinstance(event, ConfirmationDone) and self._asked_at and not self._engine.pending_confirmations:
@@ -146,6 +112,16 @@ class Manager(Lifecycle, Readable):
     def _encoder(protocol: str) -> Encoder:
         encoder: Encoder = registry.find(protocol).Encoder()
         return encoder
+
+
+def _log_warning(warning: StreamWarning) -> None:
+    """Log a warning of the stream. Nothing is printed in an application that has not set up logging."""
+    import logging  # few streams have warnings
+
+    log = logging.getLogger("streamkit")
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
+    log.warning("%s", ProtocolError(warning.code, warning.fault, warning.index, warning.kind))
 
 
 class AnswerText:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import protocols
 from ..answers import Confirmation
-from ..core.argument_fields import ArgumentFields
 from ..core.delivery import Delivery
 from ..core.engine import Engine
 from ..core.pending import Pending
@@ -31,10 +30,13 @@ from ..messages import Message, ToolCallMessage
 from ..protocols import Decoder
 from ..sources.decoding import PreparingDecoder, SourceDecoder
 from ..sources.source import AsyncSource, Source
-from ..sources.timeouts import ContentClock
 from .argument_checks import check_arguments, check_kind
 from .failures import details_of, error_of
 from .timing import Timing, timing_of
+
+if TYPE_CHECKING:
+    from ..core.argument_fields import ArgumentFields
+    from ..sources.timeouts import ContentClock
 
 __all__ = ["MAX_STEPS", "StreamState"]
 
@@ -69,13 +71,13 @@ class StreamState(Delivery):
         check_kind("timeouts", timeouts, Timeouts)
         handlers = [handler.streamkit_attachable() for handler in handlers]
         super().__init__(ResumableEngine(strict=strict, wake=wake), handlers, awaits=awaitables)
-        self._fields = None if fields is None else ArgumentFields(fields)
+        self._fields = None if fields is None else _argument_fields(fields)
         self._protocol = kind
         self._then = then
         self._max_steps = max_steps
         self._after = after
         self._engine.limits = limits or Limits()
-        self._clock = None if timeouts is None else ContentClock(timeouts)
+        self._clock = None if timeouts is None else _content_clock(timeouts)
         self._engine.takes_outputs = self._engine.takes_approvals = then is not None
         self._engine.takes_awaitables = awaitables
         self._engine.number_of = lambda item: self._decoder.number_of(item) if self._decoder else None
@@ -238,7 +240,7 @@ class StreamState(Delivery):
         after = self._after if self._source_number == 0 else None
         traits = source.traits
         if traits.fields and self._fields is None:
-            self._fields = ArgumentFields(traits.fields)
+            self._fields = _argument_fields(traits.fields)
         prepares = isinstance(source, AsyncSource) and source.prepare is not None
         self._source_decoder = (PreparingDecoder if prepares else SourceDecoder)(
             source, self._engine, self._protocol, self._receivers, after, fields=self._fields
@@ -341,3 +343,18 @@ class StreamState(Delivery):
             event = StreamException(type(error).__name__, str(error), details_of(error), error)
             yield from self._engine.end_event(event)
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
+
+
+# Few streams have these, so their modules are imported with the first one that does.
+
+
+def _argument_fields(fields: Mapping[str, str]) -> ArgumentFields:
+    from ..core.argument_fields import ArgumentFields
+
+    return ArgumentFields(fields)
+
+
+def _content_clock(timeouts: Timeouts) -> ContentClock:
+    from ..sources.timeouts import ContentClock
+
+    return ContentClock(timeouts)

@@ -21,7 +21,6 @@ from ..sources.chunks import SyncChunks
 from ..sources.interrupt import Interruptible
 from ..sources.open import open_sync, source_of_stream
 from ..sources.source import AsyncSource, Source, call_source
-from ..sources.threads import threaded
 from .manager import Manager
 
 __all__ = ["StreamManager"]
@@ -144,6 +143,8 @@ class StreamManager(Manager):
         return source_of_stream(self)
 
     def async_source(self) -> AsyncSource:
+        from ..sources.threads import threaded  # for async streams alone, as anyio is
+
         return threaded(self.source())
 
     # -- steps

@@ -7,8 +7,18 @@ about (`confirmations`); chunks that leave out what they should have (`assembly`
 `Encoder`).
 """
 
+from typing import TYPE_CHECKING
+
+from ...lazy_names import lazy_names
 from .decoder import Decoder, WebsocketDecoder
-from .encoder import Encoder
-from .input import explode, to_input, truncate
+
+if TYPE_CHECKING:
+    from .encoder import Encoder
+    from .input import explode, to_input, truncate
 
 __all__ = ["Decoder", "Encoder", "WebsocketDecoder", "explode", "to_input", "truncate"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(
+        __name__, {"Encoder": ".encoder", "explode": ".input", "to_input": ".input", "truncate": ".input"}
+    )

@@ -5,8 +5,16 @@ response is complete. What servers do differently is stated where it is handled:
 `final_items` reads an item's final form. `encoder` has a table of what the protocol cannot express.
 """
 
+from typing import TYPE_CHECKING
+
+from ...lazy_names import lazy_names
 from .decoder import Decoder
-from .encoder import Encoder
-from .input import to_input
+
+if TYPE_CHECKING:
+    from .encoder import Encoder
+    from .input import to_input
 
 __all__ = ["Decoder", "Encoder", "to_input"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, {"Encoder": ".encoder", "to_input": ".input"})

@@ -3,8 +3,16 @@
 The items are the event classes' JSON form, which `streamkit.protocols.codec` defines. Items may be event objects, too.
 """
 
+from typing import TYPE_CHECKING
+
+from ...lazy_names import lazy_names
 from .decoder import Decoder
-from .encoder import Encoder
-from .input import to_input
+
+if TYPE_CHECKING:
+    from .encoder import Encoder
+    from .input import to_input
 
 __all__ = ["Decoder", "Encoder", "to_input"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, {"Encoder": ".encoder", "to_input": ".input"})
