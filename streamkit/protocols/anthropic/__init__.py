@@ -10,13 +10,13 @@ request takes, `wire` the tables and forms of the wire. Blocks become messages i
 from typing import TYPE_CHECKING
 
 from ...lazy_names import lazy_names
-from .decoder import Decoder
 
 if TYPE_CHECKING:
+    from .decoder import Decoder
     from .encoder import Encoder
     from .input import to_input
 
 __all__ = ["Decoder", "Encoder", "to_input"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, {"Encoder": ".encoder", "to_input": ".input"})
+    __getattr__, __dir__ = lazy_names(__name__, {"Decoder": ".decoder", "Encoder": ".encoder", "to_input": ".input"})

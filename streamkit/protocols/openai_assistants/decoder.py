@@ -35,6 +35,7 @@ from ...messages.json_text import NOT_JSON
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_objects, as_text
+from .shape import name_and_data, recognises
 from .steps import Step
 from .thread_messages import ThreadMessage
 from .unassigned_usage import UnassignedUsage
@@ -45,7 +46,6 @@ from .wire import (
     STEP_ENDS,
     decode_text_delta,
     error_of,
-    name_and_data,
     nonempty_values,
     run_of,
     run_usage_of,
@@ -83,7 +83,7 @@ class Decoder(base.Decoder):
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
         """Whether the item's event, or its object, is one of a thread."""
-        return name_and_data(item)[0].startswith("thread.")
+        return recognises(item)
 
     # -- the fast path: deltas of a text that is open
 

@@ -34,9 +34,9 @@ from ..values import (
     text_or_none,
 )
 from .choice import Choice
+from .shape import CHUNK_OBJECTS, recognises
 from .wire import (
     CHANGING_METADATA_KEYS,
-    CHUNK_OBJECTS,
     FINISH_REASON_STATUS,
     METADATA_KEYS,
     RAW_EVENT_KEYS,
@@ -76,14 +76,7 @@ class Decoder(base.Decoder):
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether the item's `object` is Chat's, or it has choices with deltas or messages."""
-        if item.get("object") in CHUNK_OBJECTS:
-            return True
-        choices = item.get("choices")
-        if not is_list(choices):
-            return False
-        if not choices:
-            return "prompt_filter_results" in item  # Azure's first chunk
-        return all(is_object(choice) and ("delta" in choice or "message" in choice) for choice in choices)
+        return recognises(item)
 
     # -- the fast path: plain deltas of messages that are open
 
