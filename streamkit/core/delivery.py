@@ -7,13 +7,13 @@ goes to all handlers, in their order, before the next event is completed, and th
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from types import CoroutineType
 from typing import Any, TypeAlias
 
 from ..errors import UsageError, raise_source_error
-from ..events import Delta, Event
-from ..handlers import Call, Handler, own_hooks, plan, refuse_async
+from ..events import Delta, Event, version
+from ..handlers import Call, Handler, has_own_hooks, own_hooks, plan, refuse_async
 from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import PULL, Step, Stopped
@@ -43,21 +43,21 @@ class Delivery:
         awaits: whether a task drives the stream, so that a hook may return an awaitable.
     """
 
+    # Where a stream begins. They stand here and not in each stream, for most streams change few of them.
+    _current: Event | None = None
+    _position: int | str | None = None  # of the last event before the current one that had one, as `_note` saw it
+    _batch: Sequence[Event] = ()  # the events that are being delivered
+    _closing = False  # `close` or `cancel` was called, or the stream failed
+    _ending = False  # it ends early: the async manager shields what is awaited from cancellation
+    _ended = False  # `StreamEnd` was delivered
+    _nested = False  # a source is read inside another
+    _iterated = True  # somebody iterates, so events are handed out as well
+    _pulling = False  # the manager waits for the source
+
     def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
         self._engine = engine
         self._awaits = awaits
         self._coroutine = CoroutineType if awaits else None  # what a hook returns that certainly has to be awaited
-        self._current: Event | None = None
-        self._position: int | str | None = (
-            None  # of the last event before the current one that had one, as `_note` saw it
-        )
-        self._batch: Sequence[Event] = ()  # the events that are being delivered
-        self._closing = False  # `close` or `cancel` was called, or the stream failed
-        self._ending = False  # it ends early: the async manager shields what is awaited from cancellation
-        self._ended = False  # `StreamEnd` was delivered
-        self._nested = False  # a source is read inside another
-        self._iterated = True  # somebody iterates, so events are handed out as well
-        self._pulling = False  # the manager waits for the source
         self._delta_hooks: dict[type[Event], tuple[_DeltaHook, ...]] = {}
         self._use_handlers(handlers)
 
@@ -65,13 +65,12 @@ class Delivery:
         """Look up once which of their hooks each kind of event calls."""
         self._handlers: tuple[Handler, ...] = tuple(handlers)
         self._own_hooks = own_hooks(handlers)
-        self._plan: Mapping[type[Event], tuple[Call, ...]] = plan(handlers)
+        self._plan: dict[type[Event], tuple[Call, ...]] = plan(handlers)
+        self._plan_version = version()
         self._delta_hooks.clear()  # in place: the loop over the deltas holds it
-        self._delta_hooks.update(
-            (kind, tuple(map(_taking_snapshot, calls)))
-            for kind, calls in self._plan.items()
-            if calls and issubclass(kind, Delta)
-        )
+        for kind, calls in self._plan.items():
+            if issubclass(kind, Delta):
+                self._delta_hooks[kind] = tuple(map(_taking_snapshot, calls))
 
     def _notice_hooks(self) -> None:
         """Call from here on what was assigned to a handler as a hook since the last time.
@@ -79,7 +78,7 @@ class Delivery:
         Raises:
             UsageError: it is async, and this is a sync stream.
         """
-        if own_hooks(self._handlers) != self._own_hooks:
+        if has_own_hooks(self._handlers, self._own_hooks) and own_hooks(self._handlers) != self._own_hooks:
             self._use_handlers(self._handlers)
             if not self._awaits:
                 refuse_async(self._handlers)
@@ -162,17 +161,23 @@ class Delivery:
         """Deliver completed events. Each is completed when the one before was delivered."""
         for event in events:
             yield from self._emit(event)
-            self._check()
+            if self._closing:
+                self._check()
             if self._iterated:
                 yield event
-                self._check()
+                if self._closing:
+                    self._check()
 
     def _emit(self, event: Event) -> Steps:
         """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""
         self._note(event)
         if not isinstance(event, Delta):
             self._notice_hooks()
-        calls = self._calls_of(type(event))
+        calls = self._plan.get(type(event))
+        if calls is None:
+            calls = self._calls_of(type(event))
+        if not calls:
+            return
         for number, call in enumerate(calls, 1):
             if self._closing and isinstance(event, Delta):
                 return
@@ -183,13 +188,14 @@ class Delivery:
             except BaseException as error:
                 yield from self._emit_to_rest(calls[number:], event, error)
                 raise
-        if calls and not isinstance(event, Delta):
+        if not isinstance(event, Delta):
             self._notice_hooks()  # a hook may have assigned one for the deltas that follow
 
     def _calls_of(self, kind: type[Event]) -> tuple[Call, ...]:
-        if kind not in self._plan:  # declared by the application after the stream was made
+        """The calls of a kind of event that comes for the first time."""
+        if self._plan_version != version():  # the application has declared more since the stream was made
             self._use_handlers(self._handlers)
-        return self._plan.get(kind, ())  # nothing where an event class was declared once more
+        return self._plan.setdefault(kind, ())
 
     def _emit_to_rest(self, calls: Sequence[Call], event: Event, error: BaseException) -> Steps:
         """Call the remaining hooks of an event after one raised. Their errors become notes of the first."""
@@ -207,7 +213,8 @@ class Delivery:
 
     def _note(self, event: Event) -> None:
         """Make an event the current one."""
-        self._position = self._last_position()
+        if self._position is not None or (self._current is not None and self._current.position is not None):
+            self._position = self._last_position()
         self._current = event
 
     def _last_position(self) -> int | str | None:

@@ -18,7 +18,7 @@ from .hook_names import hook_events
 if TYPE_CHECKING:
     from ..streams.state import StreamState
 
-__all__ = ["Call", "Handler", "needs_async", "own_hooks", "plan", "refuse_async"]
+__all__ = ["Call", "Handler", "has_own_hooks", "needs_async", "own_hooks", "plan", "refuse_async"]
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -133,6 +133,17 @@ def refuse_async(handlers: Iterable[object]) -> None:
             raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
 
 
+def has_own_hooks(handlers: Iterable[Handler], before: Sequence[object]) -> bool:
+    """Whether `own_hooks` returns any, or did `before`: it is asked at every event that is no delta, and mostly false."""
+    if before:
+        return True
+    names = hook_events().keys()
+    for handler in handlers:
+        if not names.isdisjoint(vars(handler)):
+            return True
+    return False
+
+
 def own_hooks(handlers: Iterable[Handler]) -> list[tuple[str, int]]:
     """The hooks that were assigned to these objects themselves, each by name and identity: what `plan` has to be
     computed again for. A stream compares it at every event that is no delta."""
@@ -141,9 +152,10 @@ def own_hooks(handlers: Iterable[Handler]) -> list[tuple[str, int]]:
 
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:
-    """The calls that each kind of event makes to these handlers, in their order."""
-    calls: dict[type[Event], tuple[Call, ...]] = dict.fromkeys(EVENTS.values(), ())
+    """The calls that each kind of event makes to these handlers, in their order. Kinds that make none are missing."""
+    calls: dict[type[Event], tuple[Call, ...]] = {}
     for handler in handlers:
         for kind, more in handler.streamkit_plan().items():
-            calls[kind] += more
+            if more:
+                calls[kind] = (*calls[kind], *more) if kind in calls else more
     return calls

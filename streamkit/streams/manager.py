@@ -22,15 +22,19 @@ __all__ = ["AnswerText", "Manager", "is_answer_text"]
 STEP_BREAK = "\n\n"  # between the texts of two run steps: a model that calls a tool often says something before
 
 
+_UNOBSERVED: set[type[Event]] = set()  # the classes of events that mean nothing for the stream itself
+
+
 class Manager(Lifecycle, Readable):
     """What both managers share. A stream is a source for other streams, too."""
 
+    driver: int | None = None  # the id of the thread or task that drives it, once it has started
+    _made_deadlines: Deadlines | None = None
+    _asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
+
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
         self._source_given = source
-        self.driver: int | None = None  # the id of the thread or task that drives it, once it has started
-        self._made_deadlines: Deadlines | None = None
         self._answer_text = AnswerText()
-        self._asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
         super().__init__(handlers, wake=self._answered, **options)
 
     @property
@@ -71,15 +75,25 @@ class Manager(Lifecycle, Readable):
 
     def _note(self, event: Event) -> None:
         super()._note(event)
+        kind = type(event)
+        if kind not in _UNOBSERVED and not self._observe(event):
+            _UNOBSERVED.add(kind)
+
+    def _observe(self, event: Event) -> bool:
+        """Take note of what an event means for the stream itself. False: no event of this class means anything."""
         if isinstance(event, Created):
             self._mark("first")
         elif isinstance(event, StreamWarning):
             _log_warning(event)
         elif isinstance(event, ConfirmationCreated):
             self._asked_at = self._asked_at or time.monotonic()
-        elif isinstance(event, ConfirmationDone) and self._asked_at and not self._engine.pending_confirmations:
-            self._times["asking"] = self._times.get("asking", 0.0) + time.monotonic() - self._asked_at
-            self._asked_at = 0.0
+        elif isinstance(event, ConfirmationDone):
+            if self._asked_at and not self._engine.pending_confirmations:
+                self._times["asking"] = self._times.get("asking", 0.0) + time.monotonic() - self._asked_at
+                self._asked_at = 0.0
+        else:
+            return False
+        return True
 
     def for_stream(self) -> Readable:
         """The stream itself: another stream over it closes it."""
