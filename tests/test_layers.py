@@ -67,6 +67,7 @@ ALLOWED = {
     "json",
     "math",
     "msgspec",
+    "operator",
     "re",
     "threading",
     "types",

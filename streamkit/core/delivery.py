@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from ..errors import UsageError, raise_source_error
 from ..events import Delta, Event, version
-from ..handlers import Call, Handler, has_own_hooks, own_hooks, plan, refuse_async
+from ..handlers import Call, Handler, hook_events, own_hooks, plan, refuse_async
 from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import PULL, Step, Stopped
@@ -28,6 +28,9 @@ _DeltaHook: TypeAlias = Callable[[Any, Any], Any]  # takes the delta and its sna
 
 # No row yet: the message, its id, the class of its deltas, its pieces, and the hooks.
 _NO_ROW: tuple[Any, Any, Any, Any, Any] = (None, None, None, [], ())
+
+
+_UNOBSERVED: set[type[Event]] = set()  # the classes of events that mean nothing for any stream itself
 
 
 class HookStopped(Exception):
@@ -67,6 +70,7 @@ class Delivery:
         self._own_hooks = own_hooks(handlers)
         self._plan: dict[type[Event], tuple[Call, ...]] = plan(handlers)
         self._plan_version = version()
+        self._hook_names = hook_events().keys()
         self._delta_hooks.clear()  # in place: the loop over the deltas holds it
         for kind, calls in self._plan.items():
             if issubclass(kind, Delta):
@@ -78,7 +82,14 @@ class Delivery:
         Raises:
             UsageError: it is async, and this is a sync stream.
         """
-        if has_own_hooks(self._handlers, self._own_hooks) and own_hooks(self._handlers) != self._own_hooks:
+        names = self._hook_names
+        for handler in self._handlers:
+            if not names.isdisjoint(vars(handler)):
+                break
+        else:
+            if not self._own_hooks:
+                return  # the common case, which is asked for at every event that is no delta
+        if own_hooks(self._handlers) != self._own_hooks:
             self._use_handlers(self._handlers)
             if not self._awaits:
                 refuse_async(self._handlers)
@@ -175,9 +186,10 @@ class Delivery:
             self._notice_hooks()
         calls = self._plan.get(type(event))
         if calls is None:
-            calls = self._calls_of(type(event))
-        if not calls:
-            return
+            if self._plan_version == version():
+                return
+            self._use_handlers(self._handlers)  # the application has declared events since the stream was made
+            calls = self._plan.get(type(event), ())
         for number, call in enumerate(calls, 1):
             if self._closing and isinstance(event, Delta):
                 return
@@ -190,12 +202,6 @@ class Delivery:
                 raise
         if not isinstance(event, Delta):
             self._notice_hooks()  # a hook may have assigned one for the deltas that follow
-
-    def _calls_of(self, kind: type[Event]) -> tuple[Call, ...]:
-        """The calls of a kind of event that comes for the first time."""
-        if self._plan_version != version():  # the application has declared more since the stream was made
-            self._use_handlers(self._handlers)
-        return self._plan.setdefault(kind, ())
 
     def _emit_to_rest(self, calls: Sequence[Call], event: Event, error: BaseException) -> Steps:
         """Call the remaining hooks of an event after one raised. Their errors become notes of the first."""
@@ -216,6 +222,13 @@ class Delivery:
         if self._position is not None or (self._current is not None and self._current.position is not None):
             self._position = self._last_position()
         self._current = event
+        kind = type(event)
+        if kind not in _UNOBSERVED and not self._observe(event):
+            _UNOBSERVED.add(kind)
+
+    def _observe(self, event: Event) -> bool:
+        """Take note of what an event means for the stream itself. False: no event of this class means anything."""
+        return False
 
     def _last_position(self) -> int | str | None:
         """The position of the current event, else of the last one before it that has one: some servers number only some

@@ -4,9 +4,9 @@ Subclass `EventHandler` (or `AsyncEventHandler`, whose hooks are `async def`) an
 A hook that is not overridden costs nothing. The root is `Handler`, which receives every event in one method.
 """
 
-from .hook_names import HOOKS, warn_of_near_misses
+from .hook_names import HOOKS, hook_events, warn_of_near_misses
 from .hooks import AsyncEventHandler, EventHandler, Hooks
-from .root import Call, Handler, has_own_hooks, needs_async, own_hooks, plan, refuse_async
+from .root import Call, Handler, needs_async, own_hooks, plan, refuse_async
 
 __all__ = [
     "HOOKS",
@@ -15,7 +15,7 @@ __all__ = [
     "EventHandler",
     "Handler",
     "Hooks",
-    "has_own_hooks",
+    "hook_events",
     "needs_async",
     "own_hooks",
     "plan",

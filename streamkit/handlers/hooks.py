@@ -6,7 +6,7 @@ A hook that is not overridden costs nothing: the calls of an event are computed 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Generator, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, Generic, TypeVar, cast
 

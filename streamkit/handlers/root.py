@@ -18,7 +18,7 @@ from .hook_names import hook_events
 if TYPE_CHECKING:
     from ..streams.state import StreamState
 
-__all__ = ["Call", "Handler", "has_own_hooks", "needs_async", "own_hooks", "plan", "refuse_async"]
+__all__ = ["Call", "Handler", "needs_async", "own_hooks", "plan", "refuse_async"]
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -131,17 +131,6 @@ def refuse_async(handlers: Iterable[object]) -> None:
         if isinstance(handler, Handler) and (name := needs_async(handler)):
             kind = handler.streamkit_name
             raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
-
-
-def has_own_hooks(handlers: Iterable[Handler], before: Sequence[object]) -> bool:
-    """Whether `own_hooks` returns any, or did `before`: it is asked at every event that is no delta, and mostly false."""
-    if before:
-        return True
-    names = hook_events().keys()
-    for handler in handlers:
-        if not names.isdisjoint(vars(handler)):
-            return True
-    return False
 
 
 def own_hooks(handlers: Iterable[Handler]) -> list[tuple[str, int]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import raise_source_error
 from ..events import Run, RunDone, StreamEnd
-from ..limits import Limits
+from ..limits import DEFAULT_LIMITS, Limits
 from .chunks import SyncChunks
 from .interrupt import Interruptible
 from .items import batches_of
@@ -37,10 +37,9 @@ from .recognition import (
 )
 from .source import Batch, Readable, Source, SourceTraits, call_source
 
-__all__ = ["CANCELLED", "DEFAULT_LIMITS", "distinct", "open_sync", "source_of_stream", "wants_async"]
+__all__ = ["CANCELLED", "distinct", "open_sync", "source_of_stream", "wants_async"]
 
 _END: Any = object()
-DEFAULT_LIMITS = Limits()
 CANCELLED = [RunDone(Run(status="cancelled")), StreamEnd(status="cancelled")]  # the end of a stream that was cancelled
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import anyio
 
 from ..errors import raise_source_error
-from ..limits import Limits
+from ..limits import DEFAULT_LIMITS, Limits
 from .chunks import AsyncChunks, SyncChunks
 from .generators import GeneratorSource
 from .items import Items
-from .open import CANCELLED, DEFAULT_LIMITS, distinct, open_sync
+from .open import CANCELLED, distinct, open_sync
 from .recognition import (
     http_error,
     is_client,

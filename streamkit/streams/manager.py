@@ -22,9 +22,6 @@ __all__ = ["AnswerText", "Manager", "is_answer_text"]
 STEP_BREAK = "\n\n"  # between the texts of two run steps: a model that calls a tool often says something before
 
 
-_UNOBSERVED: set[type[Event]] = set()  # the classes of events that mean nothing for the stream itself
-
-
 class Manager(Lifecycle, Readable):
     """What both managers share. A stream is a source for other streams, too."""
 
@@ -73,14 +70,7 @@ class Manager(Lifecycle, Readable):
     def _mark(self, moment: str) -> None:
         self._times.setdefault(moment, time.monotonic())
 
-    def _note(self, event: Event) -> None:
-        super()._note(event)
-        kind = type(event)
-        if kind not in _UNOBSERVED and not self._observe(event):
-            _UNOBSERVED.add(kind)
-
     def _observe(self, event: Event) -> bool:
-        """Take note of what an event means for the stream itself. False: no event of this class means anything."""
         if isinstance(event, Created):
             self._mark("first")
         elif isinstance(event, StreamWarning):

@@ -10,7 +10,6 @@ from ..answers import Confirmation
 from ..core.delivery import Delivery
 from ..core.engine import Engine
 from ..core.pending import Pending
-from ..core.resume import ResumableEngine
 from ..core.run_tracker import merge
 from ..errors import IncompleteStreamError, RunFailedError, SourceTimeoutError, StreamkitError, UsageError
 from ..events import (
@@ -70,13 +69,14 @@ class StreamState(Delivery):
         check_kind("limits", limits, Limits)
         check_kind("timeouts", timeouts, Timeouts)
         handlers = [handler.streamkit_attachable() for handler in handlers]
-        super().__init__(ResumableEngine(strict=strict, wake=wake), handlers, awaits=awaitables)
+        super().__init__(Engine(strict=strict, wake=wake), handlers, awaits=awaitables)
         self._fields = None if fields is None else _argument_fields(fields)
         self._protocol = kind
         self._then = then
         self._max_steps = max_steps
         self._after = after
-        self._engine.limits = limits or Limits()
+        if limits is not None:
+            self._engine.limits = limits
         self._clock = None if timeouts is None else _content_clock(timeouts)
         self._engine.takes_outputs = self._engine.takes_approvals = then is not None
         self._engine.takes_awaitables = awaitables
