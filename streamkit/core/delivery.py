@@ -12,7 +12,7 @@ from types import CoroutineType
 from typing import Any, TypeAlias
 
 from ..errors import UsageError, raise_source_error
-from ..events import Delta, Event, version
+from ..events import Delta, Event
 from ..handlers import Call, Handler, hook_events, own_hooks, plan, refuse_async
 from ..messages import COMPACT_AT
 from .engine import Engine
@@ -47,8 +47,9 @@ class Delivery:
     """
 
     # Where a stream begins. They stand here and not in each stream, for most streams change few of them.
+    _awaits = False
+    _coroutine: type[CoroutineType[Any, Any, Any]] | None = None  # what a hook returns that certainly has to be awaited
     _current: Event | None = None
-    _position: int | str | None = None  # of the last event before the current one that had one, as `_note` saw it
     _batch: Sequence[Event] = ()  # the events that are being delivered
     _closing = False  # `close` or `cancel` was called, or the stream failed
     _ending = False  # it ends early: the async manager shields what is awaited from cancellation
@@ -59,8 +60,9 @@ class Delivery:
 
     def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
         self._engine = engine
-        self._awaits = awaits
-        self._coroutine = CoroutineType if awaits else None  # what a hook returns that certainly has to be awaited
+        if awaits is not self._awaits:
+            self._awaits, self._coroutine = awaits, CoroutineType if awaits else None
+        self._position: int | str | None = None  # of the last event before the current one that had one
         self._delta_hooks: dict[type[Event], tuple[_DeltaHook, ...]] = {}
         self._use_handlers(handlers)
 
@@ -69,8 +71,7 @@ class Delivery:
         self._handlers: tuple[Handler, ...] = tuple(handlers)
         self._own_hooks = own_hooks(handlers)
         self._plan: dict[type[Event], tuple[Call, ...]] = plan(handlers)
-        self._plan_version = version()
-        self._hook_names = hook_events().keys()
+        self._hook_events = hook_events()
         self._delta_hooks.clear()  # in place: the loop over the deltas holds it
         for kind, calls in self._plan.items():
             if issubclass(kind, Delta):
@@ -82,7 +83,7 @@ class Delivery:
         Raises:
             UsageError: it is async, and this is a sync stream.
         """
-        names = self._hook_names
+        names = self._hook_events.keys()
         for handler in self._handlers:
             if not names.isdisjoint(vars(handler)):
                 break
@@ -186,7 +187,7 @@ class Delivery:
             self._notice_hooks()
         calls = self._plan.get(type(event))
         if calls is None:
-            if self._plan_version == version():
+            if hook_events() is self._hook_events:
                 return
             self._use_handlers(self._handlers)  # the application has declared events since the stream was made
             calls = self._plan.get(type(event), ())

@@ -73,8 +73,12 @@ class Engine(MessageContent):
     # -- what drives it, and what it forgets
 
     def release(self) -> None:
-        """Refer no more to what drives the engine, so that both are freed as soon as nothing else refers to them."""
+        """Nothing more comes. Refer no more to what drives the engine, so that both are freed as soon as nothing else
+        refers to them, and keep no more than what users read: messages, the run and its steps, warnings."""
+        super().release()
         self.wake, self.number_of = _nothing, _unknown
+        self.source_ends, self._halves, self._annotated = {}, {}, {}
+        self._cause = None
 
     def forget_oldest(self, limit: int) -> None:
         """Forget messages, confirmations and run steps that are over, the oldest first, where there are more than

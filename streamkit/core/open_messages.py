@@ -48,6 +48,13 @@ class OpenMessages(PendingAnswers):
         self.new_id = _ids_from(self._ids)
         self._early_lines: dict[str, int | None] = {}  # active lines of console messages that have not begun
 
+    def release(self) -> None:
+        """Forget what only further events would need. The messages stay."""
+        nothing: dict[str, Any] = {}
+        self._open = self._renamed = self._by_id = self._early_lines = nothing
+        self.find_open = nothing.get
+        self._ids = UniqueIds(nothing)
+
     # -- sizes
 
     @property
@@ -129,13 +136,13 @@ class OpenMessages(PendingAnswers):
         """A message is done. `key` is the id that the decoder uses for it."""
         status = "completed" if status == "in_progress" else status
         call = message if isinstance(message, ToolCallMessage) and not message.provider_executed else None
-        pending_key = self._pending_ids.free(call.call_id or call.id) if call is not None else ""
+        pending_key = self._questions.ids.free(call.call_id or call.id) if call is not None else ""
         if call is not None and status == "completed":
             yield from self._check_arguments(call, pending_key, cause)  # it is open: if this raises, the end closes it
         self._open.pop(key, None)
         self._renamed.pop(key, None)
         message.status = status
-        message.mark_complete()
+        message.finish()
         self._sizes.message_done(message)
         if call is not None and status == "completed":
             self._expect_output(call, pending_key)

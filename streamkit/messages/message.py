@@ -176,9 +176,12 @@ class Message:
         if len(self.pieces) >= COMPACT_AT:
             self._join_pieces()
 
-    def mark_complete(self) -> None:
-        """Note that the content is known, even if it is empty."""
+    def finish(self) -> None:
+        """The content is known, even if it is empty, and does not grow any more: it is joined, so that it takes no more
+        memory than it needs."""
         self._has_content = True
+        if self.pieces or len(self._chunks) > 1:
+            _ = self.content
 
     def _join_pieces(self) -> None:
         self._compacted += len(self.pieces)

@@ -32,6 +32,14 @@ _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
 
 
+def _no_events(frames: Frames) -> Sequence[Event]:
+    """In the place of a decoder's `feed_frames`, where the stream is over."""
+    return ()
+
+
+_ENDED = Source(iter(()), lambda: None)  # in the place of the source of a stream that is over
+
+
 class SourceDecoder:
     """Decodes the batches of one source to events. A stream has one for each source that it reads.
 
@@ -42,6 +50,14 @@ class SourceDecoder:
         decoder: None until the protocol is known.
         resumption: skips what comes before the cursor; None if the source is read from its beginning.
     """
+
+    _framer: Framer | None = None
+    _start = b""
+    _seen = b""  # the source's first bytes
+    _cut = False  # whether the source ended in the middle of an item
+    _upstream: UpstreamConfirmations | None = None
+    _foreign: ForeignQuestions | None = None
+    _was_complete: bool | None = None  # what `complete` was when the stream ended
 
     def __init__(
         self,
@@ -61,14 +77,10 @@ class SourceDecoder:
         # From bytes to events in two calls, once nothing but the framer and the decoder takes part.
         self._to_frames: Callable[[bytes], Frames] | None = None
         self._to_events: Callable[[Frames], Sequence[Event]]
-        self._framer: Framer | None = None
-        self._start = b""
         self._held: list[Any] = []
-        self._seen = b""  # the source's first bytes
-        self._cut = False  # whether the source ended in the middle of an item
         traits = source.traits
-        self._upstream = UpstreamConfirmations(traits.chunks, engine) if traits.chunks is not None else None
-        self._foreign: ForeignQuestions | None = None
+        if traits.chunks is not None:
+            self._upstream = UpstreamConfirmations(traits.chunks, engine)
         after = after if traits.resume is None else traits.resume(after)
         self.resumption = None if after is None else Resumption(after, engine)
         engine.pull_approves = False
@@ -219,6 +231,15 @@ class SourceDecoder:
             self.decoder.foreign_decoder = None
             self.decoder.forget()
 
+    def end(self) -> None:
+        """The stream is over: keep only what says how the source ended."""
+        self.release()
+        self._was_complete = self.complete
+        self.source, self._to_events = _ENDED, _no_events
+        if self.decoder is not None:
+            self.decoder = self.decoder.remainder()
+        self.resumption = self._fields = self._framer = self._upstream = self._foreign = None
+
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
         handled before the next is requested."""
@@ -244,6 +265,8 @@ class SourceDecoder:
     @property
     def complete(self) -> bool:
         """Whether a protocol's terminal rule is met, or there is nothing that one could apply to."""
+        if self._was_complete is not None:
+            return self._was_complete
         if self.decoder is None:
             return bool(self._held)  # which was an error
         if self._upstream is not None and self._upstream.cancelled:

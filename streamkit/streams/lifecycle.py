@@ -21,9 +21,17 @@ from ..events import Event, Run, RunDone, RunStep, StreamEnd
 from ..handlers import Handler
 from .state import StreamState
 
-__all__ = ["Lifecycle"]
+__all__ = ["NO_STEPS", "Lifecycle"]
 
 _MOST_NAMES = 10  # of calls in one warning
+
+
+def _no_steps() -> Steps:
+    yield from ()
+
+
+NO_STEPS: Any = _no_steps()  # in the place of the steps of a stream that has ended
+NO_STEPS.close()
 
 
 class Lifecycle(StreamState):
@@ -103,10 +111,17 @@ class Lifecycle(StreamState):
 
     def _release(self) -> None:
         """Drop what refers back to the stream, so that it is freed as soon as nothing else refers to it."""
-        self._handlers, self._plan, self._delta_hooks, self._receivers = (), {}, {}, ()
+        self._handlers, self._plan, self._delta_hooks, self._receivers, self._batch = (), {}, {}, (), ()
+        self._own_hooks.clear()
+        self._source_given = self._source = self._then = self._clock = None
         self._engine.release()
         if self._source_decoder is not None:
-            self._source_decoder.release()
+            self._source_decoder.end()
+        self._release_steps()
+
+    def _release_steps(self) -> None:
+        """Drop the generators that have ended, and what opened the source."""
+        raise NotImplementedError("the manager's")
 
     # -- sources
 

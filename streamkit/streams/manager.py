@@ -26,13 +26,20 @@ class Manager(Lifecycle, Readable):
     """What both managers share. A stream is a source for other streams, too."""
 
     driver: int | None = None  # the id of the thread or task that drives it, once it has started
+    _made_answer_text: AnswerText | None = None
     _made_deadlines: Deadlines | None = None
     _asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
         self._source_given = source
-        self._answer_text = AnswerText()
         super().__init__(handlers, wake=self._answered, **options)
+
+    @property
+    def _answer_text(self) -> AnswerText:
+        """Picks the pieces of the answer's text. All loops over `text_deltas` share it."""
+        if self._made_answer_text is None:
+            self._made_answer_text = AnswerText()
+        return self._made_answer_text
 
     @property
     def _deadlines(self) -> Deadlines:

@@ -49,6 +49,22 @@ class StreamState(Delivery):
     Handlers read it as `self.stream`; the managers of `stream` and `astream` have the same members.
     """
 
+    # Where a stream begins, and what most streams have.
+    _protocol: type[Decoder] | None = None
+    _then: Callable[[Any], Any] | None = None
+    _after: str | None = None
+    _max_steps = MAX_STEPS
+    _fields: ArgumentFields | None = None
+    _clock: ContentClock | None = None
+    _receivers: Sequence[Callable[[Sequence[Any]], None]] = ()
+    _source: Any = None
+    _source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
+    _source_number = 0
+    _nested_outcome: Run | None = None  # how the run of a source ended that was read inside this one
+    _error: BaseException | None = None
+    _status = "in_progress"
+    _answers_taken = 0
+
     def __init__(
         self,
         handlers: Sequence[Handler],
@@ -70,27 +86,26 @@ class StreamState(Delivery):
         check_kind("timeouts", timeouts, Timeouts)
         handlers = [handler.streamkit_attachable() for handler in handlers]
         super().__init__(Engine(strict=strict, wake=wake), handlers, awaits=awaitables)
-        self._fields = None if fields is None else _argument_fields(fields)
-        self._protocol = kind
-        self._then = then
-        self._max_steps = max_steps
-        self._after = after
+        if fields is not None:
+            self._fields = _argument_fields(fields)
+        if kind is not None:
+            self._protocol = kind
+        if then is not None:
+            self._then = then
+        if after is not None:
+            self._after = after
+        if max_steps != MAX_STEPS:
+            self._max_steps = max_steps
         if limits is not None:
             self._engine.limits = limits
-        self._clock = None if timeouts is None else _content_clock(timeouts)
-        self._engine.takes_outputs = self._engine.takes_approvals = then is not None
+        if timeouts is not None:
+            self._clock = _content_clock(timeouts)
+        if then is not None:
+            self._engine.takes_outputs = self._engine.takes_approvals = True
         self._engine.takes_awaitables = awaitables
         self._engine.number_of = lambda item: self._decoder.number_of(item) if self._decoder else None
-        self._receivers: Sequence[Callable[[Sequence[Any]], None]] = [
-            h.receive for h in handlers if type(h).receive is not Handler.receive
-        ]
-        self._source: Any = None
-        self._source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
-        self._source_number = 0
-        self._nested_outcome: Run | None = None  # how the run of a source ended that was read inside this one
-        self._error: BaseException | None = None
-        self._status = "in_progress"
-        self._answers_taken = 0
+        if receivers := [handler.receive for handler in handlers if type(handler).receive is not Handler.receive]:
+            self._receivers = receivers
         self._times: dict[str, float] = {}
         self._bind(handlers)
 

@@ -21,6 +21,7 @@ from ..sources.chunks import SyncChunks
 from ..sources.interrupt import Interruptible
 from ..sources.open import open_sync, source_of_stream
 from ..sources.source import AsyncSource, Source, call_source
+from .lifecycle import NO_STEPS
 from .manager import Manager
 
 __all__ = ["StreamManager"]
@@ -40,10 +41,11 @@ class StreamManager(Manager):
     sent at the first use, and the end of the stream closes it.
     """
 
+    _wakeup: threading.Event | None = None  # while it waits for an answer
+
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
         refuse_async(handlers)
-        self._wakeup: threading.Event | None = None  # while it waits for an answer
-        self._calls = Interruptible()  # those that open a source
+        self._calls: Any = Interruptible()  # those that open a source; None once it has ended
         super().__init__(source, handlers, awaitables=False, **options)
         self._events: Any = self._drive(self._run())  # Any: its type does not show `gi_running`
 
@@ -133,9 +135,13 @@ class StreamManager(Manager):
     def cancel(self) -> None:
         self._closing = True
         self._answered()
-        self._calls.stop()
-        if self._source is not None:
-            self._source.interrupt()
+        if (calls := self._calls) is not None:
+            calls.stop()
+        if (source := self._source) is not None:
+            source.interrupt()
+
+    def _release_steps(self) -> None:
+        self._events, self._calls = NO_STEPS, None
 
     # -- as another stream's source
 
