@@ -23,6 +23,7 @@ import msgspec
 from .. import events as e
 from ..messages import COMPACT_AT
 from .message_content import MessageContent
+from .open_messages import NOTHING
 from .pending import PendingAnswers
 from .run_tracker import RunTracker
 from .split_text import SplitDelta
@@ -77,7 +78,8 @@ class Engine(MessageContent):
         refers to them, and keep no more than what users read: messages, the run and its steps, warnings."""
         super().release()
         self.wake, self.number_of = _nothing, _unknown
-        self.source_ends, self._halves, self._annotated = {}, {}, {}
+        self.source_ends = self._halves = self._annotated = NOTHING
+        self.runs.release()
         self._cause = None
 
     def forget_oldest(self, limit: int) -> None:

@@ -18,7 +18,18 @@ from .sizes import Sizes
 from .unique_ids import UniqueIds
 from .warning_list import WarningList
 
-__all__ = ["OpenMessages", "has_arguments"]
+__all__ = ["NOTHING", "OpenMessages", "has_arguments"]
+
+
+NOTHING: dict[Any, Any] = {}
+"""In the place of what a stream needed until it ended, shared by all: nothing is added to it."""
+
+_find_nothing: Callable[[Any], Any] = NOTHING.get
+_NO_IDS = UniqueIds(NOTHING)
+
+
+def _new_id_of_none() -> str:
+    raise RuntimeError("a stream that has ended gets no more messages")
 
 
 class OpenMessages(PendingAnswers):
@@ -50,10 +61,8 @@ class OpenMessages(PendingAnswers):
 
     def release(self) -> None:
         """Forget what only further events would need. The messages stay."""
-        nothing: dict[str, Any] = {}
-        self._open = self._renamed = self._by_id = self._early_lines = nothing
-        self.find_open = nothing.get
-        self._ids = UniqueIds(nothing)
+        self._open = self._renamed = self._by_id = self._early_lines = NOTHING
+        self.find_open, self._ids, self.new_id = _find_nothing, _NO_IDS, _new_id_of_none
 
     # -- sizes
 

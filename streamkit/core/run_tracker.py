@@ -38,6 +38,10 @@ class RunTracker:
         self.steps: list[e.RunStep] = []
         self._by_id: dict[str, e.RunStep] = {}
 
+    def release(self) -> None:
+        """Nothing more comes: forget the ids of steps."""
+        self._by_id = {}
+
     # -- the run
 
     def open(self, template: e.Run, cause: e.Event) -> Iterator[e.Event]:

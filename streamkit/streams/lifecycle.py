@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 from ..core.delivery import HookStopped, Steps, add_note
+from ..core.open_messages import NOTHING
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError, UsageError
 from ..events import Event, Run, RunDone, RunStep, StreamEnd
@@ -111,7 +112,8 @@ class Lifecycle(StreamState):
 
     def _release(self) -> None:
         """Drop what refers back to the stream, so that it is freed as soon as nothing else refers to it."""
-        self._handlers, self._plan, self._delta_hooks, self._receivers, self._batch = (), {}, {}, (), ()
+        self._handlers, self._receivers, self._batch = (), (), ()
+        self._plan = self._delta_hooks = NOTHING
         self._own_hooks.clear()
         self._source_given = self._source = self._then = self._clock = None
         self._engine.release()
