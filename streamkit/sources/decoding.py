@@ -94,7 +94,8 @@ class SourceDecoder:
     @property
     def exhausted(self) -> bool:
         """Whether nothing more can come, so that the source need not be pulled again."""
-        return self.decoder is not None and self.decoder.exhausted and not self._read_to_end
+        decoder = self.decoder
+        return decoder is not None and decoder.exhausted and not self._read_to_end
 
     @property
     def continues_in_next_source(self) -> bool:

@@ -201,11 +201,16 @@ class Lifecycle(StreamState):
     @property
     def _is_read(self) -> bool:
         """Whether the source is not to be pulled any more."""
-        return self._engine.declined or (self._source_decoder is not None and self._source_decoder.exhausted)
+        source_decoder = self._source_decoder
+        return self._engine.declined or (source_decoder is not None and source_decoder.exhausted)
 
     def _must_look(self) -> bool:
-        self._check()
-        return bool(self._engine.pending) or self._decoder is None or self._is_read
+        if self._closing:
+            self._check()
+        source_decoder = self._source_decoder
+        if self._engine.pending or source_decoder is None or source_decoder.decoder is None:
+            return True
+        return self._engine.declined or source_decoder.exhausted
 
     def _next_source(self) -> Callable[[], Any] | None:
         """What gives the run's next source; None where the run ends."""
