@@ -24,7 +24,7 @@ from .. import events as e
 from ..messages import COMPACT_AT
 from .message_content import MessageContent
 from .open_messages import NOTHING
-from .pending import PendingAnswers
+from .pending import NOT_ANSWERED, PendingAnswers
 from .run_tracker import RunTracker
 from .split_text import SplitDelta
 from .warning_list import WarningList
@@ -51,6 +51,7 @@ class Engine(MessageContent):
         failure: the failure that another stream reported, which is read as canonical events.
         number_of: the number of the source's item that a delta came from; None where that is unknown.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
+        is_ending: whether the stream ends, so that what is open is closed.
         is_canonical: whether the source is another stream's events, whose end is this stream's end.
         source_ends: the cursors of the events with which a canonical source ended, by their class.
         ends_before: those of them that stand before the cursor after which the stream resumes.
@@ -58,6 +59,7 @@ class Engine(MessageContent):
 
     failure: e.StreamException | None = None
     forgotten_deltas = 0
+    is_ending = False
     is_canonical = False
     ends_before: frozenset[type[e.Event]] = frozenset()
     # The event that is being completed, and the number of the item that it came from.
@@ -198,7 +200,9 @@ class Engine(MessageContent):
         yield from self._close_open(status, _NO_CAUSE)
         yield from self._decline_unanswerable()
         failed = outcome is not None and outcome.status in _FAILED
-        open_calls = [call for call in self.unanswered if call.answer_slot is None or not call.answer_slot.given]
+        later = self.answered_later
+        waiting = [call for call in self.unanswered if (call.call_id or call.id) not in later]
+        open_calls = [call for call in waiting if call.answer_slot is None or not call.answer_slot.given]
         if open_calls and complete and not failed and not self.runs.requires_action:
             yield from self._complete_requires_action(e.RunRequiresAction(e.Run()))
 
@@ -220,13 +224,14 @@ class Engine(MessageContent):
         """Close everything that is open, and the run. `status` says how, where the source did not."""
         if self.runs.ended:
             return
+        self.is_ending = True
         outcome = self.runs.outcome.status if self.runs.outcome else "completed"
         if outcome in ("completed", "in_progress") and self.unanswered:
             outcome = "requires_action"
         how: e.RunStatus = status or outcome
         yield from self._close_open(how, _NO_CAUSE)
         for confirmation in self.pending_confirmations:
-            yield from self.settle(confirmation, False, reason="not answered")
+            yield from self.settle(confirmation, False, reason=NOT_ANSWERED)
         for call in self.unanswered:
             if call.answer_slot is not None:
                 call.answer_slot.close()

@@ -21,7 +21,10 @@ from ..messages import Message, ToolCallMessage
 from .run_tracker import RunTracker
 from .unique_ids import UniqueIds
 
-__all__ = ["Pending", "PendingAnswers"]
+__all__ = ["NOT_ANSWERED", "Pending", "PendingAnswers"]
+
+NOT_ANSWERED = "not answered"
+"""The reason of a confirmation that was declined because nobody answered it."""
 
 
 class Pending(Mapping[str, Confirmation | ToolCallMessage]):
@@ -109,11 +112,15 @@ class PendingAnswers:
     Attributes:
         pending: what waits: confirmations by their id, tool calls by their call id.
         confirmations: all of them, in the order they came.
+        answered_later: the ids of confirmations, and of calls that were promised an output, whose answer comes after the
+            source's end, as a recording has it.
         declined: a confirmation was declined and pulling on would run it all the same, so nothing more is pulled.
         wake: called from the answering thread when something was answered or deferred.
 
     What the source can do with answers. Who opens a source sets the first and third; `then=`, an agent or a relay the rest:
         pull_approves: pulling on runs what a confirmation shows.
+        pull_approved: it did so when the source was recorded. The recording has the outcomes of its confirmations.
+        has_outcomes: the source is a recording that has the outcomes of all its confirmations.
         takes_approvals: the next request carries the decisions.
         takes_edits: an approval may carry edited code.
         takes_outputs: outputs of tool calls lead somewhere.
@@ -123,8 +130,12 @@ class PendingAnswers:
     """
 
     runs: RunTracker
+    is_canonical: bool
+    answered_later: frozenset[str] = frozenset()
     declined = False
     pull_approves = False
+    pull_approved = False
+    has_outcomes = False
     takes_approvals = False
     takes_edits = False
     takes_outputs = False
@@ -184,7 +195,7 @@ class PendingAnswers:
             confirmation.editable = self.takes_edits
             questions.asked.add(confirmation.answer_slot)
             questions.undeferred[confirmation.answer_slot] = None
-        else:
+        elif not (self.pull_approved or self.has_outcomes or self.is_canonical):
             questions.passive[confirmation.id] = confirmation
         self.pending[confirmation.id] = confirmation
         self.confirmations.append(confirmation)
@@ -209,7 +220,7 @@ class PendingAnswers:
         self._remove(confirmation.id)
         confirmation.settle(approved, edited=edited, reason=reason)
         if not approved:
-            if self.pull_approves:
+            if self.pull_approves or self.pull_approved:
                 self.declined = True
                 self.end_declined()
             if confirmation.subject.call_id is not None:
@@ -229,7 +240,9 @@ class PendingAnswers:
 
     def _decline_unanswerable(self) -> Iterator[e.Event]:
         for confirmation in self._unanswerable():
-            yield from self.settle(confirmation, False, reason="not answered")
+            if confirmation.id in self.answered_later:
+                continue
+            yield from self.settle(confirmation, False, reason=NOT_ANSWERED)
 
     def _unanswerable(self) -> list[Confirmation]:
         """The pending confirmations that take no answer of ours."""
@@ -378,7 +391,7 @@ class PendingAnswers:
             return False
         undeferred, questions.undeferred = questions.undeferred, {}
         for answer in undeferred:
-            answer.give_up((False, "not answered"))
+            answer.give_up((False, NOT_ANSWERED))
         return bool(questions.asked or (at_end and questions.awaited))
 
 

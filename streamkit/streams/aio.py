@@ -26,7 +26,7 @@ from ..sources.open_async import open_async, source_of_async_stream
 from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
 from .lifecycle import NO_STEPS
-from .manager import AnswerText, Manager
+from .manager import AnswerText, Manager, share_names
 from .tasks import Work, close_unused, scheduler, task_finder
 
 __all__ = ["AsyncStreamManager"]
@@ -349,6 +349,9 @@ class AsyncStreamManager(Manager):
         finally:
             if not self._ended:
                 await self.close()
+
+
+share_names(AsyncStreamManager, "_course _schedule _token _running _guard _find_task")
 
 
 class _Iteration:

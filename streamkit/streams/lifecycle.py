@@ -18,8 +18,9 @@ from ..core.delivery import HookStopped, Steps, add_note
 from ..core.open_messages import NOTHING
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError, UsageError
-from ..events import Event, Run, RunDone, RunStep, StreamEnd
+from ..events import Event, RunDone, RunStep, StreamEnd
 from ..handlers import Handler
+from ..sources.interrupt import stop_with_caller
 from .state import StreamState
 
 __all__ = ["NO_STEPS", "Lifecycle"]
@@ -54,6 +55,7 @@ class Lifecycle(StreamState):
                 while not self._is_read and (yield from self._deliver_batches(decode)):
                     yield from self._settle(at_end=False)
                 yield from self._finish_source()
+                yield from self._deliver(self._recorded_answers())
                 yield from self._settle(at_end=True)
                 if not (yield from self._open_next()):
                     break
@@ -128,6 +130,7 @@ class Lifecycle(StreamState):
     # -- sources
 
     def _open(self, value: Any) -> Steps:
+        stop_with_caller(self)
         if self._closing:
             raise Stopped
         if not self.started:
@@ -184,7 +187,9 @@ class Lifecycle(StreamState):
             return False
         yield from self._open(value)
         assert self._source_decoder is not None
-        yield from self._deliver(self._engine.next_source(same_step=self._source_decoder.source.traits.same_step))
+        traits = self._source_decoder.source.traits
+        begin = self._action_taken() if traits.was_nested else self._engine.next_source(same_step=traits.same_step)
+        yield from self._deliver(begin)
         return True
 
     def _finish_source(self) -> Steps:
@@ -202,7 +207,8 @@ class Lifecycle(StreamState):
     def _is_read(self) -> bool:
         """Whether the source is not to be pulled any more."""
         source_decoder = self._source_decoder
-        return self._engine.declined or (source_decoder is not None and source_decoder.exhausted)
+        is_declined = self._engine.declined and not self._engine.pull_approved  # a recording has nothing more anyway
+        return is_declined or (source_decoder is not None and source_decoder.exhausted)
 
     def _must_look(self) -> bool:
         if self._closing:
@@ -210,7 +216,7 @@ class Lifecycle(StreamState):
         source_decoder = self._source_decoder
         if self._engine.pending or source_decoder is None or source_decoder.decoder is None:
             return True
-        return self._engine.declined or source_decoder.exhausted
+        return self._is_read
 
     def _next_source(self) -> Callable[[], Any] | None:
         """What gives the run's next source; None where the run ends."""
@@ -225,7 +231,7 @@ class Lifecycle(StreamState):
         if self._then is None or engine.unanswered or not goes_on:
             return None
         if self._source_number >= self._max_steps:
-            engine.runs.end_with(Run(status="incomplete", finish_reason="max_steps"))
+            self._end_at_max_steps()
             return None
         return partial(self._then, self)
 
@@ -271,13 +277,15 @@ class Lifecycle(StreamState):
         """Set aside what belongs to the source that is being read, and put it back afterwards."""
         engine = self._engine
         flags = self._nested, self._iterated
-        saved = self._source, self._source_decoder, engine.takes_edits, engine.pull_approves
+        saved = self._source, self._source_decoder, engine.takes_edits
+        pulls = engine.pull_approves, engine.pull_approved, engine.has_outcomes
         self._nested = self._iterated = True
         try:
             yield
         finally:
             self._nested, self._iterated = flags
-            self._source, self._source_decoder, engine.takes_edits, engine.pull_approves = saved
+            self._source, self._source_decoder, engine.takes_edits = saved
+            engine.pull_approves, engine.pull_approved, engine.has_outcomes = pulls
 
     # -- answers
 

@@ -13,6 +13,7 @@ from ..core.pending import Pending
 from ..core.run_tracker import merge
 from ..errors import IncompleteStreamError, RunFailedError, SourceTimeoutError, StreamkitError, UsageError
 from ..events import (
+    ConfirmationDone,
     Event,
     Run,
     RunStatus,
@@ -248,6 +249,11 @@ class StreamState(Delivery):
         """Whether `close` or `cancel` was called, or the stream failed."""
         return self._closing
 
+    @property
+    def is_nested(self) -> bool:
+        """Whether the source that is read now was opened by a hook, inside another. For streamkit's own packages."""
+        return self._nested
+
     # -- sources
 
     def _source_opened(self, source: Source | AsyncSource) -> None:
@@ -262,6 +268,8 @@ class StreamState(Delivery):
         )
         self._source_number += not traits.same_step
         self._engine.takes_edits = traits.edits
+        if executed := traits.executed:
+            self._engine.executes = lambda call: (call.call_id or call.id) in executed
 
     @property
     def _decoder(self) -> Decoder | None:
@@ -277,6 +285,9 @@ class StreamState(Delivery):
         source_decoder, engine = self._source_decoder, self._engine
         assert source_decoder is not None
         self._take_nested_outcome()
+        if (recorded := source_decoder.source.traits.recorded_end) is not None:
+            later = [event.confirmation.id for event in recorded.answers if isinstance(event, ConfirmationDone)]
+            engine.answered_later = frozenset([*later, *recorded.promised])
         for events in source_decoder.finish(declined=engine.declined):
             yield from engine.complete(events)
         complete = engine.declined or source_decoder.complete
@@ -287,6 +298,27 @@ class StreamState(Delivery):
         yield from engine.source_done(complete=complete)
         if not complete and engine.failure is None and not source_decoder.source.traits.next_source:
             raise source_decoder.incomplete()
+
+    def _recorded_answers(self) -> Iterator[Event]:
+        """The events of the answers that came after the source's end, when it was recorded.
+
+        Raises:
+            StreamkitError: the failure that came after them.
+            Stopped: the stream was stopped after them.
+        """
+        assert self._source_decoder is not None
+        if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
+            yield from self._engine.complete(recorded.answers)
+            if recorded.reason == "declined":
+                self._engine.end_declined()
+            elif recorded.reason == "max_steps":
+                self._end_at_max_steps()
+            if recorded.failure is not None:
+                raise recorded.failure
+
+    def _end_at_max_steps(self) -> None:
+        """The run ends here, because it had as many sources as it may have."""
+        self._engine.runs.end_with(Run(status="incomplete", finish_reason="max_steps"))
 
     def _take_nested_outcome(self) -> None:
         """Use the outcome of a nested source as the run's, if the run waited for the action that the source performed."""

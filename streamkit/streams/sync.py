@@ -22,7 +22,7 @@ from ..sources.interrupt import Interruptible
 from ..sources.open import open_sync, source_of_stream
 from ..sources.source import AsyncSource, Source, call_source
 from .lifecycle import NO_STEPS
-from .manager import Manager
+from .manager import Manager, share_names
 
 __all__ = ["StreamManager"]
 
@@ -240,3 +240,6 @@ class StreamManager(Manager):
             wakeup.wait(left)
         self._wakeup = None
         return self._deadlines.over()
+
+
+share_names(StreamManager, "_calls _events")
