@@ -9,14 +9,19 @@ from .base import Decoder, Encoder
 from .encoding_report import left_out_of
 from .registry import BUILT_IN, find, names, recognise, to_input
 from .request_content import LeftOut
+from .ui_answers import Approval, ToolResult, UiAnswer, give_answers
 from .values import is_list, is_object
 
 __all__ = [
     "BUILT_IN",
+    "Approval",
     "Decoder",
     "Encoder",
     "LeftOut",
+    "ToolResult",
+    "UiAnswer",
     "find",
+    "give_answers",
     "is_list",
     "is_object",
     "left_out_of",

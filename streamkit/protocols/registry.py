@@ -33,6 +33,8 @@ BUILT_IN = (
     "anthropic",
     "open_interpreter",
     "letta",
+    "vercel_ui",
+    "ag_ui",
     "streamkit",
 )
 """The names of streamkit's own protocols, in the order in which an unknown item is shown to them."""
