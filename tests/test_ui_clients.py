@@ -13,13 +13,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 import streamkit as sk
 from streamkit import events as e
 from streamkit import messages as m
+from streamkit.computer import Computer
 from streamkit.protocols import Approval, ag_ui, find, vercel_ui
 from streamkit.protocols.framing import sse_frame
+from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
 from .recorded import OWN, SHARED, streams_in
 from .test_recorded_streams import FOLDERS, NO_STREAMS
@@ -168,6 +171,37 @@ def test_clients_read_everything_at_once() -> None:
     ):
         assert result["faults"] == [], name
         assert "It rains: “7 °C” \U0001f327" in json.dumps(result["messages"], ensure_ascii=False), name
+
+
+def test_clients_show_what_an_agent_did() -> None:
+    """A real kernel: one piece of code was approved and ran, the other was declined. No part waits for anything."""
+    code = ["import sys; print(1); print(2, file=sys.stderr)", "print(3)"]
+    calls = [ToolCall("execute", {"language": "python", "code": text}) for text in code]
+    answers = iter((True, False))
+
+    class Answers(sk.EventHandler):
+        def on_confirmation(self, confirmation: sk.Confirmation, /) -> None:
+            confirmation.approve() if next(answers) else confirmation.decline("not now")
+
+    with ModelServer([Reply(Text("I run it."), *calls), Reply("Done.")]) as server, Computer() as computer:
+        client = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0)
+        stream = sk.Agent(client, model="m", computer=computer).stream("Go on.", Answers())
+        jobs = [*encoded_for(CLIENTS, stream)]
+        client.close()
+    for job, result in zip(jobs, read_with_clients(jobs), strict=True):
+        assert result["faults"] == [], job["client"]
+        if job["client"] == "ai-7":
+            tools = [part for part in result["messages"][1]["parts"] if part["type"] == "tool-execute"]
+            assert [(part["state"], part["approval"]["approved"]) for part in tools] == [
+                ("output-available", True),
+                ("output-denied", False),
+            ]
+            assert tools[0]["output"] == {"stdout": "1\n", "stderr": "2\n"}
+        if job["client"] == "@ag-ui/client-1":
+            results = {one["toolCallId"]: one["content"] for one in result["messages"] if one["role"] == "tool"}
+            assert [*results.values()][-1] == "1\n2\n" and len(results) == 2
+            (console,) = (one["content"] for one in result["messages"] if one["role"] == "activity")
+            assert "".join(piece["text"] for piece in console["output"]) == "1\n2\n" and console["activeLine"] is None
 
 
 # -- what the clients post

@@ -108,7 +108,8 @@ class Decoder(base.Decoder):
         """The events of one event of the protocol."""
         kind = as_text(item.get("type"))
         if kind in w.LEGACY:
-            kind, item = w.LEGACY[kind], self._with_id(kind, item)
+            item = self._with_id(kind, item)
+            kind = w.LEGACY[kind]
         if self._step_is_over and kind not in ("RUN_FINISHED", "RUN_ERROR"):
             self._step_is_over = False
             return [e.RunStepDone(e.RunStep()), *self._read(kind, item)]
@@ -166,10 +167,10 @@ class Decoder(base.Decoder):
         return [self.warn("unknown-type", f"its type {kind!r} is none of this protocol's; it was skipped", kind)]
 
     def _with_id(self, kind: str, item: WireObject) -> WireObject:
-        """An event of 0.x with the id that it lacks."""
+        """An event of 0.x as that of 1.0, with the id that it lacks."""
         if kind == "THINKING_TEXT_MESSAGE_START" or not self._thinking:
             self._thinking = self.new_id()
-        return {**item, "messageId": self._thinking}
+        return {**item, "type": w.LEGACY[kind], "messageId": self._thinking}
 
     def _unused_id(self, wanted: str) -> str:
         id = wanted if wanted and wanted not in self._used else self.new_id()

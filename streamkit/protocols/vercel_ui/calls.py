@@ -88,6 +88,7 @@ class ToolParts:
         self._calls: dict[str, Call] = {}
         self.growing: dict[str, Call] = {}
         self.consoles: set[str] = set()
+        self._growing_outputs: set[str] = set()  # the ids of outputs that began with a preliminary one
         self.pending: dict[str, Confirmation] = {}
 
     def knows(self, id: str) -> bool:
@@ -200,27 +201,31 @@ class ToolParts:
         if is_console and (id in self.consoles or (call is not None and call.code is not None)):
             return  # what was printed is a message of its own
         content = "" if value is None else output_text(value) if isinstance(value, str) else json_text(value)
-        if wire.get("preliminary") is True:
-            yield e.ToolOutputDelta(f"{self._stem(call, id)}.output", content, replace=True)
-        else:
-            yield self._output(call, id, content, wire)
+        output = self._output(call, id, content, wire)
+        if wire.get("preliminary") is not True:
+            yield e.ToolOutputDone(output)
+            return
+        if output.id not in self._growing_outputs:
+            self._growing_outputs.add(output.id)
+            yield e.ToolOutputCreated(output)
+        yield e.ToolOutputDelta(output.id, content, replace=True)
 
     def output_error(self, wire: WireObject) -> Iterator[e.Event]:
         """The error of a tool, in place of its output."""
         call = self._find(wire)
         id = call.id if call else as_text(wire.get("toolCallId"))
-        yield self._output(call, id, as_text(wire.get("errorText")), wire, error=True)
+        yield e.ToolOutputDone(self._output(call, id, as_text(wire.get("errorText")), wire, error=True))
 
     def _stem(self, call: Call | None, id: str) -> str:
         return call.message.id if call else id
 
-    def _output(self, call: Call | None, id: str, content: str, wire: WireObject, *, error: bool = False) -> e.Event:
+    def _output(self, call: Call | None, id: str, content: str, wire: WireObject, *, error: bool = False) -> Message:
         kept = kept_of(wire)
         fields = message_fields(kept, (call.message.call_id if call else None) or id)
         metadata = {**fields.pop("metadata", {}), **provider_metadata(wire), **({"error": True} if error else {})}
         fields["name"] = fields.get("name") or (call.message.name if call and call.is_ours else None)
         message_id = as_text(kept.get("id")) or f"{self._stem(call, id)}.output"
-        return e.ToolOutputDone(m.ToolOutputMessage(message_id, content=content, metadata=metadata, **fields))
+        return m.ToolOutputMessage(message_id, content=content, metadata=metadata, **fields)
 
     # -- questions
 
