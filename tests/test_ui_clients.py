@@ -229,9 +229,10 @@ def test_an_approval_of_use_chat_comes_back(client: str, answer: dict[str, Any])
     """The real client's second POST has our question's id, the answer as a boolean, and goes on with the same message."""
     protocol, options = CLIENTS[client]
     second = completed([*output("o1", "c1", "rain"), *whole(m.TextMessage("t2"), "It rains.")])
+    first_body = bodies(protocol, options, completed(question(), last=WAITING))
     job = {
         "client": client,
-        "bodies": bodies(protocol, options, completed(question(), last=WAITING), second),
+        "bodies": [*first_body, *bodies(protocol, {**options, "after": [call("c1")]}, second)],
         "answers": [[answer]],
     }
     (result,) = read_with_clients([job])
@@ -246,6 +247,8 @@ def test_an_approval_of_use_chat_comes_back(client: str, answer: dict[str, Any])
     assert again.new_messages == []
     assert [message.type for message in again.messages] == ["message", "tool_call"]
     assert [message["role"] for message in result["messages"]] == ["user", "assistant"]
+    (tool,) = (part for part in result["messages"][-1]["parts"] if "toolCallId" in part)
+    assert (tool["state"], tool["output"]) == ("output-available", "rain")
     assert "It rains." in json.dumps(result["messages"][-1])
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "output_value",
     "restored_event",
     "seconds_of",
+    "static_form",
     "unique_id",
     "usage_object",
     "usage_of",
@@ -158,6 +159,13 @@ def message_fields(kept: WireObject, call_id: str | None = None) -> dict[str, An
     if kept.get("custom") is True:
         fields["metadata"] = {"custom": True}
     return fields
+
+
+def static_form(message: Message) -> dict[str, Any]:
+    """The static form of a message, without what its provider alone understands."""
+    form = message.to_dict()
+    metadata = {key: message.metadata[key] for key in ("custom", "error") if key in message.metadata}
+    return {**without_keys(form, "metadata"), **({"metadata": metadata} if metadata else {})}
 
 
 # -- values

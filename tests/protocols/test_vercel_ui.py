@@ -233,6 +233,13 @@ def test_an_output_waits_for_the_arguments_of_its_call() -> None:
     assert sent.index("tool-input-available") < sent.index("tool-output-available")
 
 
+def test_a_message_that_goes_on_has_its_calls_already() -> None:
+    """An output without its call gets a part of its own, else it would throw; `after` says what the client has."""
+    events = [*output("o1", "c1", "rain")]
+    assert types(completed(events))[2:4] == ["tool-input-available", "tool-output-available"]
+    assert types(completed(events), after=[call("c1")])[2:3] == ["tool-output-available"]
+
+
 def test_parallel_parts_of_one_call_id_stay_apart() -> None:
     """Some servers give the same id to several calls."""
     calls = [

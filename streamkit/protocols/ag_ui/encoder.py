@@ -21,6 +21,7 @@ from ..ui_parts import (
     is_application_event,
     kept_call_id,
     kept_fields,
+    static_form,
     usage_object,
 )
 from ..values import WireObject, as_object, as_text, without_keys
@@ -287,7 +288,7 @@ class Encoder(base.Encoder):
         is_file = isinstance(message, m.ImageMessage | m.AudioMessage | m.FileMessage) and message.status == "completed"
         found = file_url(message) if is_file else None
         if found is None:
-            return _custom("message", message.to_dict())
+            return _custom("message", static_form(message))
         kept = self._metadata({**kept_fields(message, "format", id=message.id), **kept_call_id(message, None)}, message)
         content = {"url": found[0], "mimeType": found[1]}
         return {"type": "ACTIVITY_SNAPSHOT", "messageId": message.id, "activityType": FILE, "content": content, **kept}

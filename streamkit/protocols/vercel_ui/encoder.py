@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args
 
 from ... import events as e
@@ -11,7 +11,15 @@ from ...errors import UsageError
 from ...messages import Annotation, Message
 from .. import base
 from ..ui_files import file_url
-from ..ui_parts import MASKED_ERROR, application_event, is_application_event, kept_call_id, kept_fields, usage_object
+from ..ui_parts import (
+    MASKED_ERROR,
+    application_event,
+    is_application_event,
+    kept_call_id,
+    kept_fields,
+    static_form,
+    usage_object,
+)
 from ..values import as_text, without_keys
 from .tool_parts import ToolParts, provider_metadata
 from .wire import Version, finish_reason_of
@@ -61,6 +69,8 @@ class Encoder(base.Encoder):
         version: the major version of the `ai` package that reads the stream. What is written for 6 is read by 6 and 7. 5
             (from 5.0.92) knows no approvals. 7 also shows an approval at once.
         message_id: the UI message's id; the run's by default. A run that goes on in another response keeps it.
+        after: where the UI message goes on in another response: its messages so far, such as `request.messages`. What
+            their calls give is then put into the parts that the client has.
         expose_errors: show what failed. It may be none of a user's business.
 
     Raises:
@@ -71,7 +81,14 @@ class Encoder(base.Encoder):
     done = b"[DONE]"
     choices = False
 
-    def __init__(self, version: Version = 6, *, message_id: str | None = None, expose_errors: bool = False) -> None:
+    def __init__(
+        self,
+        version: Version = 6,
+        *,
+        message_id: str | None = None,
+        after: Iterable[Message] = (),
+        expose_errors: bool = False,
+    ) -> None:
         if version not in get_args(Version):
             raise UsageError(f"there is no version {version!r} of the UI message stream; there are 5, 6 and 7")
         self._version = version
@@ -81,6 +98,8 @@ class Encoder(base.Encoder):
         self._open: set[str] = set()  # the ids of open parts
         self._boundaries: list[Chunk] = []  # of steps, until nothing is open
         self._tools = ToolParts(version)
+        for message in after:
+            self._tools.know(message)
         self._shown: dict[str, int] = {}  # how much of a console's output was shown, by message id
         self._sources: dict[str, int] = {}  # how many sources a text has
         self._usage: e.Usage | None = None
@@ -229,7 +248,7 @@ class Encoder(base.Encoder):
         is_file = isinstance(message, m.ImageMessage | m.AudioMessage | m.FileMessage) and message.status == "completed"
         found = file_url(message) if is_file else None
         if found is None:
-            return {"type": "data-message", "id": message.id, "data": message.to_dict()}
+            return {"type": "data-message", "id": message.id, "data": static_form(message)}
         url, media_type = found
         kept = {**kept_fields(message, "format"), **kept_call_id(message, None)}
         return {"type": "file", "url": url, "mediaType": media_type, **provider_metadata(message, kept)}

@@ -20,6 +20,7 @@ from ..ui_parts import (
     kept_call_id,
     kept_fields,
     output_value,
+    static_form,
     unique_id,
 )
 from ..values import as_object, without_keys
@@ -99,6 +100,11 @@ class ToolParts:
             return self._by_call.get(message.call_id)
         codes = [part for part in self._parts.values() if part.code is not None]
         return codes[-1] if codes and isinstance(message, m.ConsoleMessage) else None
+
+    def know(self, message: Message) -> None:
+        """The client has this call, or this code, from an earlier stream."""
+        if isinstance(message, m.ToolCallMessage | m.CodeMessage):
+            self._add(message).is_done = True
 
     # -- arguments
 
@@ -195,7 +201,7 @@ class ToolParts:
             fields: Chunk = {"toolName": message.name or "tool", "input": {}}
             yield part.chunk("tool-input-available", **fields, providerMetadata={KEPT_KEY: {"type": "none"}})
         if part.is_denied:
-            yield {"type": "data-message", "id": message.id, "data": message.to_dict()}
+            yield {"type": "data-message", "id": message.id, "data": static_form(message)}
             return
         metadata: Chunk = {}
         if self._version >= 6:
