@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -30,7 +29,6 @@ __all__ = [
     "restored_event",
     "seconds_of",
     "static_form",
-    "unique_id",
     "usage_object",
     "usage_of",
 ]
@@ -102,15 +100,6 @@ class CodeArguments:
         """The JSON text after the code, with the language if it was not known before."""
         late = f',"language":{json_text(language)}' if self._language is None and language is not None else ""
         return f'"{late}}}'
-
-
-def unique_id(wanted: str, taken: Mapping[str, Any]) -> str:
-    """This id, or one made of it that is not taken."""
-    id, count = wanted, 1
-    while id in taken:
-        count += 1
-        id = f"{wanted}~{count}"
-    return id
 
 
 # -- fields that the protocol has no place for

@@ -248,7 +248,7 @@ def test_parallel_parts_of_one_call_id_stay_apart() -> None:
     starts = [
         item["toolCallId"] for item in encoded(completed(calls), "vercel_ui") if item["type"] == "tool-input-start"
     ]
-    assert starts == ["call_0", "call_0~2"]
+    assert starts == ["call_0", "call_0.2"]
 
 
 def test_code_is_a_call_and_a_data_part_and_its_console_too() -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ... import messages as m
+from ...core.unique_ids import UniqueIds
 from ...messages import Message
-from ..ui_parts import CODE_TOOL, DENIED, CodeArguments, HeldText, kept_call_id, kept_fields, unique_id
+from ..ui_parts import CODE_TOOL, DENIED, CodeArguments, HeldText, kept_call_id, kept_fields
 from .parents import Parents
 
 __all__ = ["CallOut", "Calls"]
@@ -56,9 +57,12 @@ class Calls:
         self._parents = parents
         self._kept = kept
         self._calls: dict[str, CallOut] = {}  # by toolCallId
+        self._ids = UniqueIds(self._calls)
+        self._newest_code: CallOut | None = None
+        self._due: dict[str, CallOut] = {}  # what may have its result at the end of the step
         self._by_call: dict[str, CallOut] = {}  # the newest with this call id
         self.by_message: dict[str, CallOut] = {}
-        self._result_ids: dict[str, None] = {}
+        self._result_ids = UniqueIds()
 
     def find(self, message: Message) -> CallOut | None:
         """The call that this call or code was sent as."""
@@ -68,8 +72,7 @@ class Calls:
         """The call that a message is about: its own, or for what has no call_id, the newest code's."""
         if message.call_id is not None:
             return self._by_call.get(message.call_id)
-        codes = [call for call in self._calls.values() if call.code is not None]
-        return codes[-1] if codes and isinstance(message, m.ConsoleMessage) else None
+        return self._newest_code if isinstance(message, m.ConsoleMessage) else None
 
     def pending(self) -> list[str]:
         """The ids of calls that wait for an output of the client's."""
@@ -87,7 +90,9 @@ class Calls:
     def begin(self, message: Message) -> Iterator[Item]:
         """A call or code begins."""
         call_id = message.call_id or message.id
-        call = CallOut(unique_id(call_id, self._calls), message)
+        call = CallOut(self._ids.free(call_id), message)
+        if call.code is not None:
+            self._newest_code = call
         self._calls[call.id] = self._by_call[call_id] = self.by_message[message.id] = call
         parent = self._parents.call(call.id)
         yield {
@@ -156,8 +161,7 @@ class Calls:
         yield self._result(message.id, call_id, message.content, self._kept(message, **kept))
 
     def _result(self, id: str, call_id: str, content: str, metadata: Item) -> Item:
-        id = unique_id(id, self._result_ids)
-        self._result_ids[id] = None
+        id = self._result_ids.unused(id)
         self._parents.other()
         return {
             "type": "TOOL_CALL_RESULT",
@@ -173,11 +177,18 @@ class Calls:
         call = self.part_of(console)
         if call is not None:
             call.printed.append(console)
+            self._due[call.id] = call
+
+    def deny(self, call: CallOut) -> None:
+        """A call was declined: that is its result, if there comes no other before the step's end."""
+        call.is_denied = True
+        self._due[call.id] = call
 
     def results(self, *, is_end: bool = False) -> Iterator[Item]:
         """The results of calls that gave nothing but what they printed, or were declined; at the run's end, of code that
         printed nothing."""
-        for call in self._calls.values():
+        due, self._due = (self._calls if is_end else self._due), {}
+        for call in due.values():
             if call.has_result or call.is_asked or not call.is_done:
                 continue
             ran = is_end and call.code is not None and call.message.status == "completed"

@@ -329,7 +329,8 @@ class Encoder(base.Encoder):
         part = self._calls.find(confirmation.subject)
         if part is not None:
             part.is_asked = False
-            part.is_denied = confirmation.status == "declined"
+            if confirmation.status == "declined":
+                self._calls.deny(part)
         outcome = {"status": confirmation.status, "edited": confirmation.edited, "reason": confirmation.reason}
         yield _custom("confirmation_done", {"id": confirmation.id, **without_keys(outcome)})
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from ... import messages as m
 from ...answers import Confirmation
+from ...core.unique_ids import UniqueIds
 from ...messages import Message
 from ..request_content import LeftOut, Report, report_nothing
 from ..ui_files import file_url
-from ..ui_parts import CODE_TOOL, unique_id
+from ..ui_parts import CODE_TOOL
 from ..values import json_text, without_keys
 from .parents import Parents
 
@@ -43,6 +44,7 @@ class _History:
         self._report = report
         self._parents = Parents()
         self._owners: dict[str, Item] = {}  # the messages that have calls, by toolCallId
+        self._unique = UniqueIds(self._owners)
         self._ids: dict[str, str] = {}  # the newest toolCallId of each call id
         self._code = ""  # the newest call that stands for code
         self._printed: dict[str, list[str]] = {}  # what calls without a result printed; code always has a result
@@ -105,7 +107,7 @@ class _History:
     def _add_call(self, message: Message, name: str, arguments: str) -> str:
         """A call, in the message of the text or the call before it. Returns its id."""
         call_id = message.call_id or message.id
-        id = unique_id(call_id, self._owners)
+        id = self._unique.free(call_id)
         self._ids[call_id] = id
         parent = self._parents.call(id)
         found = [item for item in self.items[-1:] if parent and item["id"] == parent]
@@ -113,7 +115,9 @@ class _History:
         if not found:
             self.items.append(owner)
         call: Item = {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
-        owner["toolCalls"] = [*owner.get("toolCalls", ()), call]
+        if "toolCalls" not in owner:
+            owner["toolCalls"] = []
+        owner["toolCalls"].append(call)
         self._owners[id] = owner
         return id
 
@@ -122,7 +126,8 @@ class _History:
         self._answered.add(call_id)
         place = len(self.items)
         if call_id in self._owners:
-            place = next(place for place, one in enumerate(self.items) if one is self._owners[call_id]) + 1
+            while self.items[place - 1] is not self._owners[call_id]:
+                place -= 1
             while place < len(self.items) and self.items[place]["role"] == "tool":
                 place += 1
         self.items.insert(place, {"id": id, "role": "tool", "toolCallId": call_id, "content": content})

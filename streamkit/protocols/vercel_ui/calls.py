@@ -86,6 +86,7 @@ class ToolParts:
         self._unused_id = unused_id
         self._warn = warn
         self._calls: dict[str, Call] = {}
+        self._call_ids: set[str | None] = set()
         self.growing: dict[str, Call] = {}
         self.consoles: set[str] = set()
         self._growing_outputs: set[str] = set()  # the ids of outputs that began with a preliminary one
@@ -93,7 +94,7 @@ class ToolParts:
 
     def knows(self, id: str) -> bool:
         """Whether there is a part with this toolCallId, or of a call with this id."""
-        return id in self._calls or any(call.message.call_id == id for call in self._calls.values())
+        return id in self._calls or id in self._call_ids
 
     def _find(self, wire: WireObject) -> Call | None:
         return self._calls.get(as_text(wire.get("toolCallId")))
@@ -122,6 +123,7 @@ class ToolParts:
             executed = wire.get("providerExecuted") is True
             message = m.ToolCallMessage(message_id, provider_executed=executed, metadata=metadata, **fields)
         call = self._calls[id] = Call(id, message)
+        self._call_ids.add(message.call_id)
         call.is_ours = kept.get("type") != "none"
         if call.is_ours:
             if call.code is None:

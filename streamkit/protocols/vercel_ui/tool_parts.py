@@ -8,6 +8,7 @@ from typing import Any
 from ... import events as e
 from ... import messages as m
 from ...answers import Confirmation
+from ...core.unique_ids import UniqueIds
 from ...messages import Message
 from ..ui_parts import (
     CODE_TOOL,
@@ -21,7 +22,6 @@ from ..ui_parts import (
     kept_fields,
     output_value,
     static_form,
-    unique_id,
 )
 from ..values import as_object, without_keys
 from .wire import KEY, Version
@@ -91,6 +91,8 @@ class ToolParts:
     def __init__(self, version: Version) -> None:
         self._version = version
         self._parts: dict[str, ToolPart] = {}  # by toolCallId
+        self._ids = UniqueIds(self._parts)
+        self._newest_code: ToolPart | None = None
         self._by_call: dict[str, ToolPart] = {}  # the newest with this call id
         self.by_message: dict[str, ToolPart] = {}  # by the id of the call's, or the code's, message
 
@@ -98,8 +100,7 @@ class ToolParts:
         """The part that a message is about: the call's, or for what has no call_id, the newest code's."""
         if message.call_id is not None:
             return self._by_call.get(message.call_id)
-        codes = [part for part in self._parts.values() if part.code is not None]
-        return codes[-1] if codes and isinstance(message, m.ConsoleMessage) else None
+        return self._newest_code if isinstance(message, m.ConsoleMessage) else None
 
     def know(self, message: Message) -> None:
         """The client has this call, or this code, from an earlier stream."""
@@ -110,7 +111,9 @@ class ToolParts:
 
     def _add(self, message: Message) -> ToolPart:
         call_id = message.call_id or message.id
-        part = ToolPart(unique_id(call_id, self._parts), message)
+        part = ToolPart(self._ids.free(call_id), message)
+        if part.code is not None:
+            self._newest_code = part
         self._parts[part.id] = self._by_call[call_id] = self.by_message[message.id] = part
         return part
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..values import WireObject, as_object, as_text, without_keys
+from ..values import WireObject, as_text, without_keys
 from .wire import Version
 
 __all__ = ["UiMessage"]
@@ -48,6 +48,7 @@ class UiMessage:
         self.parts: list[Part] = []
         self._texts: dict[tuple[str, str], Part] = {}
         self._tools: dict[str, Part] = {}
+        self._approvals: dict[str, Part] = {}
         self._data: dict[tuple[str, str], Part] = {}
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,8 +97,7 @@ class UiMessage:
 
     def _add_tool(self, kind: str, chunk: WireObject) -> None:
         if kind == "tool-approval-response":
-            approvals = {as_object(part.get("approval")).get("id"): part for part in self._tools.values()}
-            part = approvals[chunk["approvalId"]]
+            part = self._approvals[as_text(chunk["approvalId"])]
             part["approval"] |= {"approved": chunk["approved"], **without_keys({"reason": chunk.get("reason")})}
         else:
             part = self._tool(chunk)
@@ -105,6 +105,7 @@ class UiMessage:
         part |= without_keys({"providerExecuted": chunk.get("providerExecuted")})
         if kind == "tool-approval-request":
             part["approval"] = {"id": chunk["approvalId"]}
+            self._approvals[as_text(chunk["approvalId"])] = part
         elif kind in _VALUES:
             self._set_values(kind, part, chunk)
 
