@@ -9,7 +9,7 @@
 import { createRequire } from "node:module";
 
 const clients = {};
-for (const name of ["ai-5", "ai-6", "ai-7"]) clients[name] = await import(name);
+for (const name of ["ai-5", "ai-5-0-92", "ai-6", "ai-6-0-100", "ai-7", "ai-7-0-0"]) clients[name] = await import(name);
 // As bundlers do: in Node, the ESM build of 0.0.47 does not find the functions of its JSON Patch library.
 const require = createRequire(import.meta.url);
 for (const name of ["@ag-ui/client-0", "@ag-ui/client-1"]) clients[name] = require(name);

@@ -115,9 +115,9 @@ class _History:
         if not found:
             self.items.append(owner)
         call: Item = {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
-        if "toolCalls" not in owner:
-            owner["toolCalls"] = []
-        owner["toolCalls"].append(call)
+        calls: list[Item] = owner.get("toolCalls") or []
+        calls.append(call)
+        owner["toolCalls"] = calls
         self._owners[id] = owner
         return id
 

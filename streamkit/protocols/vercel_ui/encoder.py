@@ -59,6 +59,7 @@ class Encoder(base.Encoder):
     | run steps | their ids, statuses and errors |
     | a run | its `finish_reason`'s word if it is one of this protocol for the same; the `raw`, the metadata |
     | usage | reports within a step; details but for `reasoningTokens` and `cachedInputTokens` |
+    | a tool output | before version 7 its message's id, `group` and `index` |
     | a call's arguments | where its pieces were cut; in version 5 code becomes a call, and its message's id is the call's |
     | a confirmation | that its subject was the code in a call, and not the call |
     | `metadata` of messages, of deltas and of citations | all but what came over this protocol, `custom` and `error` |
@@ -67,7 +68,8 @@ class Encoder(base.Encoder):
 
     Args:
         version: the major version of the `ai` package that reads the stream. What is written for 6 is read by 6 and 7. 5
-            (from 5.0.92) knows no approvals. 7 also shows an approval at once.
+            knows no approvals. 7 also shows an approval at once. Early releases throw at fields that came later: nothing is
+            sent that 5.0.92, 6.0.100 and 7.0.0 do not know.
         message_id: the UI message's id; the run's by default. A run that goes on in another response keeps it.
         after: where the UI message goes on in another response: its messages so far, such as `request.messages`. What
             their calls give is then put into the parts that the client has.

@@ -137,8 +137,6 @@ class ToolParts:
         fields: Chunk = {"toolName": self._name(message)}
         if executed:
             fields["providerExecuted"] = True
-        if self._version >= 7 and message.metadata.get("custom") is True:
-            fields["inputEncoding"] = "text"
         return part.chunk("tool-input-start", **fields, **(self._kept(part) if self._version >= 6 else {}))
 
     def begin(self, message: Message) -> Iterator[Chunk]:
@@ -207,7 +205,7 @@ class ToolParts:
             yield {"type": "data-message", "id": message.id, "data": static_form(message)}
             return
         metadata: Chunk = {}
-        if self._version >= 6:
+        if self._version >= 7:  # the first releases of 6 throw at it
             kept = kept_fields(message, id=f"{part.message.id}.output", default_role="computer")
             if part.message is not message and message.name == part.message.name:
                 kept.pop("name", None)
