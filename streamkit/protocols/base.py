@@ -50,7 +50,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ..core.split_text import SplitDelta, split_deltas
-from ..events import Event, StreamWarning
+from ..events import Delta, Event, StreamWarning
 from ..messages import TextMessage
 from ..messages.json_text import Lenient, decode_json, is_nested_too_deep, read_leniently, well_formed
 from .framing import Frames, as_frame
@@ -188,6 +188,19 @@ class Decoder:
                 event.raw_item, event.item_index = item, self.index
             self.index += 1
             events += emitted
+        return events
+
+    def _typed(self, events: list[Event], data: bytes, id: bytes = b"") -> list[Event]:
+        """The events of one frame that was read by its type, with where they came from. Then comes the next frame. Deltas
+        need no index: it is found by their item."""
+        position = _text(id) if id else None
+        for event in events:
+            event.raw_item = data
+            if position is not None:
+                event.position = position
+            if not isinstance(event, Delta):
+                event.item_index = self.index
+        self.index += 1
         return events
 
     def _named(self, name: bytes, item: Any) -> Any:

@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from ..core.argument_fields import ArgumentFields
+from ..core.delivery import NOT_DIRECT, Direct
 from ..core.engine import Engine
 from ..core.resume import Resumption
 from ..core.split_text import without_split_deltas
-from ..errors import IncompleteStreamError, LimitError, ProtocolError, StreamkitError, raise_source_error
+from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
 from ..messages.json_text import read_json
 from ..protocols import registry
@@ -41,7 +42,7 @@ class SourceDecoder:
         decoder: None until the protocol is known.
         cut: the beginning of the item in the middle of which the source ended; of the whole source, if no item was
             complete. None before the source's end, and if it ended between two items.
-        is_over: whether the source has ended.
+        is_over: whether the source has ended, and its last events were handled.
         resumption: skips what comes before the cursor; None if the source is read from its beginning.
     """
 
@@ -98,35 +99,22 @@ class SourceDecoder:
         """Whether bytes go through the framer and the decoder alone: the way of most streams, and the fast one."""
         return self._to_frames is not None
 
+    @property
+    def direct(self) -> Direct:
+        """The calls that make events of a batch of bytes, if it `is_direct`."""
+        return NOT_DIRECT if self._to_frames is None else (bytes, self._to_frames, self._to_events)
+
     # -- batches
 
     def decode(self, batch: Any) -> Sequence[Event]:
         """The events of a batch of the source: bytes, or a list of frames or of items."""
         if self._to_frames is not None and batch.__class__ is bytes:
-            try:
-                return self._to_events(self._to_frames(batch))
-            except LimitError as error:
-                return self._to_events(self._rescued(error))
+            return self._to_events(self._to_frames(batch))
         events = self._filtered(self._decode(batch))
         only_decoded = not self._receivers and self._fields is None and self.resumption is None
         if only_decoded and self._framer is not None and self.decoder is not None:
             self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
         return events
-
-    def _frames(self, chunk: bytes) -> Frames:
-        assert self._framer is not None
-        try:
-            return self._framer.feed(chunk)
-        except LimitError as error:
-            return self._rescued(error)
-
-    def _rescued(self, error: LimitError) -> Frames:
-        """The frames before one that was too long, of the same chunk. Where there are none, the error is raised."""
-        assert self._framer is not None
-        frames, self._framer.rescued = self._framer.rescued, []
-        if not frames:
-            raise error
-        return frames
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
         """These events with the messages that `fields=` makes of arguments, without those before the cursor."""
@@ -138,7 +126,7 @@ class SourceDecoder:
         if type(batch) is bytes:
             if self.decoder is None and len(self._seen) < _SHOWN:
                 self._seen += batch[:_SHOWN]
-            return self._decode_frames(self._frames(batch)) if self._framer else self._decode_first(batch)
+            return self._decode_frames(self._framer.feed(batch)) if self._framer else self._decode_first(batch)
         if batch and type(batch[0]) is tuple:
             return self._decode_frames(batch)
         decoder = self.decoder
@@ -161,7 +149,7 @@ class SourceDecoder:
             return ()
         self._drop_event_names()
         start, self._start = self._start, b""
-        return self._decode_frames(self._frames(start))
+        return self._decode_frames(self._framer.feed(start))
 
     def _decode_frames(self, frames: Frames) -> Sequence[Event]:
         for receive in self._receivers:
@@ -242,7 +230,6 @@ class SourceDecoder:
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
         handled before the next is requested."""
-        self.is_over = True
         if self._framer is not None:
             rest = self._framer.finish()
             complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
@@ -262,6 +249,7 @@ class SourceDecoder:
             yield self._filtered(self._upstream.finish())
         if self.decoder is None and self._held:
             yield self._filtered(self._held_error())
+        self.is_over = True
         self.release()
         if self.resumption is not None:
             self.resumption.finish()
@@ -317,6 +305,10 @@ class SourceDecoder:
 
 class PreparingDecoder(SourceDecoder):
     """Decodes what an async source pulled, which its `prepare` makes a batch of."""
+
+    @property
+    def direct(self) -> Direct:
+        return NOT_DIRECT
 
     def decode(self, batch: Any) -> Sequence[Event]:
         assert isinstance(self.source, AsyncSource)

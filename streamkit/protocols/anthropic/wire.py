@@ -20,6 +20,7 @@ __all__ = [
     "PAUSE_REASONS",
     "STATUS_OF_STOP_REASON",
     "TOOL_OF_LANGUAGE",
+    "InputDelta",
     "annotation_of",
     "decode_delta",
     "error_of",
@@ -61,19 +62,21 @@ class _ThinkingDelta(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=
     value: _NonEmpty = msgspec.field(name="thinking")
 
 
-class _InputDelta(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=False):
+class InputDelta(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=False):
+    """A piece of the arguments of a call."""
+
     value: _NonEmpty = msgspec.field(name="partial_json")
 
 
 class _ContentBlockDelta(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
     index: int
-    delta: _TextDelta | _ThinkingDelta | _InputDelta
+    delta: _TextDelta | _ThinkingDelta | InputDelta
 
 
 DELTA_STRUCTS: dict[str, type] = {
     "text_delta": _TextDelta,
     "thinking_delta": _ThinkingDelta,
-    "input_json_delta": _InputDelta,
+    "input_json_delta": InputDelta,
 }
 """The struct of each type of delta that the fast path reads."""
 

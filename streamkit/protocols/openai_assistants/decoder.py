@@ -35,6 +35,7 @@ from ...messages.json_text import NOT_JSON
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_objects, as_text
+from .calls import Call
 from .steps import Step
 from .thread_messages import ThreadMessage
 from .unassigned_usage import UnassignedUsage
@@ -43,6 +44,7 @@ from .wire import (
     MESSAGE_ENDS,
     RUN_ENDS,
     STEP_ENDS,
+    decode_step_delta,
     decode_text_delta,
     error_of,
     name_and_data,
@@ -55,6 +57,7 @@ from .wire import (
 __all__ = ["Decoder"]
 
 _TEXT_DELTA = b"thread.message.delta"
+_STEP_DELTA = b"thread.run.step.delta"
 
 
 class Decoder(base.Decoder):
@@ -79,6 +82,8 @@ class Decoder(base.Decoder):
         self._ids = UniqueIds()
         # By the id of a thread's message: its text part that is open, as (index, id of the flat message).
         self._open_texts: dict[str, tuple[int, str]] = {}
+        # By the id of a step: its call that is growing, with the call's index, until another kind of event comes.
+        self._growing_calls: dict[str, tuple[int, Call]] = {}
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
@@ -108,6 +113,9 @@ class Decoder(base.Decoder):
                         continue
                 except (KeyError, *NOT_JSON):
                     pass
+            elif name == _STEP_DELTA and not id and (event := self._growth_of_call(data)) is not None:
+                events.append(event)
+                continue
             self.index = start + len(events) - extra
             slow = self.feed_frame(id, name, data)
             events += slow
@@ -122,6 +130,20 @@ class Decoder(base.Decoder):
         if name == b"done" and not data.strip():
             data = b"[DONE]"
         return super().feed_frame(id, name, data)
+
+    def _growth_of_call(self, data: bytes) -> Event | None:
+        """The event of a step's delta that is a piece of its growing call, None for any other delta."""
+        try:
+            wire = decode_step_delta(data)
+            piece = wire.delta.step_details.tool_calls[0]
+            index, call = self._growing_calls[wire.id]
+        except (KeyError, *NOT_JSON):
+            return None
+        if index != piece.index or piece.type != call.type or (piece.id and piece.id != call.call_id):
+            return None
+        event = call.delta(piece.body.value)
+        event.raw_item = data
+        return event
 
     # -- the tolerant path
 
@@ -139,6 +161,7 @@ class Decoder(base.Decoder):
 
     def _read(self, name: str, data: Any, item: WireObject) -> Iterator[Event]:
         wire = as_object(data)
+        self._growing_calls.clear()
         match name:
             case "thread.run.created" | "thread.run.queued" | "thread.run.in_progress" | "thread.run.cancelling":
                 self._run_began_here = self._run_began_here or name == "thread.run.created"
@@ -272,6 +295,8 @@ class Decoder(base.Decoder):
             self._step_ids[message_id] = step.id
         for position, entry in enumerate(as_objects(details.get("tool_calls"))):
             yield from step.add_delta(position, entry)
+        if (growing := step.growing_call()) is not None and as_text(wire.get("id")):
+            self._growing_calls[step.id] = growing
 
     def _complete_step(self, wire: WireObject, status: RunStatus) -> Iterator[Event]:
         id = as_text(wire.get("id"))

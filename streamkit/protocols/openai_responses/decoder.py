@@ -76,8 +76,8 @@ class Decoder(base.Decoder):
         A frame is tried on the part that received the latest delta, then on the other open parts, and else takes the
         tolerant path. After that no part is the latest, because the event may have ended any of them.
         """
-        start = self.index
-        self._first, self._frames = start, frames
+        self._frames = frames
+        self._first = start = self.index
         item_id, decode, index, output_index, message_id, make_event = self._response.latest_target
         events: list[Event] = []
         surplus = 0  # events so far, less the frames that they came from; a delta gives one event
@@ -121,7 +121,10 @@ class Decoder(base.Decoder):
         if delta.index != target.part_index or delta.output_index != target.output_index:
             return None
         response.latest_target = tuple(target)
-        event: Event = target.event(target.message_id, delta.delta, position=delta.sequence_number, raw_item=data)
+        metadata = {"logprobs": delta.logprobs} if delta.logprobs else None
+        event: Event = target.event(
+            target.message_id, delta.delta, metadata=metadata, position=delta.sequence_number, raw_item=data
+        )
         return event
 
     # -- the tolerant path
@@ -130,6 +133,7 @@ class Decoder(base.Decoder):
         """The events of one event of the API, with its `sequence_number` as their position. One that gives none is a
         raw event."""
         type = as_text(item.get("type"))
+        self._response.targets.pop(None, None)  # the item may begin or end one at the same output_index
         read = _READERS.get(type)
         events = [] if read is None else [*read(self._response, item)]
         self.complete = self._response.is_complete

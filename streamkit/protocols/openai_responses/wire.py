@@ -28,6 +28,8 @@ from ..values import (
 __all__ = [
     "DELTA_DECODERS",
     "DELTA_STRUCTS",
+    "STEM_OF_CALL",
+    "STEM_OF_PART",
     "TEXT_STREAMS",
     "DeltaEvent",
     "TextStream",
@@ -69,17 +71,26 @@ TEXT_STREAMS: dict[str, TextStream] = {
 }
 """By the stem of their events' types: a stem with `.delta` extends the part, with `.done` it has the final text."""
 
+STEM_OF_PART = {stream.part: stem for stem, stream in TEXT_STREAMS.items() if stream.part != "call"}
+"""The stem of the deltas of a kind of part, for the kinds that only one type extends."""
+
+STEM_OF_CALL = {stream.item: stem for stem, stream in TEXT_STREAMS.items() if not stream.index_key}
+"""The stem of the deltas of an item that has one part."""
+
 
 # -- deltas in their common form
 
 
-class DeltaEvent(msgspec.Struct, tag_field="type", gc=False):
-    """A delta in its common form, which extends a part and does nothing else."""
-
-    item_id: str
+class _Delta(msgspec.Struct, tag_field="type", gc=False):
+    item_id: str | None
     delta: Annotated[str, msgspec.Meta(min_length=1)]
     output_index: int | None = None
     sequence_number: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None = None
+
+
+class DeltaEvent(_Delta, gc=False):
+    """A delta in its common form, which extends a part and does nothing else."""
+
     logprobs: tuple[()] | None = None
 
 
@@ -89,6 +100,11 @@ class _ContentDelta(DeltaEvent, gc=False):
 
 class _OutputTextDelta(_ContentDelta, tag="response.output_text.delta", gc=False):
     pass
+
+
+class _DeltaWithLogprobs(_Delta, tag="response.output_text.delta", gc=False):
+    index: int = msgspec.field(default=0, name="content_index")
+    logprobs: list[Any] | None = None
 
 
 class _RefusalDelta(_ContentDelta, tag="response.refusal.delta", gc=False):
@@ -123,6 +139,11 @@ class _CodeDelta(_SinglePartDelta, tag="response.code_interpreter_call_code.delt
     pass
 
 
+class _CommandDelta(DeltaEvent, tag="response.shell_call_command.delta", gc=False, kw_only=True):
+    item_id: str | None = None
+    index: int = msgspec.field(default=0, name="command_index")
+
+
 DELTA_STRUCTS: dict[str, type[DeltaEvent]] = {
     "response.output_text": _OutputTextDelta,
     "response.refusal": _RefusalDelta,
@@ -132,16 +153,18 @@ DELTA_STRUCTS: dict[str, type[DeltaEvent]] = {
     "response.custom_tool_call_input": _CustomInputDelta,
     "response.mcp_call_arguments": _McpArgumentsDelta,
     "response.code_interpreter_call_code": _CodeDelta,
+    "response.shell_call_command": _CommandDelta,
 }
-"""By the keys of `TEXT_STREAMS`. Deltas of shell commands have none: they have no `item_id`."""
+"""By the keys of `TEXT_STREAMS`."""
 
-DELTA_DECODERS: dict[type[DeltaEvent], Callable[[bytes], DeltaEvent]] = {
+DELTA_DECODERS: dict[type[Any], Callable[[bytes], DeltaEvent]] = {
     struct: msgspec.json.Decoder(struct).decode for struct in DELTA_STRUCTS.values()
 }
 """Decoders of a single type, which are faster than `decode_any_delta`."""
+DELTA_DECODERS[_DeltaWithLogprobs] = DELTA_DECODERS[_OutputTextDelta]
 
 decode_any_delta = msgspec.json.Decoder(
-    _OutputTextDelta
+    _DeltaWithLogprobs
     | _RefusalDelta
     | _ReasoningTextDelta
     | _SummaryTextDelta
@@ -149,8 +172,9 @@ decode_any_delta = msgspec.json.Decoder(
     | _CustomInputDelta
     | _McpArgumentsDelta
     | _CodeDelta
+    | _CommandDelta
 ).decode
-"""Decodes a delta in its common form, of whichever type. Raises `msgspec.DecodeError` for everything else."""
+"""Decodes a delta in its common form, of whichever type, or one that has log probabilities besides. Raises `msgspec.DecodeError` for everything else."""
 
 
 # -- readers
