@@ -15,13 +15,18 @@ from .values import is_list, is_object
 if TYPE_CHECKING:
     from .encoding_report import left_out_of
     from .request_content import LeftOut
+    from .ui_answers import Approval, ToolResult, UiAnswer, give_answers
 
 __all__ = [
     "BUILT_IN",
+    "Approval",
     "Decoder",
     "Encoder",
     "LeftOut",
+    "ToolResult",
+    "UiAnswer",
     "find",
+    "give_answers",
     "is_list",
     "is_object",
     "left_out_of",
@@ -31,4 +36,6 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, {"LeftOut": ".request_content", "left_out_of": ".encoding_report"})
+    _places = {"LeftOut": ".request_content", "left_out_of": ".encoding_report"}
+    _places |= dict.fromkeys(("Approval", "ToolResult", "UiAnswer", "give_answers"), ".ui_answers")
+    __getattr__, __dir__ = lazy_names(__name__, _places)

@@ -38,12 +38,17 @@ BUILT_IN = (
     "anthropic",
     "open_interpreter",
     "letta",
+    "vercel_ui",
+    "ag_ui",
     "streamkit",
 )
 """The names of streamkit's own protocols, in the order in which an unknown item is shown to them."""
 
 # A decoder takes milliseconds to import. So what is asked of protocols that a stream may not have stands beside it.
-SHAPES = ("openai_responses", "openai_chat", "openai_completions", "openai_assistants", "anthropic")
+SHAPES = (
+    *("openai_responses", "openai_chat", "openai_completions", "openai_assistants", "anthropic"),
+    *("vercel_ui", "ag_ui"),
+)
 """Those in whose package the module `shape` recognises an item."""
 
 PULL_APPROVES = ("open_interpreter",)
