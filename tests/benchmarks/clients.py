@@ -192,20 +192,28 @@ CONTESTANTS = {
 PACES = {"paced": 2, "flooded": 0}
 
 
+CASES = (  # the wire format, how the case is called, the baseline
+    ("chat", "Chat", RAW),
+    ("chat", "Chat, asyncio", ASYNC_RAW),
+    ("responses", "Responses", RAW),
+    ("anthropic", "Anthropic", RAW),
+)
+
+
 def rows(profile: Profile) -> Iterator[Row]:
     with process("-m", "tests.benchmarks.server") as port, Workers(__name__) as workers:
-        for wire, title in (("chat", "Chat"), ("responses", "Responses"), ("anthropic", "Anthropic")):
+        for wire, title, baseline in CASES:
+            if profile.name == "quick" and wire == "responses":
+                continue
+            faces = {n: c for n, c in CONTESTANTS.items() if n.endswith("asyncio") == baseline.endswith("asyncio")}
             for pace, milliseconds in PACES.items():
-                n = profile.pick(30, 150 if milliseconds else 1000, 500 if milliseconds else 3000)
-                names = [name for name in CONTESTANTS if wire == "chat" or "asyncio" not in name]
-                if profile.name == "quick" and wire == "responses":
-                    continue
+                n = profile.pick(20, 150 if milliseconds else 1000, 500 if milliseconds else 3000)
                 yield from contest(
                     workers,
-                    {name: CONTESTANTS[name] for name in names},
+                    faces,
                     profile.pick(1, 2, 5),
                     case=f"{title}, {pace}",
                     unit="µs a delta",
-                    baseline=RAW,
+                    baseline=baseline,
                     parameters={"port": int(port), "wire": wire, "n": n, "milliseconds": milliseconds},
                 )

@@ -15,8 +15,8 @@ TITLE = "Streams held on one core"
 ABOUT = """\
 How many Chat streams of 100 deltas a second one core carries, in one asyncio process with the real client: what a server has
 to know. Measured is the CPU time of some streams at the same time, requests included; the number is how many of them make a
-second of CPU time a second. Higher is better. Near that number several events arrive at each wake-up, so that
-a few more streams may fit than it says."""
+second of CPU time a second. Higher is better. Near that number several events arrive at each wake-up, so that more streams
+may fit than it says."""
 
 A_SECOND = 100  # deltas
 

@@ -47,6 +47,6 @@ def rows(profile: Profile) -> Iterator[Row]:
     programs = {name: partial(milliseconds, program) for name, program in PROGRAMS.items()}
     for program in programs.values():
         program()  # compiles what was not compiled yet
-    values = interleaved(programs, profile.pick(1, 3, 11))
+    values = interleaved(programs, profile.pick(1, 2, 7))
     nothing = values.pop(NOTHING)
     yield from numbered({name: value - nothing for name, value in values.items()}, "a new process", "ms", BASE)

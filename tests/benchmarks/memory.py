@@ -17,12 +17,11 @@ from .wires import answer
 
 TITLE = "Memory"
 ABOUT = """\
-Kilobytes that `tracemalloc` counts for a Chat answer, the mean of 20 streams. *Open*: the stream in the middle of its answer.
-*Kept*: the answer is over, and the application keeps the stream, or its messages. The baseline is the text alone: what
-must be kept anyway. Nobody has read the text yet; that joins its pieces. The openai client's row is its helper's final
-completion, without the stream."""
+Kilobytes that `tracemalloc` counts for a Chat answer, the mean of several streams. *Open*: the stream in the middle of its
+answer. *Kept*: the answer is over, and the application keeps the stream, or its messages. The baseline is the text alone,
+which must be kept anyway. Nobody has read the text yet; that joins its pieces. The openai client's row is its helper's
+final completion, without the stream."""
 
-STREAMS = 20
 Make = Callable[[list[bytes]], Any]
 Text = Callable[[Any], str | None]  # what a stream holds in the end, read when it was measured
 
@@ -62,7 +61,7 @@ def openai_completion(body: list[bytes]) -> Any:
     return completion
 
 
-def measured(make: Make, text: Text, n: int) -> float:
+def measured(make: Make, text: Text, n: int, streams: int) -> float:
     """Kilobytes."""
     body = chunks("chat", "event", n)
     make(body)  # so that what is made only once is made
@@ -70,14 +69,14 @@ def measured(make: Make, text: Text, n: int) -> float:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        kept = [make(body) for _ in range(STREAMS)]
+        kept = [make(body) for _ in range(streams)]
         gc.collect()
         held = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
     for one in kept:
         check(text(one), answer(n))
-    return held / STREAMS / 1000
+    return held / streams / 1000
 
 
 TEXT = "the text alone"
@@ -104,5 +103,5 @@ def rows(profile: Profile) -> Iterator[Row]:
                 case=f"an answer of {n:,} deltas",
                 unit="KB",
                 baseline=TEXT,
-                parameters={"n": n},
+                parameters={"n": n, "streams": profile.pick(2, 5, 20)},
             )

@@ -29,8 +29,8 @@ from .measuring import Profile, Row, interleaved, numbered
 
 TITLE = "Markdown in a terminal"
 ABOUT = """\
-CPU time for each token of four characters that is shown as Markdown, 1,000 tokens and ten drawings a second, without waiting. The
-baseline is Rich's `Live` updated with all the text, which becomes dearer the longer the answer is."""
+CPU time for each token of four characters that is shown as Markdown, with 1,000 tokens and ten drawings a second, without
+waiting. The baseline is Rich's `Live` updated with all the text, which becomes dearer the longer the answer is."""
 
 TOKENS_A_SECOND = 1000
 DRAWN_A_SECOND = 10
