@@ -185,7 +185,7 @@ def rows(profile: Profile) -> Iterator[Row]:
     names = [name for name in CONTESTANTS if profile.name != "quick" or name not in FURTHER]
     with Workers(__name__) as workers:
         for wire in ("chat", "responses")[: profile.pick(1, 1, 2)]:
-            for cut in CUTS:
+            for cut in profile.pick(CUTS[-1:], CUTS, CUTS):
                 for n in profile.pick((50,), (2_000,), (10_000,)):
                     yield from contest(
                         workers,
