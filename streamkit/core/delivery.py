@@ -130,8 +130,7 @@ class Delivery:
                             raise Stopped
                     if self._iterated:
                         yield event
-                        if self._closing:
-                            self._check()
+                        self._check()
                 if len(pieces) >= COMPACT_AT:
                     self._engine.compact(message)
                 if (look_again or pending) and self._must_look():
