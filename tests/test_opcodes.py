@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .benchmarks.opcodes import COMMAND, LIMIT, TABLE, VERSION, Cost, compare
+from .benchmarks.opcodes import CEILINGS, COMMAND, LIMIT, TABLE, VERSION, Cost, compare
 
 ROOT = Path(__file__).parents[1]
 # What would change the counts, or count along: asyncio's debug mode, and coverage of processes that tests start.
@@ -113,3 +113,12 @@ def test_a_row_may_become_dearer_by_a_twentieth() -> None:
 def test_a_row_that_only_one_side_has_is_named() -> None:
     assert compare({}, {"new": Cost(7, 1)}) == ["new: is not in the table; now 7 opcodes"]
     assert compare({"old": Cost(7, 1)}, {}) == ["old: is in the table, but is not measured any more"]
+
+
+@pytest.mark.skipif(VERSION != "3.11", reason="the ceilings are of Python 3.11")
+@pytest.mark.parametrize("name", CEILINGS)
+def test_no_table_raises_a_ceiling(name: str) -> None:
+    dear = {name: Cost(CEILINGS[name] + 1, 1)}
+    assert compare(dear, dear) == [
+        f"{name}: {CEILINGS[name] + 1:g} opcodes are more than {CEILINGS[name]:.0f}, which no table raises"
+    ]

@@ -17,7 +17,7 @@ two. A quiet machine gives steadier ones. A guard that needs no quiet machine is
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -30,12 +30,14 @@ from .plot import draw
 from .report import Report, as_json, as_markdown, as_summary, as_text, described, from_json, put_between, warn_of_load
 
 # The order of the guide: what a user feels first, and what happens inside last.
-SECTIONS = (
+_ALL = (
     "clients",
     "held",
     "turns",
     "short",
     "parsing",
+    "sources",
+    "lifetimes",
     "encoding",
     "relay",
     "memory",
@@ -43,6 +45,11 @@ SECTIONS = (
     "json_fields",
     "rendering",
     "computer",
+)
+# These two show the rows of modules that can be run on their own, and are sections where those are there.
+_SHOWN_BY = {"sources": "kinds", "lifetimes": "streams"}
+SECTIONS = tuple(
+    name for name in _ALL if importlib.util.find_spec(f"{__package__}.{_SHOWN_BY.get(name, name)}") is not None
 )
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / ".docs" / "pictures" / "speed.svg"
