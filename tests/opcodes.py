@@ -26,6 +26,8 @@ class Counter:
             nonlocal opcodes, calls
             if event == "opcode":
                 opcodes += 1
+            elif frame.f_code is Counter.__exit__.__code__:
+                return None
             elif event == "call":
                 calls += 1
                 frame.f_trace_opcodes = True
