@@ -23,7 +23,7 @@ __all__ = ["MOST_OPCODES", "VARIANTS", "DeltaItem", "delta_items", "items_of_rec
 
 MOST_OPCODES = 250
 """Of the decoder, and of counting, for an item that is one delta. The rest of its way to a hook takes about 200, and the
-limit (splitting, a typed decode, one call, one append: `tests/benchmarks/deltas.py`) 73 in all: so this is about six times
+limit (splitting, a typed decode, one call, one append: `tests/benchmarks/parsing.py`) 73 in all: so this is about six times
 the limit."""
 
 

@@ -119,8 +119,7 @@ class Delivery:
                     batch = self._result_of_failed_pull(error)
                 self._pulling = False
                 if batch is None or self._closing:
-                    self._check()
-                    return False
+                    return self._check()
                 events = decode(batch) if batch.__class__ is not direct else to_events(to_frames(batch))
                 if self._position is not None:
                     self._position = self._current.position or self._last_position()
@@ -148,7 +147,8 @@ class Delivery:
                             raise Stopped
                     if self._iterated:
                         yield event
-                        self._check()
+                        if self._closing:
+                            self._check()
                 if len(pieces) >= COMPACT_AT:
                     engine.compact(message)
                 if look_again or engine.changes or (engine.pull_approves and engine.pending):
@@ -174,11 +174,12 @@ class Delivery:
         """Whether something is to be decided before the source is pulled again."""
         raise NotImplementedError("the lifecycle's")
 
-    def _check(self) -> None:
+    def _check(self) -> bool:
         """Go no further once `close` or `cancel` was called. What the end itself emits is delivered; a source that is read
-        inside another stops even after the end."""
+        inside another stops even after the end. Returns False: there is no reason to look again."""
         if self._closing and (self._nested or not self._ended):
             raise Stopped
+        return False
 
     # -- single events
 

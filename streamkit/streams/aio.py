@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import anyio
 import anyio.lowlevel
@@ -26,10 +26,31 @@ from ..sources.open_async import open_async, source_of_async_stream
 from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
 from .lifecycle import NO_STEPS
-from .manager import AnswerText, Manager, share_names
+from .manager import Manager, share_names
 from .tasks import Work, close_unused, scheduler, task_finder
 
 __all__ = ["AsyncStreamManager"]
+
+
+def _do_nothing() -> None:
+    """At the end of steps that nobody iterates over."""
+
+
+class _Reader(NamedTuple):
+    """What takes the events of steps.
+
+    Attributes:
+        pick: makes of an event what is wanted, None of one that is not; without it every event is wanted.
+        at_end: called when there are no more steps; may raise.
+        drains: whether it is one task's until then, that makes all of it interruptible.
+    """
+
+    pick: Callable[[Event], Any] | None = None
+    at_end: Callable[[], None] = _do_nothing
+    drains: bool = False
+
+
+_PLAIN, _DRAIN = _Reader(), _Reader(drains=True)
 
 
 class AsyncStreamManager(Manager):
@@ -76,13 +97,14 @@ class AsyncStreamManager(Manager):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `StreamManager.__iter__`."""
-        return AsyncEvents(partial(self._advance, self._course), self._final)
+        return AsyncEvents(partial(self._advance, self._course, None, _Reader(None, self._end_iteration)))
 
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
         self._check_text_is_left()
-        return AsyncTexts(partial(self._advance, self._course), self._final, self._answer_text)
+        reader = _Reader(self._answer_text.piece, self._end_iteration)
+        return AsyncTexts(partial(self._advance, self._course, None, reader))
 
     async def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
@@ -144,25 +166,24 @@ class AsyncStreamManager(Manager):
 
     # -- steps
 
-    async def _advance(self, steps: Steps, error: BaseException | None = None, *, drains: bool = False) -> Event | None:
-        """Perform steps up to the next event, and return it; None at their end. An error is thrown into them first."""
-        before = self._running
+    async def _advance(self, steps: Steps, error: BaseException | None = None, reader: _Reader = _PLAIN) -> Any:
+        """Perform steps up to the next event for this reader, and return it. An error is thrown into them first."""
+        before, (pick, at_end, drains) = self._running, reader
         if before is not None and steps is self._course:
             self._refuse_second_reader("task")
-            return None
+            return at_end()
         self._running = steps
         if self._handlers and not drains:
             self._note_driver()
-        send = steps.send
         try:
             while True:
                 try:
-                    step = send(None) if error is None else steps.throw(error)
+                    step = steps.send(None) if error is None else steps.throw(error)
                     error = None
                     while True:
                         if step is PULL:
                             if drains:  # `_drain` makes it interruptible
-                                step = send(await self._source.next())
+                                step = steps.send(await self._source.next())
                                 continue
                             pull = self._source.next().__await__()  # as `interruptible`, without a generator for each
                             try:
@@ -171,14 +192,16 @@ class AsyncStreamManager(Manager):
                                 batch = end.value
                             else:
                                 batch = await finish(pull, signal, self._new_sleep)
-                            step = send(batch)
+                            step = steps.send(batch)
                         elif isinstance(step, Event):
-                            return step
+                            if (picked := step if pick is None else pick(step)) is not None:
+                                return picked
+                            step = steps.send(None)
                         elif isinstance(step, Step):
-                            step = send(await self._perform(step))
+                            step = steps.send(await self._perform(step))
                         else:
                             await (step if not self._ending else self._shielded(step))
-                            step = send(None)
+                            step = steps.send(None)
                 except StopIteration:
                     break
                 except BaseException as raised:
@@ -189,11 +212,19 @@ class AsyncStreamManager(Manager):
         finally:
             self._running = before
             if self._pause is not None:
-                self._pause.set()
-                self._pause = None
+                self._end_pause()
         if self._ended and self._work is not None:
             await self._shielded(self._work.stop())
-        return None
+        return at_end()
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.set()
+            self._pause = None
+
+    def _end_iteration(self) -> None:
+        self._final()
+        raise StopAsyncIteration
 
     async def _perform_all(self, steps: Steps, error: BaseException | None = None) -> None:
         """Perform steps that hand out no event."""
@@ -239,7 +270,7 @@ class AsyncStreamManager(Manager):
         if self._running is None:
             self._iterated = False
             self._note_driver()
-        await interruptible(self._advance(self._course, drains=True), self._new_sleep_of_pull)
+        await interruptible(self._advance(self._course, None, _DRAIN), self._new_sleep_of_pull)
 
     async def read_nested(self, source: Any) -> AsyncGenerator[Event, None]:
         """Read another source of the same run inside a hook or a loop: the events, each after the handlers got it."""
@@ -358,37 +389,21 @@ class _Iteration:
     """A loop over a stream's events. It may be left at any time: the stream stays open.
 
     Args:
-        next_event: gives the stream's next event, None at its end.
-        finish: called at the end; raises the error that the stream ended with.
+        advance: gives what comes next; at the end of the stream it raises `StopAsyncIteration`, or the error that the stream
+            ended with.
     """
 
-    def __init__(self, next_event: Callable[[], Awaitable[Event | None]], finish: Callable[[], object]) -> None:
-        self._next_event = next_event
-        self._finish = finish
+    def __init__(self, advance: Callable[[], Awaitable[Any]]) -> None:
+        self._advance = advance
+
+    # No coroutine of its own: there is one for each delta already.
+    def __anext__(self) -> Awaitable[Any]:
+        return self._advance()
 
 
 class AsyncEvents(_Iteration, AsyncIterator[Event]):
     """All events."""
 
-    async def __anext__(self) -> Event:
-        if (event := await self._next_event()) is not None:
-            return event
-        self._finish()
-        raise StopAsyncIteration
-
 
 class AsyncTexts(_Iteration, AsyncIterator[str]):
-    """The assistant's text. `text` picks its pieces."""
-
-    def __init__(
-        self, next_event: Callable[[], Awaitable[Event | None]], finish: Callable[[], object], text: AnswerText
-    ) -> None:
-        super().__init__(next_event, finish)
-        self._piece_of = text.piece
-
-    async def __anext__(self) -> str:
-        while (event := await self._next_event()) is not None:
-            if (piece := self._piece_of(event)) is not None:
-                return piece
-        self._finish()
-        raise StopAsyncIteration
+    """The assistant's text."""

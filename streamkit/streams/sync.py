@@ -159,19 +159,18 @@ class StreamManager(Manager):
         """Perform steps, and hand out the events among them."""
         self.driver = threading.get_ident()
         error: BaseException | None = None
-        send = steps.send
         while True:
             try:
-                step = send(None) if error is None else steps.throw(error)
+                step = steps.send(None) if error is None else steps.throw(error)
                 error = None
                 while True:
                     if step is PULL:
-                        step = send(self._source.next())
+                        step = steps.send(self._source.next())
                     elif isinstance(step, Event):
                         yield step
-                        step = send(None)
+                        step = steps.send(None)
                     elif isinstance(step, Step):
-                        step = send(self._perform(step))
+                        step = steps.send(self._perform(step))
                     else:
                         raise AssertionError(f"a sync stream cannot await {step!r}")
             except StopIteration:
@@ -183,7 +182,6 @@ class StreamManager(Manager):
                     error = raised  # what a step raised, the lifecycle decides about
                 elif raised is error and isinstance(error, Stopped):
                     steps, error = self._stop(), None  # the steps were garbage collected before this generator
-                    send = steps.send
                 else:
                     error = None  # its traceback refers to this frame
                     raise

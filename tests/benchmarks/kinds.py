@@ -1,8 +1,8 @@
 """What a delta costs from the other kinds of sources, and through the parts that are used beside a handler.
 
-    python tests/benchmarks/kinds.py
-    python tests/benchmarks/kinds.py --n 5000 --rounds 9 --only dicts
-    python tests/benchmarks/kinds.py --json
+    python -m tests.benchmarks.kinds
+    python -m tests.benchmarks.kinds --n 5000 --rounds 9 --only dicts
+    python -m tests.benchmarks.kinds --json
 
 Each kind has a limit: a plain loop that does the same work, the least that Python and msgspec can do. In one run, in
 interleaved rounds, streamkit and the limit take the same items, and call one method for each delta, which appends it.

@@ -29,7 +29,9 @@ import msgspec
 import streamkit as sk
 
 from ..opcodes import opcodes
-from .deltas import WORDS, chat_body, pieces, responses_body
+from .wires import WORDS, pieces
+from .wires import chat as chat_body
+from .wires import responses as responses_body
 
 ROOT = Path(__file__).parents[2]
 TEXT_DELTAS = 400  # of the streams whose memory is measured
