@@ -127,6 +127,7 @@ class PendingAnswers:
         takes_awaitables: an output may be an awaitable.
         executes: whether the source itself answers a call.
         new_answer: makes the place for an answer.
+        changes: the answers that were given, deferred or decided since they were looked at last. Any thread appends.
     """
 
     runs: RunTracker
@@ -143,6 +144,7 @@ class PendingAnswers:
     executes: Callable[[ToolCallMessage], bool] = staticmethod(_never)
     new_answer: type[Answer] = Answer
     _made: _Questions | None = None  # most streams have no question
+    changes: Collection[Answer] = ()
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
         self.wake: Callable[[], None] = wake or _nothing
@@ -150,14 +152,10 @@ class PendingAnswers:
         self.confirmations: list[Confirmation] = []
 
     @property
-    def changes(self) -> Collection[Answer]:
-        """The answers that were given, deferred or decided since they were looked at last. Any thread appends."""
-        return () if self._made is None else self._made.changes
-
-    @property
     def _questions(self) -> _Questions:
         if self._made is None:
             self._made = _Questions(self.pending)
+            self.changes = self._made.changes
         return self._made
 
     def _message(self, id: str) -> Message | None:
