@@ -9,11 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..errors import UsageError
-from ..events import ActiveLine, AnnotationAdded, ConfirmationCreated, Event, RunCreated, RunDone, RunStepCreated
-from ..messages import Annotation, ConsoleMessage, Message, TextMessage
+from ..events import (
+    ActiveLine,
+    AnnotationAdded,
+    ConfirmationCreated,
+    Created,
+    Delta,
+    Done,
+    Event,
+    RunCreated,
+    RunDone,
+    RunStepCreated,
+    StreamWarning,
+)
 from .engine import Engine
+from .snapshot import Snapshot, events_so_far
 
-__all__ = ["ResumableEngine", "Resumption", "events_so_far"]
+__all__ = ["ResumableEngine", "Resumption"]
 
 
 class Retell(Event):
@@ -21,11 +33,56 @@ class Retell(Event):
 
 
 class ResumableEngine(Engine):
-    """An engine that emits again what is open, where `Retell` stands among the events."""
+    """An engine that emits again what is open, where `Retell` stands among the events, and catches up with a `Snapshot`."""
 
     def complete_event(self, event: Event) -> Iterator[Event]:
-        """As `Engine.complete_event`; in place of `Retell` come the events of what is open."""
-        return self.emit_open(event.position) if type(event) is Retell else super().complete_event(event)
+        """As `Engine.complete_event`; in place of `Retell` come the events of what is open, in place of a `Snapshot` those
+        that are missing here."""
+        if type(event) is Retell:
+            return self.emit_open(event.position)
+        return self.catch_up(event) if type(event) is Snapshot else super().complete_event(event)
+
+    def catch_up(self, snapshot: Snapshot) -> Iterator[Event]:
+        """The events that are missing between this state and that of a snapshot."""
+        for event in snapshot.events:
+            event.position = snapshot.position
+            match event:
+                case Delta():
+                    yield from self._extend(event.message_id, event.value, snapshot)
+                    continue
+                case Done(message=message):
+                    yield from self._extend(message.id, message.content, snapshot)
+                case _ if self._is_known(event):
+                    continue
+                case _:
+                    pass
+            yield from super().complete_event(event)
+        if snapshot.dropped:
+            fault = f"the log has dropped its oldest events: {snapshot.dropped} messages and other events are missing"
+            yield self._warn("dropped", fault, snapshot)
+
+    def _is_known(self, event: Event) -> bool:
+        match event:
+            case Created(message=message):
+                return message.id in self._by_id
+            case ConfirmationCreated(confirmation=confirmation):
+                return any(confirmation.id == one.id for one in self.confirmations)
+            case StreamWarning():
+                return self.warning_list.has_fault(event.fault)
+            case AnnotationAdded() | ActiveLine():
+                return self.find_open(event.message_id) is None
+            case _:
+                return False
+
+    def _extend(self, id: str, content: str, cause: Event) -> Iterator[Event]:
+        """What an open message has more in a snapshot."""
+        message = self.find_open(id)
+        if message is None or message.content == content:
+            return
+        adds = content.startswith(message.content)
+        value = content[len(message.content) :] if adds else content
+        message_delta = message.delta_event(id, value, not adds, position=cause.position)
+        yield from super().complete_event(message_delta)
 
     def emit_open(self, position: int | str | None) -> Iterator[Event]:
         """The events that re-create what is open: the run, its step, its messages and confirmations. Nothing of a run
@@ -43,29 +100,6 @@ class ResumableEngine(Engine):
             yield ConfirmationCreated(confirmation, position=position)
 
 
-def events_so_far(message: Message, position: int | str | None) -> Iterator[Event]:
-    """The events that re-create an open message. It is emptied first, and has its content again after the last one."""
-    content = message.content
-    message.replace_content("")
-    annotations: list[Annotation] = []
-    line = message.active_line if isinstance(message, ConsoleMessage) else None
-    if isinstance(message, TextMessage):
-        annotations, message.annotations = [*message.annotations], []
-    if isinstance(message, ConsoleMessage):
-        message.active_line = None
-    yield message.created_event(message, position=position)
-    if content:
-        message.pieces.append(content)
-        yield message.delta_event(message.id, content, snapshot=message, position=position)
-    if isinstance(message, TextMessage):
-        for annotation in annotations:
-            message.annotations.append(annotation)
-            yield AnnotationAdded(message.id, annotation, message, position=position)
-    if isinstance(message, ConsoleMessage) and line is not None:
-        message.active_line = line
-        yield ActiveLine(message.id, line, message, position=position)
-
-
 class Resumption:
     """What a source still has after a cursor."""
 
@@ -78,10 +112,13 @@ class Resumption:
         """The events that are still to be delivered. Those up to the cursor go into the engine alone."""
         if self._over:
             return events
-        place = max((number for number, event in enumerate(events, 1) if event.cursor == self._after), default=0)
-        for _ in self._engine.complete(events[:place] if place else events):
+        place = max((number for number, event in enumerate(events, 1) if event.cursor == self._after), default=None)
+        if place is None:
+            gaps = (number for number, event in enumerate(events) if type(event) is Snapshot and event.is_gap)
+            place = next(gaps, None)
+        for _ in self._engine.complete(events if place is None else events[:place]):
             pass  # silently
-        if not place:
+        if place is None:
             return []
         self._over = True
         return [Retell(position=self._after), *events[place:]]

@@ -7,20 +7,30 @@ were encoded and decoded again describe the same stream.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Literal, Union
 
 import msgspec
 
 from ..answers import Confirmation
+from ..core.snapshot import Snapshot
 from ..errors import StreamkitError
 from ..events import EVENTS, Event, Run, RunStep, version
 from ..messages import Message
 from ..messages.json_text import TOO_DEEP, is_nested_too_deep, is_too_deep, read_leniently, well_formed
 from .values import is_object
 
-__all__ = ["decode_event", "encode_event", "event_from_dict", "event_to_dict"]
+__all__ = [
+    "decode_event",
+    "encode_event",
+    "encode_snapshot",
+    "event_from_dict",
+    "event_to_dict",
+    "line_decoder",
+    "message_to_dict",
+    "snapshot_from",
+]
 
 
 def encode_event(event: Event) -> bytes:
@@ -35,6 +45,13 @@ def event_to_dict(event: Event, *, keep_surrogates: bool = False) -> dict[str, A
     """The event as plain JSON values. Half of a surrogate pair, which cannot be encoded, is U+FFFD if it is not kept."""
     plain: dict[str, Any] = msgspec.to_builtins(_portable(event), enc_hook=_to_builtin)
     cleaned: dict[str, Any] = plain if keep_surrogates else well_formed(plain).value
+    return cleaned
+
+
+def message_to_dict(message: Message) -> dict[str, Any]:
+    """A message's static form as plain JSON values, as in an event."""
+    plain: dict[str, Any] = msgspec.to_builtins(message.to_dict(), enc_hook=_to_builtin)
+    cleaned: dict[str, Any] = well_formed(plain).value
     return cleaned
 
 
@@ -57,6 +74,12 @@ def decode_event(data: bytes | str) -> Event:
     return event
 
 
+def line_decoder() -> Callable[[bytes], Event]:
+    """What decodes lines that `encode_event` made, as long as no more event classes are declared. What it raises, and what it
+    raises for other lines, `decode_event` decodes or explains."""
+    return _decoder(version()).decode
+
+
 def event_from_dict(value: Mapping[str, Any]) -> Event:
     """The event of plain JSON values. Raises as `decode_event`."""
     if is_nested_too_deep(value):
@@ -69,6 +92,27 @@ def event_from_dict(value: Mapping[str, Any]) -> Event:
     except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     return event
+
+
+class _SnapshotFrame(msgspec.Struct):
+    """A snapshot's line, except for its `type`, which is `snapshot`."""
+
+    dropped: int = 0
+    events: list[dict[str, Any]] = []
+
+
+def encode_snapshot(events: Iterable[bytes], dropped: int) -> bytes:
+    """The line of a snapshot, of these encoded events."""
+    return b'{"type":"snapshot","dropped":%d,"events":[%b]}' % (dropped, b",".join(events))
+
+
+def snapshot_from(value: bytes | Mapping[str, Any]) -> Snapshot:
+    """The snapshot of its line, or of its plain JSON values. Raises as `decode_event`."""
+    if isinstance(value, bytes):
+        frame = msgspec.json.decode(value, type=_SnapshotFrame)
+    else:
+        frame = msgspec.convert(value, _SnapshotFrame)
+    return Snapshot(events=[event_from_dict(event) for event in frame.events], dropped=frame.dropped)
 
 
 def _portable(event: Event) -> Event:

@@ -14,10 +14,14 @@ from ...core.split_text import SplitDelta, whole_event
 from ...events import EVENTS, Created, Delta, Event, StreamEnd
 from ...messages.json_text import has_surrogates
 from .. import base
-from ..codec import event_from_dict
+from ..codec import event_from_dict, snapshot_from
 from ..values import WireObject, as_object, as_text
 
-__all__ = ["Decoder"]
+__all__ = ["Decoder", "OwnEvents"]
+
+
+class OwnEvents(list[Event]):
+    """Events that were decoded for this stream alone, from lines that an engine's events were encoded to."""
 
 
 class Decoder(base.Decoder):
@@ -29,6 +33,8 @@ class Decoder(base.Decoder):
     def recognises(cls, item: WireObject) -> bool:
         """Whether it has the `type` of an event, and a key that no other protocol has with this type."""
         name = item.get("type")
+        if name == "snapshot":
+            return "dropped" in item and "events" in item
         kind = EVENTS.get(name) if isinstance(name, str) else None
         if kind is None:
             return False
@@ -38,7 +44,7 @@ class Decoder(base.Decoder):
     def feed(self, item: WireObject) -> Iterable[Event]:
         """The event of its wire form."""
         try:
-            event = event_from_dict(item)
+            event = snapshot_from(item) if item.get("type") == "snapshot" else event_from_dict(item)
         except ValueError as error:
             kind = as_text(item.get("type"))
             code = "malformed-event" if kind in EVENTS else "unknown-event"
@@ -50,6 +56,10 @@ class Decoder(base.Decoder):
 
     def feed_items(self, items: Iterable[Any]) -> list[Event]:
         """Copies of events of another stream, as each stream has snapshots of its own; wire forms as by `feed`."""
+        if type(items) is OwnEvents:
+            self.index += len(items)
+            self.complete = self.complete or any(type(event) is StreamEnd for event in items[-1:])
+            return items
         events: list[Event] = []
         for item in items:
             if isinstance(item, Event):
