@@ -35,7 +35,8 @@ class MemoryReading(Reading):
         self._gap = gap
         timeout = run.timeout if timeout is None else timeout
         self._timeout = math.inf if timeout is None else timeout
-        self._has_joined = False
+        self._pause = run.pause(self._timeout)
+        self._has_joined = self._is_idle = False
         self.number = 0
         if after is not None:
             place = place_of(after, run.id)
@@ -54,26 +55,34 @@ class MemoryReading(Reading):
 
     def take(self, waker: ThreadWaker | TaskWaker) -> list[Entry] | float | None:
         """The next entries, or for how many seconds to wait for them."""
-        run, log = self._run, self._run.log
+        run, number = self._run, self.number
         with run.lock:
             if not self._has_joined:
                 self._has_joined = True
                 run.join(self)
-            if self.number < log.dropped:
-                return [self._snapshot()]
-            if self.number < log.newest:
-                entries = log.since(self.number)
-                self.number += len(entries)
-                if self.number > run.delivered:
-                    run.delivered = self.number
-                if run.watchers:
-                    run.report_progress()
-                return entries
+            if number < run.log.newest:
+                return self._next()
             if run.status in FINAL:
                 return None
-            if not run.is_gone:
-                run.waiting[waker] = None
-        return self._wait()
+            run.waiting[waker] = None
+        if self._is_idle or not run.is_steady:
+            return self._wait()
+        self._is_idle = True
+        return self._pause
+
+    def _next(self) -> list[Entry]:
+        """What the log has after this place. With the lock held."""
+        run, log = self._run, self._run.log
+        self._is_idle = False
+        if self.number < log.dropped:
+            return [self._snapshot()]
+        entries = log.since(self.number)
+        self.number = number = self.number + len(entries)
+        if number > run.delivered:
+            run.delivered = number
+        if run.watchers:
+            run.report_progress()
+        return entries
 
     def _snapshot(self) -> Entry:
         log = self._run.log

@@ -37,6 +37,7 @@ class MemoryRun:
         waiting: the wakers of readers that wait for the next event, in the order they came.
         watchers: called whenever a reader goes on or leaves.
         is_gone: whether it was deleted.
+        is_steady: whether it has a producer that may write more.
         busy: as `LogWriter.busy`.
     """
 
@@ -52,7 +53,7 @@ class MemoryRun:
         self.epoch = 0
         self.writer: weakref.ref[MemoryWriter] | None = None
         self.questions = Questions()
-        self.is_gone = False
+        self.is_gone = self.is_steady = False
         self.busy = False
         self.delivered = 0
         self.last_sign = time.monotonic()
@@ -109,14 +110,18 @@ class MemoryRun:
             if self.epoch and (self.status_now not in ("paused", "lost") or self.status == "lost" or self.is_gone):
                 return None
             self.epoch += 1
-            self.status, self.busy = "running", False
+            self.status, self.busy, self.is_steady = "running", False, True
             self.writer = weakref.ref(writer, self._writer_died)
             self.log.begin(self.epoch)
             self.last_sign = time.monotonic()
             return self.epoch
 
     def _writer_died(self, _: object) -> None:
-        """It was dropped. The next reader that has nothing to read ends the run."""
+        self.unsettle()
+
+    def unsettle(self) -> None:
+        """Its producer is gone. The next reader that has nothing to read ends the run. It takes no lock."""
+        self.is_steady = False
         self.wake()
         self.report_progress()
 
@@ -144,7 +149,7 @@ class MemoryRun:
 
     def finish(self, status: Status, error: Mapping[str, Any] | None) -> None:
         """Leave it in this status. With the lock held."""
-        self.status = status
+        self.status, self.is_steady = status, False
         self.last_sign = time.monotonic()
         if status in FINAL:
             self._error = None if error is None else dict(error)
@@ -155,7 +160,7 @@ class MemoryRun:
     def delete(self) -> None:
         """It is gone from its relay."""
         with self.lock:
-            self.is_gone = True
+            self.is_gone, self.is_steady = True, False
             if self.status not in FINAL:
                 self.questions.close()
         self.wake()
@@ -242,6 +247,10 @@ class MemoryRun:
         thread, threads = threading.current_thread(), self._threads
         if not threads or threads[-1] is not thread:
             self._threads = [one for one in threads if one.is_alive() and one is not thread] + [thread]
+
+    def pause(self, timeout: float) -> float:
+        """For how many seconds a reader waits that just had something to read."""
+        return max(0.001, min(timeout, GRACE))
 
     def patience(self, timeout: float) -> float:
         """For how many seconds the producer may be silent on, before this is called again.

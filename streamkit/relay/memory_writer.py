@@ -140,8 +140,7 @@ class MemoryWriter(LogWriter):
     def abandon(self) -> None:
         """Give the run up without a word, as a process does that dies. It takes no lock."""
         self.is_abandoned = True
-        self._run.wake()
-        self._run.report_progress()
+        self._run.unsettle()
 
     # -- room for more
 

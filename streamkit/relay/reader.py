@@ -20,7 +20,7 @@ from ..errors import SourceError, UsageError
 from ..events import ConfirmationCreated, Event, StreamWarning, ToolCallDone
 from ..messages import ToolCallMessage
 from ..protocols import codec
-from ..protocols.streamkit.decoder import OwnEvents
+from ..protocols.base import OwnEvents
 from ..sources.source import AsyncSource, Readable, Source, SourceTraits
 from ..streams.manager import Deadlines
 from .answers import RelayAnswer, answer_of
@@ -87,6 +87,7 @@ class _Events:
         self._silent_until: str | None = None  # the handlers of a stream that resumes receive nothing up to this cursor
         self._questions: list[RelayAnswer] = []  # that were handed out, and are neither answered nor skipped
         self._deadlines = Deadlines()
+        self._message_id = ""  # of the newest delta
 
     def resume(self, after: str | None) -> str | None:
         """Read from the run's beginning, in place of after the cursor: a stream that goes on after a cursor takes in all
@@ -114,14 +115,21 @@ class _Events:
     # -- from entries to events
 
     def _decoded(self, entries: Sequence[Entry]) -> OwnEvents:
+        if self._questions and self._silent_until is None:
+            self._attend()
         decode, events = codec.line_decoder(), OwnEvents()
-        for cursor, data, is_snapshot in entries:
+        for entry in entries:
             try:
-                event = decode(data) if not is_snapshot else self._snapshot(cursor, data)
-            except Exception:  # one that msgspec alone does not decode
-                event = _decode_carefully(data)
-            event.position = cursor
-            if type(event) in _WITH_QUESTIONS:
+                event = decode(entry[1])
+            except Exception:  # a snapshot, or one that msgspec alone does not decode
+                event = self._snapshot(entry) if entry.snapshot else _decode_carefully(entry.data)
+            event.position = entry[0]
+            if (id := event.message_id) is not None:  # the same str for deltas in a row, which are found faster
+                if id == self._message_id:
+                    event.message_id = self._message_id
+                else:
+                    self._message_id = id
+            elif type(event) in _WITH_QUESTIONS:
                 self._link(event)
             events.append(event)
         if self._silent_until is not None and any(entry.cursor == self._silent_until for entry in entries):
@@ -130,10 +138,10 @@ class _Events:
             self.reading.attend = self._attend
         return events
 
-    def _snapshot(self, cursor: str, data: bytes) -> Event:
-        snapshot = codec.snapshot_from(data)
-        until, self_at = self._silent_until, place_of(cursor, self._run_id)
-        if until is not None and self_at.number > place_of(until, self._run_id).number:
+    def _snapshot(self, entry: Entry) -> Event:
+        snapshot = codec.snapshot_from(entry.data)
+        until, at = self._silent_until, place_of(entry.cursor, self._run_id)
+        if until is not None and at.number > place_of(until, self._run_id).number:
             snapshot.is_gap, self._silent_until = True, None
         for event in snapshot.events:
             if type(event) in _WITH_QUESTIONS:

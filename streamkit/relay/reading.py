@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
@@ -21,7 +20,8 @@ class Reading(ABC):
 
     Attributes:
         convert: makes something else of the entries before they are handed out; None for the entries themselves.
-        attend: called before each look at the log; returns for how many seconds at most to wait for the next one.
+        attend: called before it waits, which says that what was handed out is handled; returns for how many seconds at most
+            to wait.
     """
 
     def __init__(self) -> None:
@@ -60,13 +60,10 @@ class Reading(ABC):
         if not isinstance(waker, ThreadWaker):
             waker = self._waker = ThreadWaker()
         while not self._is_over:
-            waker.reset()
-            longest = math.inf if self.attend is None else self.attend()
             taken = self.take(waker)
-            if isinstance(taken, float):
-                waker.wait(min(taken, longest))
-            else:
-                return taken if self.convert is None or taken is None else self.convert(taken)
+            if not isinstance(taken, float):
+                return taken if taken is None or self.convert is None else self.convert(taken)
+            waker.wait(taken if self.attend is None else min(taken, self.attend()))
         return None
 
     async def apull(self) -> Any:
@@ -78,14 +75,11 @@ class Reading(ABC):
             waker = self._waker = task_waker()
         self._has_waited = False
         while not self._is_over:
-            waker.reset()
-            longest = math.inf if self.attend is None else self.attend()
             taken = self.take(waker)
-            if isinstance(taken, float):
-                self._has_waited = True
-                await waker.wait(min(taken, longest))
-            else:
-                return taken if self.convert is None or taken is None else self.convert(taken)
+            if not isinstance(taken, float):
+                return taken if taken is None or self.convert is None else self.convert(taken)
+            self._has_waited = True
+            await waker.wait(taken if self.attend is None else min(taken, self.attend()))
         return None
 
     def __iter__(self) -> Self:

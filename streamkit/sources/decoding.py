@@ -16,7 +16,7 @@ from ..errors import IncompleteStreamError, LimitError, ProtocolError, Streamkit
 from ..events import Event, Run, RunDone, StreamWarning
 from ..messages.json_text import read_json
 from ..protocols import registry
-from ..protocols.base import Decoder
+from ..protocols.base import Decoder, OwnEvents
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
 from ..protocols.values import is_object
 from .chained import UpstreamConfirmations
@@ -59,6 +59,7 @@ class SourceDecoder:
         # From bytes to events in two calls, once nothing but the framer and the decoder takes part.
         self._to_frames: Callable[[bytes], Frames] | None = None
         self._to_events: Callable[[Frames], Sequence[Event]]
+        self._feed_own: Callable[[Sequence[Any]], Sequence[Event]] | None = None  # once nothing else takes part
         self._framer: Framer | None = None
         self._start = b""
         self._held: list[Any] = []
@@ -101,10 +102,14 @@ class SourceDecoder:
                 return self._to_events(self._to_frames(batch))
             except LimitError as error:
                 return self._to_events(self._rescued(error))
+        if self._feed_own is not None and batch.__class__ is OwnEvents:
+            return self._feed_own(batch)
         events = self._filtered(self._decode(batch))
         only_decoded = not self._receivers and self._fields is None and self.resumption is None
         if only_decoded and self._framer is not None and self.decoder is not None:
             self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
+        elif only_decoded and self.decoder is not None and type(batch) is OwnEvents:
+            self._feed_own = self.decoder.feed_items
         return events
 
     def _frames(self, chunk: bytes) -> Frames:
@@ -212,7 +217,7 @@ class SourceDecoder:
 
     def release(self) -> None:
         """Drop the references to handlers and to the decoder's newest items, once nothing more comes."""
-        self._receivers, self._to_frames = (), None
+        self._receivers, self._to_frames, self._feed_own = (), None, None
         if self.decoder is not None:
             self.decoder.foreign_decoder = None
             self.decoder.forget()

@@ -17,11 +17,7 @@ from .. import base
 from ..codec import event_from_dict, snapshot_from
 from ..values import WireObject, as_object, as_text
 
-__all__ = ["Decoder", "OwnEvents"]
-
-
-class OwnEvents(list[Event]):
-    """Events that were decoded for this stream alone, from lines that an engine's events were encoded to."""
+__all__ = ["Decoder"]
 
 
 class Decoder(base.Decoder):
@@ -56,9 +52,10 @@ class Decoder(base.Decoder):
 
     def feed_items(self, items: Iterable[Any]) -> list[Event]:
         """Copies of events of another stream, as each stream has snapshots of its own; wire forms as by `feed`."""
-        if type(items) is OwnEvents:
+        if type(items) is base.OwnEvents:
             self.index += len(items)
-            self.complete = self.complete or any(type(event) is StreamEnd for event in items[-1:])
+            if items and type(items[-1]) is StreamEnd:
+                self.complete = True
             return items
         events: list[Event] = []
         for item in items:
