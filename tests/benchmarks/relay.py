@@ -3,15 +3,19 @@
     python tests/benchmarks/relay.py
     python tests/benchmarks/relay.py --n 20000 --rounds 7
     python tests/benchmarks/relay.py --memory 1000000      # this table alone
+    python tests/benchmarks/relay.py --table               # what `rows()` gives, for 100 readers
 
 In one run, in interleaved rounds, each contestant hands n text deltas from a producer task to 1, 3 and 10 consumer tasks
 on asyncio; the producer lets the others run after each burst. The table has medians of CPU time an event, for all consumers
 together.
 
-    log alone     a MemoryRelay, and readings of it
+    log alone     a MemoryRelay, and readings of it, which give bytes
     queues alone  an asyncio.Queue for each consumer
     Emitter       `emitter.text`, and `astream` over the emitter with a handler for each consumer
     queues        events put into a queue for each consumer, and `astream` over an iterator of it with the same handler
+
+`rows()` gives the same for 100 readers token by token, in tasks and in threads (where the queues are `queue.SimpleQueue`),
+each beside the queues, and the time to resume in the middle of a run of 1,000 messages.
 
 Then the latency: from `emitter.text` in a thread to the hook of a consumer that waits, on each face.
 
@@ -29,11 +33,13 @@ import threading
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
+from queue import SimpleQueue
 from typing import Any
 
 import anyio
 
 import streamkit as sk
+from streamkit.protocols import codec
 
 CONSUMERS = (1, 3, 10)
 
@@ -48,27 +54,26 @@ class Counting(sk.EventHandler):
 
 async def log_alone(n: int, burst: int, consumers: int) -> None:
     relay = sk.MemoryRelay()
-    relay.open("run")
-    relay.append("run", [sk.TextCreated(sk.TextMessage("m"))])
+    writer = relay.open("run", control=lambda control: None)
+    line = codec.encode_event(sk.TextDelta("m", "word"))
     counts: list[int] = []
 
     async def consume() -> None:
-        reading = relay.reading("run")
+        reading = relay.read("run")
         count = 0
-        while (batch := await reading.apull()) is not None:
-            for _ in batch:
-                count += 1
+        async for batch in reading:
+            count += len(batch)
         counts.append(count)
 
     async def produce() -> None:
         for done in range(1, n + 1):
-            relay.append("run", [sk.TextDelta("m", "word")])
+            writer.append((line,))
             if done % burst == 0:
                 await asyncio.sleep(0)
-        relay.close("run")
+        writer.end("done")
 
     await asyncio.gather(*(consume() for _ in range(consumers)), produce())
-    assert counts == [n + 1] * consumers
+    assert counts == [n] * consumers
 
 
 async def queues_alone(n: int, burst: int, consumers: int) -> None:
@@ -153,6 +158,76 @@ def cost(contestant: Callable[[int, int, int], Awaitable[None]], n: int, burst: 
     return asyncio.run(main()) / n * 1e6
 
 
+def threads(read: str, n: int, consumers: int) -> float:
+    """Microseconds of CPU an event and consumer, token by token, to consumers in threads: through an Emitter or through
+    queues."""
+    handlers = [Counting() for _ in range(consumers)]
+    emitted = sk.Emitter()
+    all_queues: list[SimpleQueue[Any]] = [SimpleQueue() for _ in handlers]
+    sources = [emitted if read == "Emitter" else iter(one.get, None) for one in all_queues]
+    reading = [
+        threading.Thread(target=sk.stream(source, handler).until_done)
+        for source, handler in zip(sources, handlers, strict=True)
+    ]
+    for thread in reading:
+        thread.start()
+    began = time.process_time()
+    for _ in range(n):
+        if read == "Emitter":
+            emitted.text("word")
+        else:
+            event = sk.TextDelta("m", "word")
+            for one in all_queues:
+                one.put(event)
+        time.sleep(0.001)  # a token at a time
+    emitted.close()
+    for one in all_queues:
+        one.put(sk.StreamEnd())
+        one.put(None)
+    for thread in reading:
+        thread.join()
+    assert {handler.count for handler in handlers} == {n}
+    return (time.process_time() - began) / n / consumers * 1e6
+
+
+def resuming() -> Callable[[], float]:
+    """What resumes in the middle of a run of 1,000 messages: gives the seconds to the first event."""
+    cursor: str | None = None
+    with sk.Emitter() as source:
+        for number in range(1000):
+            source.text(f"message {number}")
+            cursor = source.cursor if number == 500 else cursor
+            source.end_message()
+
+    def resume() -> float:
+        began = time.perf_counter()
+        stream = sk.stream(source.reader(cursor))
+        next(iter(stream))
+        took = time.perf_counter() - began
+        stream.close()
+        return took
+
+    return resume
+
+
+def rows(n: int = 200, rounds: int = 5, readers: int = 100) -> list[tuple[str, float, float]]:
+    """What it costs as users have it: a name, ours, and the plain queues' where there is such a thing (else 0). CPU in
+    microseconds an event and reader; the last row in milliseconds."""
+    times: dict[str, list[float]] = {}
+    resume = resuming()
+    for _ in range(rounds):
+        for name, contestant in (("Emitter", emitter), ("queues", queues)):
+            times.setdefault(f"tasks {name}", []).append(cost(contestant, n, 1, readers) / readers)
+            times.setdefault(f"threads {name}", []).append(threads(name, n, readers))
+        times.setdefault("resume", []).extend(resume() * 1e3 for _ in range(5))
+    median = {name: statistics.median(values) for name, values in times.items()}
+    return [
+        (f"{readers} readers in tasks, token by token", median["tasks Emitter"], median["tasks queues"]),
+        (f"{readers} readers in threads, token by token", median["threads Emitter"], median["threads queues"]),
+        ("resume in the middle of 1,000 messages, ms", median["resume"], 0.0),
+    ]
+
+
 def latency(face: str) -> float:
     """Seconds from a thread's first token to the hook of a consumer that waits for it."""
     source = sk.Emitter()
@@ -219,7 +294,12 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=10_000, help="events")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--memory", type=int, default=0, metavar="EVENTS", help="print what so many events hold")
+    parser.add_argument("--table", action="store_true", help="print what `rows()` gives")
     options = parser.parse_args()
+    if options.table:
+        for name, ours, theirs in rows():
+            print(f"{name:45} {ours:8.2f}" + (f" {theirs:8.2f}  {ours / theirs:.2f} x" if theirs else ""))
+        return
     if options.memory:
         memory(options.memory)
         return
