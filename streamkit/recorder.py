@@ -6,18 +6,24 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from math import isfinite
 from os import SEEK_END, PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
+from .answers import Confirmation
+from .core.pending import NOT_ANSWERED
+from .core.warning_list import ADVICE
 from .errors import UsageError
-from .events import Event, StreamEnd, StreamException, ToolOutputDone
+from .events import ConfirmationDone, Event, StreamEnd, StreamException, StreamWarning, ToolOutputDone
 from .handlers import Handler
-from .messages.json_text import decode_json, is_nested_too_deep
-from .protocols import codec
+from .messages.json_text import MAX_NESTING, decode_json, is_nested_too_deep, is_too_deep
+from .protocols import codec, registry
 from .protocols.framing import is_frame
+from .protocols.values import is_list, is_object
+from .sources.decoding import SourceDecoder
 from .sources.recording import MARK_LENGTH, is_marked
 from .streams.state import StreamState
 
@@ -25,7 +31,14 @@ __all__ = ["Recorder"]
 
 _CHUNK = 1 << 16
 _PRIVATE = 0o600  # only its owner reads it, as it holds a conversation; a file that exists keeps its permissions
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def _as_json(value: Any) -> Any:
+    """A value that JSON does not have, as one that it has."""
+    return dict(value) if is_object(value) else str(value)
+
+
+_encode = msgspec.json.Encoder(enc_hook=_as_json).encode
 
 
 class Recorder(Handler):
@@ -48,10 +61,12 @@ class Recorder(Handler):
         self._file: BinaryIO | None = None
         self._began = 0.0
         self._source = 0  # the number of the stream's source that was written last
+        self._decoder: SourceDecoder | None = None  # of the newest source
+        self._has_cut = False  # whether it was written where that source ended
         self._answers = (
             False  # whether events among its items are answers, because the source's first item was no event
         )
-        self._written: set[str] = set()  # the ids of tool outputs that were among the items
+        self._written: set[str] = set()  # the ids of tool outputs and decided confirmations that were among the items
 
     def bind(self, stream: StreamState) -> None:
         """Attach it to a stream.
@@ -61,7 +76,7 @@ class Recorder(Handler):
         """
         self._require_init("_path", "path")
         super().bind(stream)
-        self._source = 0
+        self._source, self._decoder = 0, None
         self._written.clear()
         try:
             self._check_path()
@@ -90,30 +105,83 @@ class Recorder(Handler):
 
     def receive(self, items: Sequence[Any], /) -> None:
         """Write the source's raw items."""
-        if self._file is None:
-            self._begin()
-        if self._source != self.stream.source_number:
-            self._source = self.stream.source_number
-            fields = self.stream.fields
-            self._write([{"source": self._source, **({"fields": dict(fields)} if fields else {})}])
+        if self._begin_source():
             self._answers = bool(items) and not isinstance(items[0], Event)
         self._written |= {item.message.id for item in items if isinstance(item, ToolOutputDone)}
+        self._written |= {item.confirmation.id for item in items if isinstance(item, ConfirmationDone)}
         self._write([_line(item, self._now(), answers=self._answers) for item in items])
 
     def handle(self, event: Event, /) -> None:
         """Write what is not among the items: answers to tool calls, a failure, and the end."""
         match event:
             case StreamException(error=error, message=message, details=details):
+                self._begin_source()
+                self._end_source()
                 self._write([{"time": self._now(), "error": error, "message": message, "details": details}])
             case ToolOutputDone(raw_item=None) if event.message.id not in self._written:
-                self._write([{"time": self._now(), "event": codec.event_to_dict(event)}])
+                self._write_answer(event)
+            case ConfirmationDone(confirmation=confirmation) if self._was_answered(confirmation):
+                self._write_answer(event)
+            case StreamWarning(code=code) if code in ADVICE and not self.stream.engine.is_canonical:
+                self._write_answer(event)
             case StreamEnd(status=status):
+                self._begin_source()
+                self._end_source()
                 self._write([{"time": self._now(), "end": status}])
                 if self._file is not None:
                     self._file.close()
                     self._file = None
             case _:
                 pass
+
+    def _begin_source(self) -> bool:
+        """Write the line of a source that began, and how it is read. Returns whether it began just now."""
+        stream = self.stream
+        source_decoder = stream.source_decoder
+        if source_decoder is None or source_decoder is self._decoder:
+            return False
+        self._end_source()
+        self._decoder, self._has_cut = source_decoder, False
+        if self._source == stream.source_number:
+            return False
+        self._source = stream.source_number
+        line: dict[str, Any] = {"source": self._source}
+        if stream.fields:
+            line["fields"] = dict(stream.fields)
+        if source_decoder.decoder is not None and (name := registry.name_of(type(source_decoder.decoder))):
+            line["protocol"] = name
+        if source_decoder.may_ask:
+            line["live"] = True
+        if stream.engine.takes_edits or stream.engine.takes_approvals or stream.engine.has_outcomes:
+            line["answered"] = True
+        self._write([line])
+        return True
+
+    def _end_source(self) -> None:
+        """Write where the source ended, if that was in the middle of an item."""
+        if self._decoder is not None and self._decoder.cut is not None and not self._has_cut:
+            self._has_cut = True
+            self._write([{"time": self._now(), "cut": _as_text(self._decoder.cut)}])
+
+    def _was_answered(self, confirmation: Confirmation) -> bool:
+        """Whether a confirmation was decided by an answer, or that may be: the items then do not tell the outcome."""
+        engine = self.stream.engine
+        if confirmation.id in self._written or engine.is_ending:
+            return False
+        if confirmation.answer_slot is not None or engine.has_outcomes or engine.pull_approved:
+            return True
+        return confirmation.reason != NOT_ANSWERED and not engine.is_canonical
+
+    def _write_answer(self, event: Event) -> None:
+        """Write an answer, and whether it came after the source's end. An output that the call had been promised before
+        that end is not late: nothing waited for it."""
+        self._begin_source()
+        self._end_source()
+        line: dict[str, Any] = {"time": self._now(), "event": codec.event_to_dict(event)}
+        is_awaited = not isinstance(event, ToolOutputDone) or self.stream.engine.runs.requires_action
+        if is_awaited and self._decoder is not None and self._decoder.is_over:
+            line["late"] = True
+        self._write([line])
 
     def _now(self) -> float:
         return round(time.monotonic() - self._began, 6)
@@ -137,13 +205,34 @@ class Recorder(Handler):
 def _encoded(line: dict[str, Any]) -> bytes:
     """A line as JSON. An item that JSON cannot hold is written as text, so that it does not end the stream."""
     if is_nested_too_deep(line):
-        return _encode({"time": line.get("time", 0.0), "text": "an item that is nested too deep"})
+        line = _to_depth(line, MAX_NESTING)
     try:
-        return _encode(line)
+        text = _encode(line)
+        if b"null" not in text or not _has_infinity(line):
+            return text
     except UnicodeEncodeError:
-        return json.dumps(line, default=str).encode()  # which has an escape for a half of a surrogate pair
+        pass
     except (TypeError, ValueError):
         return _encode({"time": line.get("time", 0.0), "text": ascii(line.get("data"))[:_CHUNK]})
+    return json.dumps(line, default=_as_json).encode()  # it has half of a surrogate pair, NaN or an infinity
+
+
+def _to_depth(value: Any, levels: int, outer: tuple[int, ...] = ()) -> Any:
+    """A value without what is nested deeper than so many levels in it, or contains itself. No decoder reads that."""
+    if not levels or id(value) in outer:
+        return None if is_object(value) or is_list(value) else value
+    outer = (*outer, id(value))
+    if is_object(value):
+        return {key: _to_depth(one, levels - 1, outer) for key, one in value.items()}
+    return [_to_depth(one, levels - 1, outer) for one in value] if is_list(value) else value
+
+
+def _has_infinity(value: Any) -> bool:
+    """Whether there is a number in a value that is not finite: for JSON it is null."""
+    if isinstance(value, float):
+        return not isfinite(value)
+    inside = value.values() if is_object(value) else value if is_list(value) else ()
+    return any(map(_has_infinity, inside))
 
 
 def _ends_its_line(path: Path) -> bool:
@@ -157,14 +246,24 @@ def _line(item: Any, now: float, *, answers: bool = False) -> dict[str, Any]:
     if isinstance(item, Event):
         return {"time": now, "event" if answers else "data": codec.event_to_dict(item, keep_surrogates=True)}
     if not is_frame(item):
-        return {"time": now, "data": item}
+        return {"time": now, "data": item, "parsed": True}
     id, name, data = item
     line: dict[str, Any] = {"time": now}
     for key, value in (("name", name), ("id", id)):
         if value:
             line[key] = value.decode("utf-8", "replace")
     try:
-        line["data"] = decode_json(data)
+        value = decode_json(data)
     except (ValueError, RecursionError):
-        line["text"] = data.decode("utf-8", "surrogateescape")  # so that the same bytes are read again
+        line["text"] = _as_text(data)
+        return line
+    if is_too_deep(b"[" + data + b"]"):
+        line["text"] = _as_text(data)  # as JSON it would be too deep in this line
+    else:
+        line["data"] = value if b"\n" in data else msgspec.Raw(data)
     return line
+
+
+def _as_text(data: bytes) -> str:
+    """Bytes as text that the same bytes can be read from again."""
+    return data.decode("utf-8", "surrogateescape")

@@ -23,6 +23,7 @@ from streamkit import protocols
 from streamkit.protocols import codec
 from streamkit.relay import MemoryRelay, Relay
 
+from . import values as q
 from .faces import LIMIT, Face, async_faces, body, chat, every_face, interpreter
 from .telling import tell_items
 from .test_laws import canonical, check_brackets, often
@@ -206,7 +207,7 @@ def test_what_is_no_text_is_refused(value: Any) -> None:
 
 @pytest.mark.slow
 @often
-@given(canonical)
+@given(q.drawn(canonical))
 def test_law_6_what_is_emitted_is_read_as_the_emitter_completed_it(events: list[e.Event]) -> None:
     """Whatever is emitted: the log is a whole story, and its readers tell that one."""
     emitter = sk.Emitter(run_id="run")

@@ -23,6 +23,7 @@ from streamkit.core.argument_fields import ArgumentFields
 from streamkit.protocols import codec
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
+from . import values as q
 from .faces import Face, ask, ask_responses, body, every_face
 from .test_laws import canonical, chat_calls, check_brackets, sse, tellers
 
@@ -615,29 +616,24 @@ def test_to_input_tells_a_field_once(protocol: str) -> None:
 # -- the laws
 
 
-keys = st.sampled_from(("message", "thoughts", "code", "language", "n", "message"))
-texts = st.text(st.sampled_from('ab é\u2028\U0001f600\n"\\{}[]:,'), max_size=8)
+keys = q.sampled_from(("message", "thoughts", "code", "language", "n", "message"))
+texts = q.text(q.sampled_from('ab é\u2028\U0001f600\n"\\{}[]:,'), max_size=8)
 simple = (
-    texts
-    | texts
-    | st.none()
-    | st.integers(-9, 99)
-    | st.lists(texts, max_size=2)
-    | st.dictionaries(keys, texts, max_size=2)
+    texts | texts | q.none() | q.integers(-9, 99) | q.lists(texts, max_size=2) | q.dictionaries(keys, texts, max_size=2)
 )
-arguments = st.lists(st.tuples(keys, simple), max_size=5)
-tools = st.sampled_from(("send_message", "execute", "other"))
+arguments = q.lists(q.tuples(keys, simple), max_size=5)
+tools = q.sampled_from(("send_message", "execute", "other"))
 CHOSEN = {**FIELDS, "send_message.n.*": "text", "execute.language": "reasoning", "*.n.message": "code:sql"}
 
 
-@st.composite
-def written(draw: st.DrawFn) -> str:
+@q.composite
+def written(draw: q.Draw) -> str:
     """Arguments as JSON text, with keys that come again; sometimes cut or spoilt."""
-    ascii, space = draw(st.booleans()), draw(st.sampled_from(("", " ", "\n")))
+    ascii, space = draw(q.booleans()), draw(q.sampled_from(("", " ", "\n")))
     pairs = [json.dumps(key) + ":" + space + json.dumps(value, ensure_ascii=ascii) for key, value in draw(arguments)]
     text = "{" + space + ("," + space).join(pairs) + "}"
-    if draw(st.integers(0, 4)) == 0:
-        text = text[: draw(st.integers(0, len(text)))] + draw(st.sampled_from(("", "", "\x00", '"', "}", "x")))
+    if draw(q.integers(0, 4)) == 0:
+        text = text[: draw(q.integers(0, len(text)))] + draw(q.sampled_from(("", "", "\x00", '"', "}", "x")))
     return text
 
 
@@ -645,17 +641,17 @@ Calls = list[tuple[str, str]]  # the tool, and its arguments
 Parts = list[tuple[int, str]]  # which call, and a piece
 
 
-@st.composite
-def interleaved(draw: st.DrawFn) -> tuple[Calls, Parts]:
-    calls = draw(st.lists(st.tuples(tools, written()), min_size=1, max_size=3))
+@q.composite
+def interleaved(draw: q.Draw) -> tuple[Calls, Parts]:
+    calls = draw(q.lists(q.tuples(tools, written()), min_size=1, max_size=3))
     left = []
     for which, (_, text) in enumerate(calls):
-        places = sorted(draw(st.lists(st.integers(0, len(text)), max_size=6)))
+        places = sorted(draw(q.lists(q.integers(0, len(text)), max_size=6)))
         pieces = [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True) if a < b]
         left.append((which, pieces))
     parts: Parts = []
     while left := [one for one in left if one[1]]:
-        which, pieces = draw(st.sampled_from(left))
+        which, pieces = draw(q.sampled_from(left))
         parts.append((which, pieces.pop(0)))
     return calls, parts
 
@@ -744,7 +740,7 @@ def strings_of(tool: str, text: str) -> dict[str, str] | None:
 @pytest.mark.slow
 @every_source
 @often
-@given(interleaved(), st.booleans())
+@given(q.drawn(interleaved()), q.drawn(q.booleans()))
 def test_laws_1_2_and_5_hold_with_fields(source: str, drawn: tuple[Calls, Parts], as_bytes: bool) -> None:
     """Each field's final content is what `json.loads` gives of its call's arguments at its path; what is no such field is
     no completed message; and all else is told as without fields."""
@@ -766,7 +762,7 @@ def test_laws_1_2_and_5_hold_with_fields(source: str, drawn: tuple[Calls, Parts]
 @pytest.mark.slow
 @every_source
 @often
-@given(interleaved(), st.data())
+@given(q.drawn(interleaved()), st.data())
 def test_law_1_holds_with_fields_wherever_the_stream_is_cut_off(
     source: str, drawn: tuple[Calls, Parts], data: st.DataObject
 ) -> None:
@@ -781,7 +777,7 @@ def test_law_1_holds_with_fields_wherever_the_stream_is_cut_off(
 @pytest.mark.slow
 @pytest.mark.parametrize("source", [name for name in SOURCES if name != "streamkit"])
 @often
-@given(interleaved(), st.data())
+@given(q.drawn(interleaved()), st.data())
 def test_law_3_holds_with_fields(source: str, drawn: tuple[Calls, Parts], data: st.DataObject) -> None:
     """However the bytes are cut."""
     whole = sse(SOURCES[source](*drawn))
@@ -793,7 +789,7 @@ def test_law_3_holds_with_fields(source: str, drawn: tuple[Calls, Parts], data: 
 @pytest.mark.slow
 @every_source
 @seldom
-@given(interleaved())
+@given(q.drawn(interleaved()))
 def test_law_4_holds_with_fields(source: str, drawn: tuple[Calls, Parts]) -> None:
     """Sync, asyncio and trio tell the same, to every hook."""
     items = SOURCES[source](*drawn)
@@ -813,7 +809,7 @@ def test_law_4_holds_with_fields(source: str, drawn: tuple[Calls, Parts]) -> Non
 @pytest.mark.slow
 @every_source
 @often
-@given(interleaved())
+@given(q.drawn(interleaved()))
 def test_law_6_holds_with_fields(source: str, drawn: tuple[Calls, Parts]) -> None:
     """The canonical events tell the same story again, fields and all. With the same fields chosen again, none is told
     twice: the messages are the same; so is the story, but for where fields end beside a warning of their call."""
@@ -868,7 +864,7 @@ def test_a_text_with_an_id_of_its_own_is_never_taken_for_a_field() -> None:
 
 @pytest.mark.slow
 @often
-@given(canonical, st.sampled_from(({"f.n": "text"}, {"*.*": "code"})))
+@given(q.drawn(canonical), q.drawn(q.sampled_from(({"f.n": "text"}, {"*.*": "code"}))))
 def test_laws_1_6_and_7_hold_for_any_events_with_fields(events: list[e.Event], fields: dict[str, str]) -> None:
     """However ill-formed."""
     items = [codec.event_to_dict(one) for one in (*events, END)]
@@ -880,29 +876,31 @@ def test_laws_1_6_and_7_hold_for_any_events_with_fields(events: list[e.Event], f
 @pytest.mark.slow
 @often
 @given(
-    st.lists(
-        st.one_of(
-            st.builds(
-                lambda id, name: e.ToolCallCreated(call(id, name)),
-                st.sampled_from("ab"),
-                st.sampled_from(("f", "g", None)),
+    q.drawn(
+        q.lists(
+            q.one_of(
+                q.builds(
+                    lambda id, name: e.ToolCallCreated(call(id, name)),
+                    q.sampled_from("ab"),
+                    q.sampled_from(("f", "g", None)),
+                ),
+                q.builds(
+                    lambda id, text, new: e.ToolCallDelta(id, text, new),
+                    q.sampled_from("ab"),
+                    q.sampled_from(('{"m": "', "x", '"', "}", '", "m": "', '{"m": "y"}')),
+                    q.integers(0, 4).map(lambda n: n == 0),
+                ),
+                q.builds(
+                    lambda id, name, text, status: e.MessageDone(call(id, name, content=text, status=status)),
+                    q.sampled_from("ab"),
+                    q.sampled_from(("f", "g", None)),
+                    q.none() | q.sampled_from(('{"m": "xx"}', '{"m": "z', "")),
+                    q.sampled_from(("completed", "failed")),
+                ),
+                q.builds(lambda status: e.RunDone(e.Run(status=status)), q.sampled_from(("completed", "failed"))),
             ),
-            st.builds(
-                lambda id, text, new: e.ToolCallDelta(id, text, new),
-                st.sampled_from("ab"),
-                st.sampled_from(('{"m": "', "x", '"', "}", '", "m": "', '{"m": "y"}')),
-                st.integers(0, 4).map(lambda n: n == 0),
-            ),
-            st.builds(
-                lambda id, name, text, status: e.MessageDone(call(id, name, content=text, status=status)),
-                st.sampled_from("ab"),
-                st.sampled_from(("f", "g", None)),
-                st.none() | st.sampled_from(('{"m": "xx"}', '{"m": "z', "")),
-                st.sampled_from(("completed", "failed")),
-            ),
-            st.builds(lambda status: e.RunDone(e.Run(status=status)), st.sampled_from(("completed", "failed"))),
-        ),
-        max_size=12,
+            max_size=12,
+        )
     )
 )
 def test_whatever_becomes_of_calls_their_fields_say_what_they_say(events: list[e.Event]) -> None:

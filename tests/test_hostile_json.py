@@ -13,7 +13,7 @@ import pytest
 import streamkit as sk
 from streamkit import protocols
 from streamkit.events import AnnotationAdded, Delta, RawEvent, StreamEnd, TextDelta, TextDone
-from streamkit.messages import Annotation, TextMessage, ToolCallMessage
+from streamkit.messages import Annotation, TextMessage, ToolCallMessage, output_text
 from streamkit.messages.json_text import MAX_NESTING
 from streamkit.protocols import codec
 from streamkit.protocols.values import json_text
@@ -85,6 +85,32 @@ def test_nesting_up_to_the_limit_is_read() -> None:
             m.content for m in sk.stream([recording.body]).get_final_messages()
         ]
         assert not stream.warnings
+
+
+@pytest.mark.parametrize("folder", PROTOCOLS)
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_a_short_item_that_is_nested_too_deep_is_the_same_however_it_is_cut(folder: str, place: str) -> None:
+    """The fast paths decode structs, which would skip what is deep in it; the tolerant paths refuse it."""
+    recording = recorded(folder)
+    extra = b'"zz": ' + deep(MAX_NESTING + 1)
+    frames: list[Any] = []
+    for id, name, data in recording.frames:
+        frames.append((id, name, data))
+        if data[:1] == b"{":
+            more = data.replace(b"{", b"{" + extra + b",", 1) if place == "first" else data[:-1] + b"," + extra + b"}"
+            frames.append((id, name, more))
+    body = b"".join(recording.pieces(frames))
+    assert min(len(data) for _, _, data in frames if extra in data) < 1000
+
+    def read(pieces: list[bytes]) -> list[Any]:
+        stream = sk.stream(pieces, protocol=PROTOCOLS[folder])
+        return [[*map(codec.event_to_dict, stream)], [(warning.code, warning.index) for warning in stream.warnings]]
+
+    whole = read([body])
+    assert whole[1]
+    for size in (1, 7, 500):
+        assert read([body[at : at + size] for at in range(0, len(body), size)]) == whole
+    assert read(recording.pieces(frames)) == whole
 
 
 def test_a_strict_stream_names_the_item_that_is_nested_too_deep() -> None:
@@ -331,6 +357,70 @@ def test_an_event_of_this_process_that_is_no_delta_has_no_lone_surrogates(way: s
     assert (one.name, one.arguments) == ("f\ufffd", {"a": "\ufffd"})
     assert [event.data for event in events if isinstance(event, RawEvent)] == [{"\ufffd": ["\ufffd"]}]
     assert (message.content, annotation.title, call.name) == ("a\ud83d\ude00\ud83d", "\ud800", "f\ud800")
+
+
+def nested(levels: int, kind: type = list) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value] if kind is list else {"a": value}
+    return value
+
+
+CIRCLE: list[Any] = []
+CIRCLE += [CIRCLE, CIRCLE]
+UNREADABLE = {
+    "deep": nested(MAX_NESTING + 1),
+    "very deep": nested(5000),
+    "deep objects": nested(5000, dict),
+    "circle": CIRCLE,
+    "long number": 10**5000,
+    "half a pair": "\ud800",
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_an_event_with_what_no_reader_takes_is_written_without_it(kind: str, tmp_path: Path) -> None:
+    """By the codec, in a recording, and by an emitter: the rest of the event is there."""
+    value = UNREADABLE[kind]
+    message = TextMessage("m", content="Hi", metadata={"k": value, "other": 1})
+    events = [TextDelta("m", "Hi", metadata={"k": value}), TextDone(message), RawEvent("x", {"k": value, "other": 1})]
+    for event in events:
+        read = codec.decode_event(codec.encode_event(event))
+        assert codec.event_from_dict(codec.event_to_dict(event)) == read or isinstance(event, TextDone)
+        assert type(read) is type(event)
+    raw: Any = codec.decode_event(codec.encode_event(events[-1]))
+    assert raw.data["other"] == 1
+    path = tmp_path / "run.jsonl"
+    assert sk.stream([*events, StreamEnd()], sk.Recorder(path)).get_final_text() == "Hi"
+    again = sk.stream(path)
+    assert again.get_final_text() == "Hi"
+    assert again.messages[0].metadata["other"] == 1
+    with sk.Emitter() as emitter:
+        for event in events:
+            emitter.emit(event)
+    emitted = sk.stream(emitter)
+    assert [codec.decode_event(codec.encode_event(event)).type for event in emitted]
+    assert emitted.messages[0].content == "Hi"
+
+
+@pytest.mark.parametrize("output", ["a\ud83d\ude00\ud83d", {"a": "\ud83d\ude00\ud83d"}, ["\ud83d\ude00\ud83d"]])
+def test_an_output_with_half_of_a_surrogate_pair_is_an_output(output: Any) -> None:
+    """Python's names of files have them for bytes that are not UTF-8."""
+    text = output_text(output)
+    assert text.encode()
+    assert "😀\ufffd" in text
+
+
+@pytest.mark.parametrize("protocol", ["openai_responses", "openai_chat", "anthropic"])
+def test_what_a_user_wrote_can_be_sent(protocol: str) -> None:
+    """Also half of a surrogate pair, as a terminal gives for bytes that are not UTF-8."""
+    call = ToolCallMessage("t", name="f", call_id="c", content='{"a": "\ud83d"}', role="assistant")
+    output = sk.ToolOutputMessage("o", call_id="c", content="\udcff")
+    messages = [TextMessage("m", role="user", content="Hi \udcff"), call, output]
+    sent = sk.to_input(messages, protocol)
+    text = json.dumps(sent, ensure_ascii=False)
+    assert text.encode().count(b"\xef\xbf\xbd") >= 2
+    assert "Hi \ufffd" in text
 
 
 # -- not quite JSON

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import streamkit as sk
 from streamkit.core.json_fields import FieldText, JsonFields
 from streamkit.core.json_paths import join_path, split_path
+
+from . import values as q
 
 
 def examples(count: int) -> settings:
@@ -119,37 +120,37 @@ def cut(text: str, *places: int) -> list[str]:
 
 # -- documents, as text: few keys, so that they come again; all kinds of escapes, numbers and spaces
 
-PLAIN = st.sampled_from(("a", "b c", "é", "😀", "\u2028", "\x7f", "{", "}", "[", ":", ",", "\ud800", "\udc00"))
+PLAIN = q.sampled_from(("a", "b c", "é", "😀", "\u2028", "\x7f", "{", "}", "[", ":", ",", "\ud800", "\udc00"))
 ESCAPES = ("\\n", '\\"', "\\\\", "\\/", "\\b", "\\u0041", "\\u00E9", "\\ud83d\\ude00", "\\uD83D", "\\uDE00", "\\u0000")
-inside = st.lists(PLAIN | st.sampled_from(ESCAPES), max_size=5).map("".join)
-keys = st.sampled_from(("a", "b", "a", "b", "*", "a.b", "\\u0061", "0", "1", "", "\\\\", "😀"))
-space = st.sampled_from(("", "", "", " ", "\n", "\t \r"))
-scalars = st.sampled_from(
+inside = q.lists(PLAIN | q.sampled_from(ESCAPES), max_size=4).map("".join)
+keys = q.sampled_from(("a", "b", "a", "b", "*", "a.b", "\\u0061", "0", "1", "", "\\\\", "😀"))
+space = q.sampled_from(("", "", "", " ", "\n", "\t \r"))
+scalars = q.sampled_from(
     ("0", "-0", "12", "-1.50", "1e9", "1E+2", "2.5e-3", "true", "false", "null", "NaN", "-Infinity", "Infinity")
 )
 
 
-def spaced(*parts: str | st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    given = [part if isinstance(part, st.SearchStrategy) else st.just(part) for part in parts]
-    return st.tuples(*(one for part in given for one in (space, part))).map("".join)
+def spaced(*parts: str | q.Values) -> q.Values:
+    given = [part if isinstance(part, q.Values) else q.just(part) for part in parts]
+    return q.tuples(*(one for part in given for one in (space, part))).map("".join)
 
 
 strings = inside.map('"{}"'.format)
-pairs: Callable[[st.SearchStrategy[str]], st.SearchStrategy[str]] = lambda value: spaced(  # noqa: E731
+pairs: Callable[[q.Values], q.Values] = lambda value: spaced(  # noqa: E731
     keys.map('"{}"'.format), ":", value
 )
-values = st.recursive(
+values = q.recursive(
     strings | strings | scalars,
     lambda inner: (
-        spaced("{", st.lists(pairs(inner), max_size=4).map(",".join), "}")
-        | spaced("[", st.lists(spaced(inner), max_size=4).map(",".join), "]")
+        spaced("{", q.lists(pairs(inner), max_size=2).map(",".join), "}")
+        | spaced("[", q.lists(spaced(inner), max_size=2).map(",".join), "]")
     ),
-    max_leaves=8,
+    depth=2,
 )
-objects = spaced("{", st.lists(pairs(values), min_size=1, max_size=4).map(",".join), "}", "")
+objects = spaced("{", q.lists(pairs(values), min_size=1, max_size=4).map(",".join), "}", "")
 documents = objects | objects | objects | spaced(values, "")
-paths = st.lists(
-    st.lists(st.sampled_from(("a", "b", "*", "a\\.b", "\\*", "0", "1", "", "\\\\", "😀")), min_size=1, max_size=3).map(
+paths = q.lists(
+    q.lists(q.sampled_from(("a", "b", "*", "a\\.b", "\\*", "0", "1", "", "\\\\", "😀")), min_size=1, max_size=3).map(
         ".".join
     ),
     min_size=1,
@@ -166,9 +167,10 @@ def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
     of places; so the cases are many more than the documents, of which there are 1,000 and more."""
     seen: set[tuple[str, tuple[str, ...], tuple[int, ...]]] = set()
 
-    @examples(1_500)
-    @given(documents, paths, st.integers(0, 2**32))
-    def check(document: str, paths: list[str], seed: int) -> None:
+    @examples(1_600)
+    @given(q.drawn(documents, paths, q.integers(0, 2**32)))
+    def check(case: tuple[str, list[str], int]) -> None:
+        document, paths, seed = case
         wanted = expected(document, paths)
         chance = random.Random(seed)
         size = len(document)
@@ -189,13 +191,15 @@ def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
 @pytest.mark.slow
 @examples(300)
 @given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats() | st.text(),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-        max_leaves=8,
+    q.drawn(
+        q.recursive(
+            q.none() | q.booleans() | q.integers(-(2**60), 2**60) | q.floats() | q.text(),
+            lambda inner: q.lists(inner, max_size=3) | q.dictionaries(q.text(max_size=3), inner, max_size=3),
+            depth=2,
+        )
     ),
-    st.booleans(),
-    st.sampled_from((None, 1)),
+    q.drawn(q.booleans()),
+    q.drawn(q.sampled_from((None, 1))),
 )
 def test_what_json_dumps_writes_is_read(value: Any, ascii: bool, indent: int | None) -> None:
     """Any Unicode text, any keys, escaped or not; chosen are all strings up to three levels deep."""
@@ -209,7 +213,7 @@ def test_what_json_dumps_writes_is_read(value: Any, ascii: bool, indent: int | N
 
 @pytest.mark.slow
 @examples(300)
-@given(objects, paths)
+@given(q.drawn(objects), q.drawn(paths))
 def test_what_was_told_is_the_beginning_of_what_is_told_in_the_end(document: str, paths: list[str]) -> None:
     """At every place of the document, and nothing is held back but what an escape leaves open."""
     last: dict[str, str] = {}
@@ -331,7 +335,7 @@ def test_a_path_is_its_keys_and_back(keys: tuple[str, ...]) -> None:
 
 @pytest.mark.slow
 @examples(200)
-@given(st.lists(st.none() | st.text(), min_size=1))
+@given(q.drawn(q.lists(q.none() | q.text(), min_size=1)))
 def test_any_keys_make_a_path(keys: list[str | None]) -> None:
     """None stands for any key."""
     assert split_path(join_path(keys)) == tuple(keys)
@@ -483,9 +487,9 @@ def test_a_damaged_document_is_complete_exactly_where_json_loads_takes_it() -> N
 
     @examples(1_000)
     @given(
-        documents,
-        st.integers(0, 10_000),
-        st.sampled_from(("", '"', "\\", "{", "}", "]", ",", ":", "0", "-", ".", "\n", "x")),
+        q.drawn(documents),
+        q.drawn(q.integers(0, 10_000)),
+        q.drawn(q.sampled_from(("", '"', "\\", "{", "}", "]", ",", ":", "0", "-", ".", "\n", "x"))),
     )
     def check(document: str, place: int, other: str) -> None:
         place %= len(document)
@@ -516,7 +520,7 @@ def test_a_damaged_document_is_complete_exactly_where_json_loads_takes_it() -> N
 
 
 @examples(200)
-@given(st.lists(st.text(), max_size=6), paths)
+@given(q.drawn(q.lists(q.text(), max_size=6)), q.drawn(paths))
 def test_no_text_raises(pieces: list[str], paths: list[str]) -> None:
     """Whatever it is; and it is no document unless `json.loads` says so."""
     reader = JsonFields(*paths)

@@ -24,6 +24,7 @@ from streamkit.core.engine import Engine
 from streamkit.handlers import HOOKS
 from streamkit.protocols import codec
 
+from . import values as q
 from .telling import Story, tell_bytes, tell_items
 
 often = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,59 +35,59 @@ ENDINGS = ("completed", "incomplete", "failed", "cancelled")
 
 # -- canonical streams, mostly ill-formed: few ids, so that they meet
 
-ids = st.sampled_from(("a", "b", "c", "message-1"))
-texts = st.text(st.sampled_from('ab é“\u2028\U0001f600\n"\\'), max_size=5)
+ids = q.sampled_from(("a", "b", "c", "message-1"))
+texts = q.text(q.sampled_from('ab é“\u2028\U0001f600\n"\\'), max_size=5)
 values = texts.filter(bool)
-families = st.sampled_from(
+families = q.sampled_from(
     (m.TextMessage, m.ReasoningMessage, m.CodeMessage, m.ConsoleMessage, m.ToolCallMessage, m.ImageMessage)
 )
-statuses = st.sampled_from(ENDINGS)
+statuses = q.sampled_from(ENDINGS)
 
 
-@st.composite
-def deltas(draw: st.DrawFn) -> e.Event:
+@q.composite
+def deltas(draw: q.Draw) -> e.Event:
     kind = draw(families)
-    return kind.delta_event(draw(ids), draw(texts), draw(st.booleans()) and draw(st.booleans()))
+    return kind.delta_event(draw(ids), draw(texts), draw(q.booleans()) and draw(q.booleans()))
 
 
-@st.composite
-def created(draw: st.DrawFn) -> e.Event:
+@q.composite
+def created(draw: q.Draw) -> e.Event:
     kind = draw(families)
     known: dict[str, Any] = {"name": "f", "call_id": draw(ids)} if kind is m.ToolCallMessage else {}
-    return kind.created_event(kind(draw(ids), choice=draw(st.integers(0, 1)), **known))
+    return kind.created_event(kind(draw(ids), choice=draw(q.integers(0, 1)), **known))
 
 
-@st.composite
-def done(draw: st.DrawFn) -> e.Event:
+@q.composite
+def done(draw: q.Draw) -> e.Event:
     kind = draw(families)
-    return e.MessageDone(kind(draw(ids), content=draw(st.none() | texts), status=draw(statuses)))
+    return e.MessageDone(kind(draw(ids), content=draw(q.none() | texts), status=draw(statuses)))
 
 
-@st.composite
-def confirmations(draw: st.DrawFn) -> e.Event:
-    asked = sk.Confirmation(draw(ids), m.CodeMessage(draw(ids), content="x"), malformed=draw(st.booleans()))
-    if draw(st.booleans()):
+@q.composite
+def confirmations(draw: q.Draw) -> e.Event:
+    asked = sk.Confirmation(draw(ids), m.CodeMessage(draw(ids), content="x"), malformed=draw(q.booleans()))
+    if draw(q.booleans()):
         return e.ConfirmationCreated(asked)
-    asked.status = draw(st.sampled_from(("approved", "declined")))
+    asked.status = draw(q.sampled_from(("approved", "declined")))
     return e.ConfirmationDone(asked)
 
 
-canonical = st.lists(
-    st.one_of(
+canonical = q.lists(
+    q.one_of(
         deltas(),
         deltas(),
         created(),
         done(),
         confirmations(),
-        st.builds(e.ActiveLine, ids, st.none() | st.integers(1, 9)),
-        st.builds(e.AnnotationAdded, ids, st.builds(m.Annotation, type=st.just("url_citation"), url=values)),
-        st.builds(e.Usage, st.integers(0, 9), st.integers(0, 9)),
-        st.builds(lambda id: e.RunCreated(e.Run(id=id)), ids),
-        st.builds(lambda id: e.RunStepCreated(e.RunStep(id=id)), ids),
-        st.builds(lambda id: e.RunStepDone(e.RunStep(id=id)), ids),
-        st.builds(lambda status: e.RunDone(e.Run(status=status)), statuses),
-        st.builds(lambda: e.RunRequiresAction(e.Run())),
-        st.builds(e.RawEvent, values, st.none() | values),
+        q.builds(e.ActiveLine, ids, q.none() | q.integers(1, 9)),
+        q.builds(e.AnnotationAdded, ids, q.builds(m.Annotation, type=q.just("url_citation"), url=values)),
+        q.builds(e.Usage, q.integers(0, 9), q.integers(0, 9)),
+        q.builds(lambda id: e.RunCreated(e.Run(id=id)), ids),
+        q.builds(lambda id: e.RunStepCreated(e.RunStep(id=id)), ids),
+        q.builds(lambda id: e.RunStepDone(e.RunStep(id=id)), ids),
+        q.builds(lambda status: e.RunDone(e.Run(status=status)), statuses),
+        q.builds(lambda: e.RunRequiresAction(e.Run())),
+        q.builds(e.RawEvent, values, q.none() | values),
     ),
     max_size=20,
 )
@@ -94,14 +95,14 @@ canonical = st.lists(
 # -- providers' streams: several things at once, merged at random
 
 
-@st.composite
-def merged(draw: st.DrawFn, *, least: int = 1, most: int = 4) -> list[tuple[int, str]]:
+@q.composite
+def merged(draw: q.Draw, *, least: int = 1, most: int = 4) -> list[tuple[int, str]]:
     """(which, piece), interleaved; what each is made of keeps its order."""
-    parts = draw(st.lists(st.lists(values, min_size=1, max_size=4), min_size=least, max_size=most))
+    parts = draw(q.lists(q.lists(values, min_size=1, max_size=4), min_size=least, max_size=most))
     left = [(which, list(pieces)) for which, pieces in enumerate(parts)]
     out: list[tuple[int, str]] = []
     while left:
-        which, pieces = draw(st.sampled_from(left))
+        which, pieces = draw(q.sampled_from(left))
         out.append((which, pieces.pop(0)))
         left = [one for one in left if one[1]]
     return out
@@ -259,7 +260,7 @@ def check_questions(lines: Sequence[dict[str, Any]]) -> None:
 
 @pytest.mark.slow
 @often
-@given(canonical)
+@given(q.drawn(canonical))
 def test_law_1_and_2_hold_for_any_events(events: list[e.Event]) -> None:
     """However ill-formed: the engine opens, closes and keeps apart."""
     story = tell_items(CANONICAL, events)
@@ -269,7 +270,7 @@ def test_law_1_and_2_hold_for_any_events(events: list[e.Event]) -> None:
 
 @pytest.mark.slow
 @often
-@given(canonical, st.integers(0, 20), st.sampled_from(("failed", "cancelled", "incomplete")))
+@given(q.drawn(canonical), q.drawn(q.integers(0, 20)), q.drawn(q.sampled_from(("failed", "cancelled", "incomplete"))))
 def test_law_1_holds_wherever_a_stream_fails(events: list[e.Event], place: int, status: Any) -> None:
     """What was created is done, with a status that tells how it ended."""
     engine = Engine()
@@ -285,7 +286,7 @@ def test_law_1_holds_wherever_a_stream_fails(events: list[e.Event], place: int, 
 
 @pytest.mark.slow
 @often
-@given(canonical)
+@given(q.drawn(canonical))
 def test_law_6_completing_twice_changes_nothing(events: list[e.Event]) -> None:
     """As objects, and as text through the codec."""
     first = tell_items(CANONICAL, events)
@@ -296,7 +297,7 @@ def test_law_6_completing_twice_changes_nothing(events: list[e.Event]) -> None:
 
 @pytest.mark.slow
 @often
-@given(canonical)
+@given(q.drawn(canonical))
 def test_law_7_a_strict_stream_raises_where_a_lenient_one_warns(events: list[e.Event]) -> None:
     """And names the same fault; without a warning both tell the same."""
     lenient = tell_items(CANONICAL, events)
@@ -311,7 +312,7 @@ def test_law_7_a_strict_stream_raises_where_a_lenient_one_warns(events: list[e.E
 @pytest.mark.slow
 @every_provider
 @often
-@given(merged())
+@given(q.drawn(merged()))
 def test_law_5_interleaved_things_are_kept_apart(provider: str, parts: list[tuple[int, str]]) -> None:
     """Each has the text that it would have alone, in the order in which they began; and laws 1 and 2 hold."""
     story = tell_items(decoder_of(provider), PROVIDERS[provider](parts))
@@ -324,7 +325,7 @@ def test_law_5_interleaved_things_are_kept_apart(provider: str, parts: list[tupl
 @pytest.mark.slow
 @every_provider
 @often
-@given(merged(), st.data())
+@given(q.drawn(merged()), st.data())
 def test_law_1_holds_however_a_providers_stream_is_cut_off(
     provider: str, parts: list[tuple[int, str]], data: st.DataObject
 ) -> None:
@@ -338,7 +339,7 @@ def test_law_1_holds_however_a_providers_stream_is_cut_off(
 @pytest.mark.slow
 @every_provider
 @often
-@given(merged(), st.data())
+@given(q.drawn(merged()), st.data())
 def test_law_3_any_cut_of_the_bytes_tells_the_same_story(
     provider: str, parts: list[tuple[int, str]], data: st.DataObject
 ) -> None:
@@ -352,17 +353,17 @@ def test_law_3_any_cut_of_the_bytes_tells_the_same_story(
     assert tell_bytes(decoder_of(provider), pieces).lines == tell_bytes(decoder_of(provider), [body]).lines
 
 
-wire = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=6,
+wire = q.recursive(
+    q.none() | q.booleans() | q.integers(-3, 3) | q.floats() | texts,
+    lambda inner: q.lists(inner, max_size=3) | q.dictionaries(texts, inner, max_size=3),
+    depth=3,
 )
 
 
 @pytest.mark.slow
 @every_provider
 @often
-@given(merged(), st.data())
+@given(q.drawn(merged()), st.data())
 def test_law_7_no_damage_to_an_item_raises_anything_but_our_own_errors(
     provider: str, parts: list[tuple[int, str]], data: st.DataObject
 ) -> None:
@@ -392,16 +393,18 @@ def _damage(items: list[Any], data: st.DataObject) -> None:
             return
         key = data.draw(st.sampled_from(keys))
         if not isinstance(place[key], (dict, list)) or data.draw(st.booleans()) is False:
-            place[key] = data.draw(wire)
+            place[key] = data.draw(q.drawn(wire))
             return
         place = place[key]
 
 
 @often
 @given(
-    st.lists(
-        st.binary(max_size=40) | st.sampled_from((b"data: ", b"{}", b"\n\n", b"[DONE]", b"event: x\n", b'{"a":')),
-        max_size=8,
+    q.drawn(
+        q.lists(
+            q.binary(max_size=40) | q.sampled_from((b"data: ", b"{}", b"\n\n", b"[DONE]", b"event: x\n", b'{"a":')),
+            max_size=8,
+        )
     )
 )
 def test_law_7_no_bytes_raise_anything_but_our_own_errors(pieces: list[bytes]) -> None:
@@ -443,7 +446,7 @@ def tellers(told: list[Any]) -> tuple[sk.EventHandler, sk.AsyncEventHandler]:
 @pytest.mark.slow
 @every_provider
 @seldom
-@given(merged(), st.booleans(), st.data())
+@given(q.drawn(merged()), q.drawn(q.booleans()), st.data())
 def test_law_4_sync_asyncio_and_trio_tell_the_same_story(
     provider: str, parts: list[tuple[int, str]], as_bytes: bool, data: st.DataObject
 ) -> None:
@@ -469,7 +472,7 @@ def test_law_4_sync_asyncio_and_trio_tell_the_same_story(
 
 @every_provider
 @seldom
-@given(merged())
+@given(q.drawn(merged()))
 def test_law_6_a_stream_over_a_stream_tells_the_same_hooks(provider: str, parts: list[tuple[int, str]]) -> None:
     """Chained, each with a handler of its own."""
     inner: list[Any] = []

@@ -185,6 +185,17 @@ def test_empty_pieces_mean_nothing(name: str, place: int) -> None:
     assert story(iter([data[:place], b"", b"", data[place:]])) == story(data)
 
 
+@pytest.mark.parametrize("name", sorted(BODIES))
+def test_an_empty_piece_at_the_end_of_an_object_means_nothing(name: str) -> None:
+    """Among lines it would be a blank line, which ends an event. Whatever the next piece has."""
+    data = BODIES[name].encode()
+    told = story(data)
+    end = data.index(b"}]}") + 3
+    for place in (end - 1, end, end + 1):
+        for size in range(1, 9):
+            assert story(iter([data[:place], b"", data[place : place + size], data[place + size :]])) == told, size
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize(
     "first",

@@ -32,6 +32,7 @@ from streamkit.protocols import codec
 from streamkit.relay import MemoryRelay, Relay, cursors
 from streamkit.relay.log import Log
 
+from . import values as q
 from .faces import Face, body, every_face
 from .telling import tell_items
 from .test_laws import canonical
@@ -304,7 +305,7 @@ def test_what_is_written_is_kept_as_it_was() -> None:
 
 @pytest.mark.slow
 @often
-@given(canonical)
+@given(q.drawn(canonical))
 def test_law_6_a_relay_tells_the_same_story(events: list[e.Event]) -> None:
     """What one engine told, another is told through the log."""
     relay = MemoryRelay()
@@ -719,7 +720,7 @@ def parts(relay: Relay, cuts: list[int]) -> list[Any]:
 
 @pytest.mark.slow
 @often
-@given(canonical, st.data())
+@given(q.drawn(canonical), st.data())
 def test_reading_in_parts_tells_the_same_messages(events: list[e.Event], data: st.DataObject) -> None:
     """Whatever the story, and wherever each part stops."""
     relay = MemoryRelay()

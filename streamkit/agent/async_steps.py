@@ -169,7 +169,7 @@ class _ToolCalls:
         values: list[Any] = []  # because trio forbids a thread's function to return an awaitable
 
         def work() -> None:
-            values.append(interruptible.call(pending.run))
+            values.append(interruptible.call_user(pending.run))
 
         left_behind = pending.tool.timeout is not None
         try:

@@ -147,7 +147,7 @@ class ToolsSource(Source):
 
     def _run(self, pending: PendingCall, interruptible: Interruptible) -> None:
         try:
-            value = interruptible.call(pending.run)
+            value = interruptible.call_user(pending.run)
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             pending.fail(error)
         else:

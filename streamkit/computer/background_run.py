@@ -153,8 +153,8 @@ class BackgroundRun:
         if self.runner is not None and not self._running.in_fork:
             self.runner.wake()
 
-    def close(self) -> None:
-        """Stop the run, drop its remaining output, and return when it has ended."""
+    def close(self, *, abandon: bool = True) -> None:
+        """Stop the run, and return when it has ended. Its remaining output is dropped, unless others may still read it."""
         if self._running.in_fork:
             return
         with self._lock:
@@ -162,7 +162,8 @@ class BackgroundRun:
             if not begun and self.status == "waiting":
                 self.status = "interrupted"
                 self.ended.set()
-        self.request.output.abandon()
+        if abandon:
+            self.request.output.abandon()
         if begun:
             self.stop("closed")
             self.ended.wait()

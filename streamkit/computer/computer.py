@@ -222,7 +222,7 @@ class Computer:
     def close(self) -> None:
         """Stop all runs and end every process, also those that finished runs left behind. Returns when they have ended.
 
-        A second call does nothing. `with` and the end of the program call it too. A computer that nobody refers to any
+        Whoever reads such a run gets the rest of its output, and how it ended. A second call does nothing. `with` and the end of the program call it too. A computer that nobody refers to any
         more is closed as well, by a thread of its own. In a fork of the program it does nothing.
         """
         if self._running.in_fork:
@@ -233,7 +233,7 @@ class Computer:
         for runner in runners:
             runner.prepare_close()
         for run in running:
-            run.close()
+            run.close(abandon=False)
         for runner in runners:
             runner.close()
 

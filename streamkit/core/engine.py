@@ -23,7 +23,7 @@ import msgspec
 from .. import events as e
 from ..messages import COMPACT_AT
 from .message_content import MessageContent
-from .pending import PendingAnswers
+from .pending import NOT_ANSWERED, PendingAnswers
 from .run_tracker import RunTracker
 from .split_text import SplitDelta
 from .warning_list import WarningList
@@ -50,6 +50,7 @@ class Engine(MessageContent):
         failure: the failure that another stream reported, which is read as canonical events.
         number_of: the number of the source's item that a delta came from; None where that is unknown.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
+        is_ending: whether the stream ends, so that what is open is closed.
         is_canonical: whether the source is another stream's events, whose end is this stream's end.
         source_ends: the cursors of the events with which a canonical source ended, by their class.
         ends_before: those of them that stand before the cursor after which the stream resumes.
@@ -61,6 +62,7 @@ class Engine(MessageContent):
         self.warning_list = WarningList(strict=strict)
         self.failure: e.StreamException | None = None
         self.forgotten_deltas = 0
+        self.is_ending = False
         self.is_canonical = False
         self.source_ends: dict[type[e.Event], int | str | None] = {}
         self.ends_before: frozenset[type[e.Event]] = frozenset()
@@ -213,13 +215,14 @@ class Engine(MessageContent):
         """Close everything that is open, and the run. `status` says how, where the source did not."""
         if self.runs.ended:
             return
+        self.is_ending = True
         outcome = self.runs.outcome.status if self.runs.outcome else "completed"
         if outcome in ("completed", "in_progress") and self.unanswered:
             outcome = "requires_action"
         how: e.RunStatus = status or outcome
         yield from self._close_open(how, _NO_CAUSE)
         for confirmation in self.pending_confirmations:
-            yield from self.settle(confirmation, False, reason="not answered")
+            yield from self.settle(confirmation, False, reason=NOT_ANSWERED)
         for call in self.unanswered:
             if call.answer_slot is not None:
                 call.answer_slot.close()

@@ -22,7 +22,10 @@ from ..messages import Message, ToolCallMessage
 from .run_tracker import RunTracker
 from .unique_ids import UniqueIds
 
-__all__ = ["Pending", "PendingAnswers"]
+__all__ = ["NOT_ANSWERED", "Pending", "PendingAnswers"]
+
+NOT_ANSWERED = "not answered"
+"""The reason of a confirmation that was declined because nobody answered it."""
 
 
 class Pending(Mapping[str, Confirmation | ToolCallMessage]):
@@ -57,11 +60,14 @@ class PendingAnswers:
         pending: what waits: confirmations by their id, tool calls by their call id.
         changes: the answers that were given, deferred or decided since they were looked at last. Any thread appends.
         confirmations: all of them, in the order they came.
+        decided_later: the ids of confirmations whose outcome comes after the source's end, as a recording has it.
         declined: a confirmation was declined and pulling on would run it all the same, so nothing more is pulled.
         wake: called from the answering thread when something was answered or deferred.
 
     What the source can do with answers. Who opens a source sets the first and third; `then=`, an agent or a relay the rest:
         pull_approves: pulling on runs what a confirmation shows.
+        pull_approved: it did so when the source was recorded. The recording has the outcomes of its confirmations.
+        has_outcomes: the source is a recording that has the outcomes of all its confirmations.
         takes_approvals: the next request carries the decisions.
         takes_edits: an approval may carry edited code.
         takes_outputs: outputs of tool calls lead somewhere.
@@ -77,8 +83,11 @@ class PendingAnswers:
         self.pending: dict[str, Confirmation | ToolCallMessage] = {}
         self.changes: deque[Answer] = deque()
         self.confirmations: list[Confirmation] = []
+        self.decided_later: frozenset[str] = frozenset()
         self.declined = False
         self.pull_approves = False
+        self.pull_approved = False
+        self.has_outcomes = False
         self.takes_approvals = False
         self.takes_edits = False
         self.takes_outputs = False
@@ -135,7 +144,7 @@ class PendingAnswers:
             confirmation.editable = self.takes_edits
             self._asked.add(confirmation.answer_slot)
             self._undeferred[confirmation.answer_slot] = None
-        else:
+        elif not (self.pull_approved or self.has_outcomes):
             self._passive[confirmation.id] = confirmation
         self.pending[confirmation.id] = confirmation
         self.confirmations.append(confirmation)
@@ -160,7 +169,7 @@ class PendingAnswers:
         self._remove(confirmation.id)
         confirmation.settle(approved, edited=edited, reason=reason)
         if not approved:
-            if self.pull_approves:
+            if self.pull_approves or self.pull_approved:
                 self.declined = True
                 self.end_declined()
             if confirmation.subject.call_id is not None:
@@ -180,7 +189,9 @@ class PendingAnswers:
 
     def _decline_unanswerable(self) -> Iterator[e.Event]:
         for confirmation in self._unanswerable():
-            yield from self.settle(confirmation, False, reason="not answered")
+            if confirmation.id in self.decided_later:
+                continue
+            yield from self.settle(confirmation, False, reason=NOT_ANSWERED)
 
     def _unanswerable(self) -> list[Confirmation]:
         """The pending confirmations that take no answer of ours."""
@@ -319,7 +330,7 @@ class PendingAnswers:
             return False
         undeferred, self._undeferred = self._undeferred, {}
         for answer in undeferred:
-            answer.give_up((False, "not answered"))
+            answer.give_up((False, NOT_ANSWERED))
         return bool(self._asked or (at_end and self._awaited))
 
 

@@ -7,10 +7,14 @@ import msgspec
 from ..errors import ProtocolError
 from ..events import StreamWarning
 
-__all__ = ["WarningList"]
+__all__ = ["ADVICE", "WarningList"]
 
 _MOST_WARNINGS = 1000
 _LONG_ITEM = 1 << 14  # bytes; `warnings` holds no longer items
+
+
+ADVICE = frozenset({"missing-outputs"})
+"""The codes of warnings about the application, not its source: a strict stream does not raise them."""
 
 
 class WarningList:
@@ -38,7 +42,7 @@ class WarningList:
         Raises:
             ProtocolError: the stream is strict.
         """
-        if self._strict:
+        if self._strict and warning.code not in ADVICE:
             raise ProtocolError(warning.code, warning.fault, warning.index, warning.kind)
         return self.add(warning)
 

@@ -21,6 +21,7 @@ __all__ = [
     "NOT_JSON",
     "TOO_DEEP",
     "Lenient",
+    "bounded",
     "damaged",
     "decode_json",
     "has_surrogates",
@@ -48,6 +49,7 @@ _decode = msgspec.json.Decoder().decode
 _strings = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _not_brackets = bytes(code for code in range(256) if code not in b"[]{}")
 _surrogate = re.compile("[\ud800-\udfff]").search
+_MOST_BITS = 14_000  # of a number with 4,200 digits; Python writes 4,300
 _STEPS = {code: 1 if code in b"[{" else -1 for code in b"[]{}"}
 
 
@@ -80,6 +82,24 @@ def is_nested_too_deep(value: Any) -> bool:
             return False
         level = [*inner.values()]
     return True
+
+
+def bounded(value: Any) -> Any:
+    """A value of parsed JSON without what no reader takes: None in place of what is nested too deep or contains itself, and
+    of numbers with more digits than Python reads."""
+    around: set[int] = set()
+
+    def copy(value: Any) -> Any:
+        if not isinstance(value, dict | list):
+            return None if isinstance(value, int) and value.bit_length() > _MOST_BITS else value
+        if len(around) == MAX_NESTING - 1 or id(value) in around:
+            return None
+        around.add(id(value))
+        inside = {key: copy(one) for key, one in value.items()} if _is_object(value) else [*map(copy, value)]
+        around.remove(id(value))
+        return inside
+
+    return copy(value)
 
 
 def _inside(value: Any) -> Iterable[Any]:

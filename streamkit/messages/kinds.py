@@ -12,6 +12,7 @@ import msgspec
 
 from ..errors import UsageError
 from .answer import Answer
+from .json_text import has_surrogates, well_formed
 from .message import CLASSES, FIELDS, Annotation, Message
 
 __all__ = [
@@ -305,16 +306,20 @@ _NO_BASE64 = re.compile(r"[^A-Za-z0-9+/]+")
 
 
 def output_text(output: object) -> str:
-    """A tool's output as text: a str unchanged, any other value as JSON.
+    """A tool's output as text: a str unchanged, any other value as JSON. Half of a surrogate pair, as the names of files
+    have for bytes that are not UTF-8, is U+FFFD.
 
     Raises:
         UsageError: JSON cannot hold it.
     """
     try:
         if isinstance(output, str):
-            output.encode("utf-8")
-            return output
-        return msgspec.json.encode(output, enc_hook=_plain).decode("utf-8")
+            return well_formed(output).value if has_surrogates(output) else output
+        try:
+            text = msgspec.json.encode(output, enc_hook=_plain)
+        except UnicodeEncodeError:
+            text = msgspec.json.encode(well_formed(msgspec.to_builtins(output, enc_hook=_plain)).value)
+        return text.decode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(
             f"a tool's output is text or what JSON can hold, not {type(output).__name__}: {error}"

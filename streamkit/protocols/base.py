@@ -85,6 +85,7 @@ class Decoder:
         index: the number of items that were fed before the current one.
         complete: set by the decoder: the protocol's terminal rule is met.
         exhausted: set by the decoder: nothing more can come, so that the source need not be read to its end.
+        is_cut: set by the caller before `finish`: the source has ended in the middle of an item, which was not fed.
         continues_in_next_source: set by the decoder: the source is over but the answer is not. `then=` is then called for
             the next source even though nothing waits for an answer.
         new_id: returns an unused message id, for messages that have none from the provider.
@@ -103,6 +104,7 @@ class Decoder:
         self.complete = False
         self.continues_in_next_source = False
         self.exhausted = False
+        self.is_cut = False
         self.foreign_decoder: Callable[[WireObject], Decoder | None] | None = None
         self._foreign_name: str | None = None  # the other protocol that a warning was emitted about
         # The newest frames that a fast path was fed, and the index of the first: its events have no `item_index`.

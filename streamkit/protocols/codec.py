@@ -18,7 +18,7 @@ from ..core.snapshot import Snapshot
 from ..errors import StreamkitError
 from ..events import EVENTS, Event, Run, RunStep, version
 from ..messages import Message
-from ..messages.json_text import TOO_DEEP, is_nested_too_deep, is_too_deep, read_leniently, well_formed
+from ..messages.json_text import TOO_DEEP, bounded, is_nested_too_deep, is_too_deep, read_leniently, well_formed
 from .values import is_object
 
 __all__ = [
@@ -34,16 +34,31 @@ __all__ = [
 
 
 def encode_event(event: Event) -> bytes:
-    """The event as one line of JSON, without the newline."""
+    """The event as one line of JSON, without the newline. What no reader would take is as in `event_to_dict`."""
     try:
-        return _encoder.encode(_portable(event))
-    except UnicodeEncodeError:
-        return msgspec.json.encode(event_to_dict(event))
+        data = _encoder.encode(_portable(event))
+        if not is_too_deep(data):
+            return data
+    except (ValueError, RecursionError):  # half of a surrogate pair is a ValueError, too
+        pass
+    return msgspec.json.encode(event_to_dict(event))
 
 
 def event_to_dict(event: Event, *, keep_surrogates: bool = False) -> dict[str, Any]:
-    """The event as plain JSON values. Half of a surrogate pair, which cannot be encoded, is U+FFFD if it is not kept."""
-    plain: dict[str, Any] = msgspec.to_builtins(_portable(event), enc_hook=_to_builtin)
+    """The event as plain JSON values. Half of a surrogate pair, which cannot be encoded, is U+FFFD if it is not kept. None
+    stands for what is nested too deep, and for numbers of thousands of digits."""
+    portable = _portable(event)
+    try:
+        plain: dict[str, Any] = msgspec.to_builtins(portable, enc_hook=_to_builtin)
+        if not is_too_deep(msgspec.json.encode(plain)):
+            return plain
+    except UnicodeEncodeError:
+        pass
+    except (ValueError, RecursionError):
+        values = {name: bounded(value) for name, value in msgspec.structs.asdict(portable).items()}
+        portable = msgspec.structs.replace(portable, **values)
+        plain = msgspec.to_builtins(portable, enc_hook=lambda value: bounded(_to_builtin(value)))
+    plain = bounded(plain)
     cleaned: dict[str, Any] = plain if keep_surrogates else well_formed(plain).value
     return cleaned
 

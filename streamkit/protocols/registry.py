@@ -16,14 +16,17 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+import msgspec
+
 from ..answers import Confirmation
 from ..errors import UsageError
 from ..messages import CodeMessage, Message, ReasoningMessage, TextMessage, ToolCallMessage
+from ..messages.json_text import well_formed
 from .base import Decoder
 from .request_content import Report
 from .values import is_object
 
-__all__ = ["BUILT_IN", "find", "names", "recognise", "to_input"]
+__all__ = ["BUILT_IN", "find", "name_of", "names", "recognise", "to_input"]
 
 BUILT_IN = (
     "openai_responses",
@@ -73,6 +76,13 @@ def find(name: str) -> ModuleType:
         raise UsageError(f"there is no protocol {name!r}; there are: {', '.join(names())}")
     module: ModuleType = _entry_points()[name].load()
     return module
+
+
+def name_of(decoder: type[Decoder]) -> str | None:
+    """The name under which `find` finds this decoder; None if it is not installed under its name."""
+    name = decoder.name
+    installed = name in BUILT_IN or name in _entry_points()
+    return name if installed and find(name).Decoder is decoder else None
 
 
 @cache
@@ -131,7 +141,16 @@ def to_input(
     options = {
         name: value for name, value in (("report", report), ("host", host)) if name in taken and value is not None
     }
-    return convert(flat if protocol in _WITHOUT_CALLS else _without_fields(flat), **options)
+    values = convert(flat if protocol in _WITHOUT_CALLS else _without_fields(flat), **options)
+    try:
+        msgspec.json.encode(values, enc_hook=str)
+    except (
+        UnicodeEncodeError
+    ):  # no client could send half of a surrogate pair, as file names have for what is not UTF-8
+        values = [*well_formed(values).value]
+    except (TypeError, ValueError, RecursionError):
+        pass  # what a request cannot take is the client's to say
+    return values
 
 
 def _with_its_class(message: Any) -> Any:

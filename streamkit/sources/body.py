@@ -79,12 +79,13 @@ class BodyJoiner:
         if b"\n" in item or b"\r" in item:
             self._are_lines = False
             return item
-        if self._starts_line(item):
+        starts_line = self._starts_line(item)
+        if not item:  # it decides nothing: one of several pieces may be empty as well, and blank lines may be many
+            self._empty += 1
+            return b"\n\n" if starts_line else item
+        if starts_line:
             self._are_lines = True
             return b"\n" * (1 + self._empty) + item + b"\n"
-        if not item:
-            self._empty += 1
-            return item
         self._json.feed(item)
         if len(self._head) < _HEAD:
             self._head = (self._head + item[:_HEAD]).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -38,6 +39,9 @@ class SourceDecoder:
     Attributes:
         source: what is read.
         decoder: None until the protocol is known.
+        cut: the beginning of the item in the middle of which the source ended; of the whole source, if no item was
+            complete. None before the source's end, and if it ended between two items.
+        is_over: whether the source has ended.
         resumption: skips what comes before the cursor; None if the source is read from its beginning.
     """
 
@@ -64,15 +68,17 @@ class SourceDecoder:
         self._start = b""
         self._held: list[Any] = []
         self._seen = b""  # the source's first bytes
-        self._cut = False  # whether the source ended in the middle of an item
+        self.cut: bytes | None = None
+        self.is_over = False
         traits = source.traits
         self._upstream = UpstreamConfirmations(traits.chunks, engine) if traits.chunks is not None else None
         self._foreign: ForeignQuestions | None = None
         after = after if traits.resume is None else traits.resume(after)
         self.resumption = None if after is None else Resumption(after, engine)
-        engine.pull_approves = False
-        if traits.protocol:
-            kind = registry.find(traits.protocol).Decoder
+        engine.pull_approves = engine.pull_approved = False
+        engine.has_outcomes = traits.was_answered
+        if name := traits.protocol or (traits.recorded_protocol if kind is None else None):
+            kind = registry.find(name).Decoder
         if kind is not None:
             self._decode_with(kind)
 
@@ -173,20 +179,25 @@ class SourceDecoder:
 
     def _recognise(self, batch: Sequence[Any], *, parsed: bool) -> Sequence[Event]:
         """Hold items until one has a shape of its own, then decode them all."""
+        held_before = len(self._held)
         self._held += batch
-        for item in batch:
+        for number, item in enumerate(batch, held_before):
             kind = _protocol_of(item, parsed=parsed)
-            if kind is None and self.source.traits.live:
+            if kind is None and self.may_ask:
                 kind = decoder_of_possible_question(_parsed(item))
             if kind is not None:
                 break
-        else:
-            if len(self._held) > _UNRECOGNISED_LIMIT:
+            if number >= _UNRECOGNISED_LIMIT:
                 raise self._unrecognised()
+        else:
             return ()
         decoder = self._decode_with(kind)
         held, self._held = self._held, []
-        return decoder.feed_items(held) if parsed else _decode_frames_with(decoder, held)
+        events: list[Event] = []
+        for are_frames, group in groupby(held, is_frame):  # a source may have both
+            items = [*group]
+            events += _decode_frames_with(decoder, items) if are_frames else decoder.feed_items(items)
+        return events
 
     def _unrecognised(self) -> StreamkitError:
         return ProtocolError(
@@ -200,13 +211,24 @@ class SourceDecoder:
         """Make the decoder of the source's items."""
         self.decoder = decoder = kind(self._engine.new_id)
         self._engine.is_canonical = decoder.name == "streamkit"
-        if self.source.traits.live:
-            self._engine.pull_approves = kind.pull_approves
-            if not kind.pull_approves:
-                self._foreign = ForeignQuestions(decoder, self._engine)
+        if self.may_ask:
+            if kind.pull_approves:
+                self._expect_questions()
+            else:
+                self._foreign = ForeignQuestions(decoder, self._engine.new_id, self._expect_questions)
                 decoder.foreign_decoder = self._foreign
         self._drop_event_names()
         return decoder
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether the source is, or was when it was recorded, a producer that takes a pull for an answer."""
+        return self.source.traits.live or self.source.traits.was_live
+
+    def _expect_questions(self) -> None:
+        """The source's protocol has questions that pulling on answers."""
+        self._engine.pull_approves = self.source.traits.live
+        self._engine.pull_approved = not self.source.traits.live
 
     def _drop_event_names(self) -> None:
         """Leave out the event names that the decoder ignores, where the decoder alone gets the frames."""
@@ -225,16 +247,21 @@ class SourceDecoder:
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
         handled before the next is requested."""
+        self.is_over = True
         if self._framer is not None:
             rest = self._framer.finish()
             complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
-            self._cut = len(complete) != len(rest)
             yield self._filtered(self._decode_frames(complete))
-        elif self._start.strip():
-            self._cut = True
+            if len(complete) != len(rest):
+                self._take_cut(as_frame(rest[-1])[2])
+        if self._start.strip() or (self.decoder is None and not self._held and self._seen):
+            self._take_cut(self._seen or self._start)
+        if (recorded := self.source.traits.recorded_end) is not None and recorded.cut is not None:
+            self._take_cut(recorded.cut)
         decoders = [self.decoder, self._foreign.decoder if self._foreign is not None else None]
         for decoder in decoders if not declined else ():
             if decoder is not None:
+                decoder.is_cut = self.cut is not None
                 yield self._filtered(_events_at_end(decoder))
         if self.decoder is not None and self._upstream is not None:
             yield self._filtered(self._upstream.finish())
@@ -243,6 +270,12 @@ class SourceDecoder:
         self.release()
         if self.resumption is not None:
             self.resumption.finish()
+
+    def _take_cut(self, rest: bytes) -> None:
+        """The source has ended in the middle of an item."""
+        if self.decoder is None and not self._held:
+            rest = self._seen = self._seen or rest
+        self.cut = rest
 
     @property
     def complete(self) -> bool:
@@ -266,11 +299,11 @@ class SourceDecoder:
                 index=0,
             )
         name = f"the {decoder.name} stream" if decoder else "the source"
-        how = f"after {decoder.index} items" if decoder else "without any item"
-        if self._cut:
-            how = "in the middle of an item"
-        if not decoder and not self._seen:
-            how += " (one that was read before has none left)"
+        how = "in the middle of an item" if self.cut is not None else f"after {decoder.index} items" if decoder else ""
+        if not decoder:
+            how = (
+                "without a complete item" if self._seen else "without any item (one that was read before has none left)"
+            )
         seen = f"; it begins with {self._seen[:_SHOWN]!r}" if self._seen and not decoder else ""
         if decoder is not None and self._engine.runs.run is None and decoder.index:
             return IncompleteStreamError(f"none of the source's {decoder.index} items is one of {decoder.name}")

@@ -3,27 +3,37 @@
 No thread can be stopped soundly wherever it is: it may hold a lock, or have changed half of something. So it is
 stopped in one place alone, where it waits for the bytes of a connection: httpcore's streams (httpx, and with it the
 clients of openai and anthropic) and the standard library's (`http.client`, and with it urllib and requests). There its
-connection is shut down, and `Stopped` is raised in it, which no client takes for a failure to try again. Any other
-wait ends when it ends.
+connection is shut down, and `Stopped` is raised in it, which no client takes for a failure to try again. A function of
+the user's may also read streams of its own, as a sub-agent's: these are cancelled. Any other wait ends when it ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import socket
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from ..core.steps import Stopped
 
-__all__ = ["Interruptible", "Stopped", "hang_up", "hang_up_response"]
+__all__ = ["Interruptible", "Stopped", "hang_up", "hang_up_response", "stop_with_caller"]
 
 _T = TypeVar("_T")
+_caller: contextvars.ContextVar[Interruptible | None] = contextvars.ContextVar("streamkit_caller", default=None)
 _SOON, _LATER = 0.01, 0.5  # seconds between two looks at a thread that was not waiting for the network yet
+
+
+class _Stream(Protocol):
+    @property
+    def ended(self) -> bool: ...
+
+    def cancel(self) -> None: ...
 
 
 class Interruptible:
@@ -34,6 +44,8 @@ class Interruptible:
         self._thread: int | None = None  # the one that is in a call
         self._stopped = False
         self._has_raised = False  # an exception was set for the call; perhaps it is not raised yet
+        self._streams: list[weakref.ref[_Stream]] = []  # those that the call began to read
+        self._stopped_streams = False
 
     def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call the function and return its result.
@@ -51,12 +63,43 @@ class Interruptible:
             if self._stopped:  # `stop` sets it before it reads `_thread`, so no lock is needed here
                 self._clear_exception()
 
+    def call_user(self, function: Callable[[], _T]) -> _T:
+        """As `call`, for a function that may read streams of its own, which are cancelled with it. Where that ended one,
+        `Stopped` is raised in place of the function's result: it comes from a part of the stream."""
+        token = _caller.set(self)
+        try:
+            result = self.call(function)
+        except Exception:
+            if not self._stopped_streams:
+                raise
+        else:
+            if not self._stopped_streams:
+                return result
+        finally:
+            _caller.reset(token)
+            self._streams.clear()
+        raise Stopped
+
+    def add_stream(self, stream: _Stream) -> None:
+        """The present call reads this stream."""
+        self._streams.append(weakref.ref(stream))
+        if self._stopped:
+            self._stop_streams()
+
+    def _stop_streams(self) -> None:
+        for reference in [*self._streams]:
+            stream = reference()
+            if stream is not None and not stream.ended:
+                self._stopped_streams = True
+                stream.cancel()
+
     def stop(self) -> None:
         """Stop the present call and all later ones. Returns at once."""
         if self._stopped or not self._lock.acquire(blocking=False):
             return
         try:
             self._stopped = True
+            self._stop_streams()
             missed = self._thread is not None and (self._thread == threading.get_ident() or not self._break())
         finally:
             self._lock.release()
@@ -100,6 +143,12 @@ class Interruptible:
                 _raise_in(threading.get_ident(), Stopped)
                 while True:  # until it is raised, which is before the next round
                     pass
+
+
+def stop_with_caller(stream: _Stream) -> None:
+    """A stream begins. If a function that can be stopped reads it, it is cancelled with that."""
+    if (caller := _caller.get()) is not None:
+        caller.add_stream(stream)
 
 
 def _awaited(frame: FrameType | None) -> socket.socket | None:

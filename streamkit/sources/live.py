@@ -8,11 +8,10 @@ protocol has such questions, and with `may_ask` what might be one. All of that m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from ..core.engine import Engine
 from ..protocols import registry
 from ..protocols.base import Decoder
 from ..protocols.values import is_object
@@ -49,12 +48,14 @@ class ForeignQuestions:
 
     Args:
         own: the decoder of the producer's own protocol.
-        engine: its `pull_approves` is set once such an item was seen.
+        new_id: returns a message id that is free in the whole stream.
+        expect: called once such an item was seen.
     """
 
-    def __init__(self, own: Decoder, engine: Engine) -> None:
+    def __init__(self, own: Decoder, new_id: Callable[[], str], expect: Callable[[], None]) -> None:
         self._own = own
-        self._engine = engine
+        self._new_id = new_id
+        self._expect = expect
         self.decoder: Decoder | None = None
 
     def __call__(self, item: Mapping[str, Any]) -> Decoder | None:
@@ -63,6 +64,6 @@ class ForeignQuestions:
             return None
         kind = _decoder_with_questions(item.get("data") if self._own.wraps_event_name and "event" in item else item)
         if kind is not None and self.decoder is None:
-            self.decoder = kind(self._engine.new_id)
-            self._engine.pull_approves = True
+            self.decoder = kind(self._new_id)
+            self._expect()
         return None if kind is None else self.decoder

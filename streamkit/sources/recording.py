@@ -1,13 +1,20 @@
 """Recordings: a stream's own items with their times, one JSON object a line, append-only.
 
     {"streamkit": "recording", "version": 1, "created_at": 1766434871.5}
-    {"source": 1, "fields": {…}}                               a source begins; a run has several with `then=`; `fields`
-                                                               is the stream's `fields=`, and is used again on replay
+    {"source": 1, "fields": {…}, "protocol": "…", "live": true, "answered": true}
+                                                               a source begins; a run has several with `then=`. What it
+                                                               was read with is used again on replay: the stream's
+                                                               `fields=`, the protocol if it was named, whether it was
+                                                               a producer that takes a pull for an answer, and whether
+                                                               the stream could answer confirmations
     {"time": 0.213, "name": "…", "id": "…", "data": {…}}       one item; name and id are those of its SSE frame;
                                                                times are seconds since the first item
+    {"time": 0.5, "data": {…}, "parsed": true}                 one item of a source whose items are no bytes
     {"time": 0.9, "text": "…"}                                 one item that is not JSON
-    {"time": 1.1, "event": {…}}                                an answer to a tool call, or an event of an agent's tools or
-                                                               code, as a canonical event
+    {"time": 1.1, "event": {…}, "late": true}                  an answer, or an event of an agent's tools or code, as a
+                                                               canonical event; `late` if it came after the source's end
+    {"time": 1.2, "cut": "…"}                                  the beginning of the item in the middle of which the source
+                                                               ended; of the whole source, if no item was complete
     {"time": 1.7, "end": "completed"}                          how the stream ended; missing after a crash
 
 A recording can be read at any moment while it is written: a crash cuts off its last line at most. Replaying such a one
@@ -20,18 +27,19 @@ import io
 import json
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from os import SEEK_END, PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from ..errors import SourceError, SourceTimeoutError, UsageError
+from ..core.steps import Stopped
+from ..errors import LimitError, SourceError, SourceTimeoutError, UsageError
 from ..events import Event
-from ..messages.json_text import NOT_JSON, damaged, shallow
+from ..messages.json_text import NOT_JSON, damaged, decode_json, shallow
 from ..protocols import codec
-from .source import Source, SourceTraits
+from .source import RecordedEnd, Source, SourceTraits
 
 __all__ = ["MARK_LENGTH", "is_marked", "read_recording", "recording_in", "replay"]
 
@@ -107,8 +115,14 @@ class _FirstLine(msgspec.Struct):
 
 
 class _SourceLine(msgspec.Struct):
-    source: int
+    source: int = 0
     fields: dict[str, str] | None = None
+    protocol: str | None = None
+    live: bool = False
+    answered: bool = False
+
+
+_NO_SOURCE_LINE = _SourceLine()
 
 
 class _Content(NamedTuple):
@@ -118,13 +132,13 @@ class _Content(NamedTuple):
         open: opens it for reading.
         is_recording: whether it is a recording; if not, it is the body of a response.
         places: where its parts begin, then where it ends, in bytes. A recording has a part for each recorded source.
-        fields: the `fields=` of the recorded stream.
+        sources: the line that each part begins with.
     """
 
     open: Callable[[], BinaryIO]
     is_recording: bool
     places: list[int]
-    fields: dict[str, str] | None
+    sources: list[_SourceLine]
 
 
 def _at(path: Path) -> _Content:
@@ -138,7 +152,7 @@ def _at(path: Path) -> _Content:
 
 def _content(opened: Callable[[], BinaryIO], marked: bool, size: int) -> _Content:
     starts: list[int] = []
-    fields: dict[str, str] | None = None
+    sources: list[_SourceLine] = []
     place = 0
     with opened() as file:
         for line in file if marked else ():
@@ -148,17 +162,17 @@ def _content(opened: Callable[[], BinaryIO], marked: bool, size: int) -> _Conten
                 _check_version(line)
             if line.startswith(b'{"source":') or not (starts or is_marked(line)):
                 starts.append(place)  # the first part may lack that line, if the file's position is in the middle
-                fields = fields or _fields_in(line)
+                sources.append(_source_in(line))
             place += len(line)
-    return _Content(opened, marked, [*(starts or [0]), size], fields)
+    return _Content(opened, marked, [*(starts or [0]), size], sources or [_NO_SOURCE_LINE])
 
 
-def _fields_in(line: bytes) -> dict[str, str] | None:
-    """The fields in the line that begins a source."""
+def _source_in(line: bytes) -> _SourceLine:
+    """The line that begins a source, as far as it can be read."""
     try:
-        return msgspec.json.decode(shallow(line), type=_SourceLine).fields
+        return msgspec.json.decode(shallow(line), type=_SourceLine)
     except NOT_JSON:
-        return None
+        return _NO_SOURCE_LINE
 
 
 def _check_version(line: bytes) -> None:
@@ -182,7 +196,11 @@ def _source(
     """A source for one part of the content; it opens the next part after it."""
     began = time.monotonic() if began is None else began
     start, end, *more = content.places[part:]
-    batches = _items(content, start, end, speed, began) if content.is_recording else _chunks(content, end)
+    recorded_end = RecordedEnd()
+    if content.is_recording:
+        batches = _items(content, start, end, speed, began, recorded_end, is_last=not more)
+    else:
+        batches = _chunks(content, end)
     next_part = (lambda: _source(content, speed, part=part + 1, began=began, close=close)) if more else None
 
     def finish() -> None:
@@ -190,7 +208,16 @@ def _source(
         if close is not None:
             close()
 
-    traits = SourceTraits(next_source=next_part, read_to_end=content.is_recording, fields=content.fields)
+    line = content.sources[part]
+    traits = SourceTraits(
+        next_source=next_part,
+        read_to_end=content.is_recording,
+        fields=next((source.fields for source in content.sources if source.fields), None),
+        recorded_protocol=line.protocol,
+        was_live=line.live,
+        was_answered=line.answered,
+        recorded_end=recorded_end,
+    )
     return Source(batches, finish, traits)
 
 
@@ -208,8 +235,12 @@ class _Line(msgspec.Struct):
     name: str = ""
     id: str = ""
     data: msgspec.Raw = msgspec.Raw()
+    parsed: bool = False
     text: str | None = None
     event: dict[str, Any] | None = None
+    late: bool = False
+    cut: str | None = None
+    end: str = ""
     error: str | None = None
     message: str = ""
     details: dict[str, Any] = {}
@@ -218,7 +249,17 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-def _items(content: _Content, start: int, end: int, speed: float | None, began: float) -> Generator[Any, None, None]:
+def _items(
+    content: _Content,
+    start: int,
+    end: int,
+    speed: float | None,
+    began: float,
+    recorded_end: RecordedEnd,
+    *,
+    is_last: bool,
+) -> Generator[Any, None, None]:
+    """The batches of one part, one for each line. What came after the source's end goes into `recorded_end`."""
     with content.open() as file:
         file.seek(start)
         while start < end and (text := file.readline()):
@@ -232,13 +273,31 @@ def _items(content: _Content, start: int, end: int, speed: float | None, began: 
                 continue
             if speed is not None and (wait := line.time / speed - (time.monotonic() - began)) > 0:
                 time.sleep(wait)
-            if line.error is not None:
-                _fail(line)
+            if line.error is not None or line.end:
+                if (failure := _failure(line, is_last=is_last)) is not None:
+                    if not recorded_end.answers:
+                        raise failure
+                    recorded_end.failure = failure
+                    return
+            elif line.cut is not None:
+                recorded_end.cut = _text_bytes(line.cut)
             elif line.event is not None:
-                yield _answer(line.event)
+                answer = _answer(line.event)
+                if line.late:
+                    recorded_end.answers += answer
+                    continue
+                yield from _of_same_step(recorded_end)
+                yield answer
             elif line.text is not None or line.data:
-                data = _text_bytes(line.text) if line.text is not None else bytes(line.data)
-                yield [(line.id.encode(), line.name.encode(), shallow(data))]
+                yield from _of_same_step(recorded_end)
+                yield [_item(line)]
+
+
+def _of_same_step(recorded_end: RecordedEnd) -> Iterator[list[Event]]:
+    """The late answers so far, where another source of the same step was recorded after them."""
+    answers, recorded_end.answers = recorded_end.answers, []
+    if answers:
+        yield answers
 
 
 def _line_of(text: bytes) -> _Line | None:
@@ -256,6 +315,17 @@ def _line_of(text: bytes) -> _Line | None:
         return None
 
 
+def _item(line: _Line) -> Any:
+    """The item of a line: as a frame, but where it was no bytes when it was recorded."""
+    data = shallow(_text_bytes(line.text) if line.text is not None else bytes(line.data))
+    if not line.parsed:
+        return line.id.encode(), line.name.encode(), data
+    try:
+        return decode_json(data)
+    except ValueError:
+        return json.loads(data)  # it has half of a surrogate pair, NaN or an infinity
+
+
 def _text_bytes(text: str) -> bytes:
     """The bytes of an item that is not JSON. Those that are not UTF-8 are escaped in it."""
     try:
@@ -271,11 +341,15 @@ def _answer(event: dict[str, Any]) -> list[Event]:
         return []  # an event of another format
 
 
-def _fail(line: _Line) -> None:
-    """Raise a recorded failure of the transport again. A failure that the protocol reported is among the items."""
+def _failure(line: _Line, *, is_last: bool) -> BaseException | None:
+    """What ended the recorded stream, where its items do not tell: its transport failed, an item was too long to be
+    received, or it was stopped. Another run may have been recorded after one that was stopped."""
+    allowed, status = line.details.get("allowed"), line.details.get("status_code")
     if line.error in ("SourceError", "SourceTimeoutError"):
         kind = SourceTimeoutError if line.error == "SourceTimeoutError" else SourceError
         error = kind(line.message)
-        status = line.details.get("status_code")
         error.status_code = status if isinstance(status, int) else None
-        raise error
+        return error
+    if line.error == "LimitError" and line.details.get("code") == "limit-line" and isinstance(allowed, int):
+        return LimitError("line", allowed)
+    return Stopped() if line.end == "cancelled" and is_last else None

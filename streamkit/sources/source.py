@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ..errors import raise_source_error
+from ..events import Event
 from .chunks import Chunks
 from .interrupt import Interruptible, hang_up_response
 
@@ -29,12 +30,29 @@ __all__ = [
 Batch = Any  # bytes, or a list of items
 
 
+class RecordedEnd(msgspec.Struct, kw_only=True):
+    """How a recorded source ended, beyond its items.
+
+    Attributes:
+        cut: the beginning of the item in the middle of which it ended; None if it did not.
+        answers: the answers that came when its end had been delivered, as events.
+        failure: the failure that came after these answers.
+    """
+
+    cut: bytes | None = None
+    answers: list[Event] = []
+    failure: BaseException | None = None
+
+
 class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
     """What a stream has to know of a source to read it.
 
     Attributes:
         protocol: the protocol's name; None if it is to be recognised from the items.
+        recorded_protocol: the name of the protocol that a recording was read with, where the stream has no `protocol=`.
         live: whether it is a producer that continues only when it is pulled.
+        was_live: whether it is the recording of such a producer: it has the same questions, and their outcomes.
+        was_answered: whether it is the recording of a stream that could answer all confirmations: it has their outcomes.
         edits: whether an approval may carry edited code.
         read_to_end: whether it is read until it has no more items, although an item says that the run has ended. True of
             recordings, and of other streams.
@@ -44,10 +62,14 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
             receive nothing. None if the source has no cursors of its own.
         fields: the arguments of tools that become messages, where the stream was opened without `fields=`.
         chunks: the chunks of another stream, if that is what it reads.
+        recorded_end: how a recorded source ended, beyond its items. It is filled while they are read.
     """
 
     protocol: str | None = None
+    recorded_protocol: str | None = None
     live: bool = False
+    was_live: bool = False
+    was_answered: bool = False
     edits: bool = False
     read_to_end: bool = False
     next_source: Callable[[], Any] | None = None
@@ -55,6 +77,7 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
     resume: Callable[[str | None], str | None] | None = None
     fields: Mapping[str, str] | None = None
     chunks: Chunks | None = None
+    recorded_end: RecordedEnd | None = None
 
 
 _NO_TRAITS = SourceTraits()

@@ -19,6 +19,7 @@ from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswe
 from ..errors import RunFailedError, StreamkitError, UsageError
 from ..events import Event, Run, RunDone, RunStep, StreamEnd
 from ..handlers import Handler
+from ..sources.interrupt import stop_with_caller
 from .state import StreamState
 
 __all__ = ["Lifecycle"]
@@ -45,6 +46,7 @@ class Lifecycle(StreamState):
                 while not self._is_read and (yield from self._deliver_batches(decode)):
                     yield from self._settle(at_end=False)
                 yield from self._finish_source()
+                yield from self._deliver(self._recorded_answers())
                 yield from self._settle(at_end=True)
                 if not (yield from self._open_next()):
                     break
@@ -111,6 +113,7 @@ class Lifecycle(StreamState):
     # -- sources
 
     def _open(self, value: Any) -> Steps:
+        stop_with_caller(self)
         if self._closing:
             raise Stopped
         if not self.started:
@@ -184,7 +187,8 @@ class Lifecycle(StreamState):
     @property
     def _is_read(self) -> bool:
         """Whether the source is not to be pulled any more."""
-        return self._engine.declined or (self._source_decoder is not None and self._source_decoder.exhausted)
+        is_declined = self._engine.declined and not self._engine.pull_approved  # a recording has nothing more anyway
+        return is_declined or (self._source_decoder is not None and self._source_decoder.exhausted)
 
     def _must_look(self) -> bool:
         self._check()
@@ -249,13 +253,15 @@ class Lifecycle(StreamState):
         """Set aside what belongs to the source that is being read, and put it back afterwards."""
         engine = self._engine
         flags = self._nested, self._iterated
-        saved = self._source, self._source_decoder, engine.takes_edits, engine.pull_approves
+        saved = self._source, self._source_decoder, engine.takes_edits
+        pulls = engine.pull_approves, engine.pull_approved, engine.has_outcomes
         self._nested = self._iterated = True
         try:
             yield
         finally:
             self._nested, self._iterated = flags
-            self._source, self._source_decoder, engine.takes_edits, engine.pull_approves = saved
+            self._source, self._source_decoder, engine.takes_edits = saved
+            engine.pull_approves, engine.pull_approved, engine.has_outcomes = pulls
 
     # -- answers
 

@@ -15,6 +15,7 @@ from ..core.resume import ResumableEngine
 from ..core.run_tracker import merge
 from ..errors import IncompleteStreamError, RunFailedError, SourceTimeoutError, StreamkitError, UsageError
 from ..events import (
+    ConfirmationDone,
     Event,
     Run,
     RunStatus,
@@ -260,6 +261,9 @@ class StreamState(Delivery):
         source_decoder, engine = self._source_decoder, self._engine
         assert source_decoder is not None
         self._take_nested_outcome()
+        if (recorded := source_decoder.source.traits.recorded_end) is not None:
+            later = [event.confirmation.id for event in recorded.answers if isinstance(event, ConfirmationDone)]
+            engine.decided_later = frozenset(later)
         for events in source_decoder.finish(declined=engine.declined):
             yield from engine.complete(events)
         complete = engine.declined or source_decoder.complete
@@ -270,6 +274,14 @@ class StreamState(Delivery):
         yield from engine.source_done(complete=complete)
         if not complete and engine.failure is None and not source_decoder.source.traits.next_source:
             raise source_decoder.incomplete()
+
+    def _recorded_answers(self) -> Iterator[Event]:
+        """The events of the answers that came after the source's end, when it was recorded."""
+        assert self._source_decoder is not None
+        if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
+            yield from self._engine.complete(recorded.answers)
+            if recorded.failure is not None:
+                raise recorded.failure
 
     def _take_nested_outcome(self) -> None:
         """Use the outcome of a nested source as the run's, if the run waited for the action that the source performed."""

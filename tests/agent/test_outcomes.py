@@ -3,6 +3,7 @@ effects. The next request says exactly that, after saving too, and so does every
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -172,6 +173,97 @@ def _wait_and_raise(work: Work) -> Callable[..., None]:
         raise LookupError("no")
 
     return fail
+
+
+class Sub:
+    """A tool that is itself an agent, which waits in some way until its stream is stopped."""
+
+    REPLIES: dict[str, Reply] = {
+        "code": Reply(code("say one\nhang")),
+        "question": Reply(code("say one")),
+        "model": Reply("So I", never_ends=True),
+        "own tool": Reply(ToolCall("deeper")),
+    }
+
+    def __init__(self, url: str, waits: str) -> None:
+        self.url, self.waits = url, waits
+        self.waiting = threading.Event()
+        self.computer = ToyComputer()
+
+    def sub(self) -> str:
+        """Ask another agent."""
+
+        class Waiting(sk.EventHandler):
+            def on_text_delta(_, delta: object, snapshot: object, /) -> None:
+                self.waiting.set()
+
+            def on_console_output(_, delta: object, snapshot: object, /) -> None:
+                self.waiting.set()
+
+            def on_confirmation(_, confirmation: sk.Confirmation, /) -> None:
+                confirmation.defer(60)
+                self.waiting.set()
+
+        auto_run = self.waits != "question"
+        with openai.OpenAI(base_url=self.url, api_key="any", max_retries=0) as client:
+            agent = sk.Agent(
+                client,
+                model="m",
+                protocol="openai_chat",
+                computer=self.computer,
+                auto_run=auto_run,
+                tools=[self.deeper],
+            )
+            return agent.stream("Go.", Waiting()).get_final_text()
+
+    def deeper(self) -> str:
+        """Ask one more agent."""
+        self.waits = "question"
+        return self.sub()
+
+
+@every_face
+@pytest.mark.parametrize("waits", Sub.REPLIES)
+@body
+async def test_an_agent_inside_a_tool_is_stopped_with_it(face: Face, waits: str) -> None:
+    """Whatever it waits for. It was interrupted, although its part of an answer came back."""
+    replies = [Reply(ToolCall("sub")), Sub.REPLIES[waits], *([Sub.REPLIES["question"]] if waits == "own tool" else [])]
+    with ModelServer([*replies, Reply("I see.")]) as server:
+        sub = Sub(server.url, waits)
+        async with agent_on(face, server, tools=[sub.sub]) as talker:
+            stream = talker.stream("Go.")
+
+            def cancel() -> None:
+                assert sub.waiting.wait(10)
+                stream.cancel()
+
+            async with face.beside(cancel):
+                with anyio.fail_after(10) if face.is_async else contextlib.nullcontext():
+                    await stream.until_done()
+            assert stream.status == "cancelled"
+            await talker.say("And?")
+        assert facts(outputs_of(server.requests[-1])) == {"call_1_0": INTERRUPTED}
+    assert not sub.computer.ran or sub.computer.runs[-1].ended.is_set()
+
+
+@every_face
+@body
+async def test_an_agent_that_had_ended_inside_a_tool_is_not_what_was_stopped(face: Face) -> None:
+    """The tool finishes in spite of the cancellation, and its output counts."""
+    with ModelServer([Reply(ToolCall("sub")), Reply("Yes."), Reply("I see.")]) as server:
+
+        def sub() -> str:
+            with openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client:
+                agent = sk.Agent(client, model="m", protocol="openai_chat")
+                text = agent.stream("Go.").get_final_text()
+            stream.cancel()
+            return text
+
+        async with agent_on(face, server, tools=[sub]) as talker:
+            stream = talker.stream("Go.")
+            await stream.until_done()
+            await talker.say("And?")
+        assert outputs_of(server.requests[-1]) == {"call_1_0": "Yes."}
 
 
 @pytest.fixture

@@ -358,12 +358,26 @@ def test_closing_ends_every_run_and_every_process(name: str) -> None:
     with traced_computer() as traced:
         execution = traced.computer.run(name, hang[name])
         threads: list[threading.Thread] = []
-        Ran(execution, lambda *_: threads or threads.append(in_thread(traced.computer.close)))
+        ran = Ran(execution, lambda *_: threads or threads.append(in_thread(traced.computer.close)))
         threads[0].join(10)
         assert (execution.status, traced.processes()) == ("interrupted", [])
+        assert ran.text.endswith("KeyboardInterrupt")  # its reader was not the one who closed it
         traced.computer.close()
         with pytest.raises(sk.UsageError, match="closed"):
             traced.computer.run(name, HELLO[name])
+
+
+@pytest.mark.parametrize(("name",), LANGUAGES)
+def test_closing_leaves_its_reader_the_rest_of_the_output(name: str) -> None:
+    """Also where that does not read at the moment, and the code waits for it to do so."""
+    flood = {"python": "while True: print('ready' * 1000)", "shell": "yes ready", "javascript": "while (true) console.log('ready'.repeat(1000))"}  # fmt: skip
+    with traced_computer() as traced:
+        execution = traced.computer.run(name, flood[name])
+        next(event for event in execution if isinstance(event, sk.ConsoleDelta))
+        traced.computer.close()
+        assert execution.status == "interrupted"
+        *_, last = (event.value for event in execution if isinstance(event, sk.ConsoleDelta))
+        assert last.endswith("KeyboardInterrupt")
 
 
 SCRIPT = """

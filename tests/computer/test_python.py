@@ -111,13 +111,23 @@ def test_a_traceback_has_the_line_numbers_of_the_code(computer: Computer, code: 
         ("raise KeyboardInterrupt", "KeyboardInterrupt"),
         ("import streamkit_is_not_there", "ModuleNotFoundError"),
         ("class E(Exception):\n    def __str__(self): 1/0\nraise E()", "ZeroDivisionError"),
+        ("class E(Exception):\n    def __str__(self): raise SystemExit(3)\nraise E()", "str() failed"),
+        ("%no_such_magic", "UsageError: Line magic function `%no_such_magic` not found."),
+        ("%%no_such_magic\n1", "UsageError: Cell magic `%%no_such_magic` not found."),
+        ("%%bash\nexit 3", "CalledProcessError"),
+        ("breakpoint()", "BdbQuit"),
+        ("import pdb\npdb.set_trace()", "BdbQuit"),
+        ("class E(Exception):\n    def _render_traceback_(self): 1/0\nraise E('hidden')", "E: hidden"),
+        ("class E(Exception):\n    def _render_traceback_(self): return None\nraise E('hidden')", "hidden"),
     ],
 )
 def test_errors_are_printed(computer: Computer, code: str, words: str) -> None:
-    """And the next run works."""
+    """And the next run works, in the same process."""
+    run(computer, "python", "before = 1")
     ran = run(computer, "python", code)
     assert (ran.status, words in ran.text) == ("failed", True), ran.text
-    assert run(computer, "python", "print(1)").text == "1\n"
+    assert ran.execution.error is None or ran.execution.error.name
+    assert run(computer, "python", "print(before)").text == "1\n"
 
 
 @pytest.mark.parametrize(

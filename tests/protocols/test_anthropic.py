@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import itertools
 import json
@@ -31,6 +30,7 @@ from streamkit.protocols import Decoder as AnyDecoder
 from streamkit.protocols.anthropic import Decoder, Encoder, to_input
 from streamkit.protocols.framing import SseFramer, framer_for, sse_frame
 
+from .. import values as q
 from ..recorded import each_recording
 from ..telling import Story, tell_bytes, tell_items
 
@@ -912,11 +912,11 @@ TYPES = (
     *("server_tool_use", "mcp_tool_use", "mcp_tool_result", "code_execution_tool_result", "text_delta", "fallback"),
     *("thinking_delta", "signature_delta", "input_json_delta", "citations_delta", "compaction_delta", "novelty"),
 )
-leaves = st.none() | st.booleans() | st.integers(-1, 3) | st.floats(allow_nan=False) | st.sampled_from(["", "a", "{}"])
-anything = st.recursive(
-    leaves | st.sampled_from(TYPES),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5),
-    max_leaves=20,
+leaves = q.none() | q.booleans() | q.integers(-1, 3) | q.floats() | q.sampled_from(["", "a", "{}"])
+anything = q.recursive(
+    leaves | q.sampled_from(TYPES),
+    lambda inner: q.lists(inner, max_size=3) | q.dictionaries(q.sampled_from(FIELDS), inner, max_size=5),
+    depth=3,
 )
 RICH = [
     begin(),
@@ -956,35 +956,15 @@ def well_formed(story: Story) -> None:
 
 
 @pytest.mark.slow
-@given(st.lists(st.dictionaries(st.sampled_from(FIELDS), anything, max_size=6), max_size=4))
+@given(q.drawn(q.lists(q.dictionaries(q.sampled_from(FIELDS), anything, max_size=6), max_size=4)))
 @settings(max_examples=300, deadline=None)
 def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
     well_formed(tell_items(Decoder, items))
     well_formed(tell(*items))
 
 
-@st.composite
-def mutated(draw: st.DrawFn) -> list[Any]:
-    """A stream with every kind of content in which some values are others."""
-    items: list[Any] = copy.deepcopy(draw(st.lists(st.sampled_from(RICH), max_size=10)))
-    for item in items:
-        for _ in range(draw(st.integers(0, 2))):
-            at: Any = item
-            while True:
-                keys = [*at] if isinstance(at, dict) else [*range(len(at))]
-                if not keys:
-                    break
-                key = draw(st.sampled_from(keys))
-                if isinstance(at[key], dict | list) and at[key] and draw(st.booleans()):
-                    at = at[key]
-                    continue
-                at[key] = draw(anything)
-                break
-    return items
-
-
 @pytest.mark.slow
-@given(mutated())
+@given(q.drawn(q.some(RICH, anything, max_size=10)))
 @settings(max_examples=500, deadline=None)
 def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any]) -> None:
     story = tell(*items)
@@ -1014,17 +994,17 @@ def test_blocks_with_equal_derived_ids_get_different_ones() -> None:
     assert not story.engine.warnings
 
 
-small = st.builds(
+small = q.builds(
     lambda make, index, text: make(index, text),
-    st.sampled_from([said, thought, piece]),
-    st.sampled_from([0, 0, 1, 1.0, "1", None, 2**60]),
-    st.sampled_from(["a", "b", "", None, 5]),
+    q.sampled_from([said, thought, piece]),
+    q.sampled_from([0, 0, 1, 1.0, "1", None, 2**60]),
+    q.sampled_from(["a", "b", "", None, 5]),
 )
-plain = st.sampled_from([start(0), start(1, "thinking"), tool(0), tool(1), server_tool(1, "code_execution"), stop(0)])
+plain = q.sampled_from([start(0), start(1, "thinking"), tool(0), tool(1), server_tool(1, "code_execution"), stop(0)])
 
 
 @pytest.mark.slow
-@given(st.lists(small | plain, max_size=12), st.booleans())
+@given(q.drawn(q.lists(small | plain, max_size=12)), st.booleans())
 @settings(max_examples=400, deadline=None)
 def test_both_paths_tell_the_same_of_pieces_that_are_nearly_plain(items: list[Any], over: bool) -> None:
     tell(begin(), *items, *([reason(), END] if over else []))
@@ -1119,8 +1099,8 @@ def code_told(pieces: Sequence[str]) -> str:
 @pytest.mark.slow
 @given(
     st.text(st.characters(codec="utf-8"), max_size=12),
-    st.dictionaries(st.sampled_from(["a", "b"]), anything, max_size=2),
-    st.dictionaries(st.sampled_from(["c", "d"]), anything, max_size=2),
+    q.drawn(q.dictionaries(q.sampled_from(["a", "b"]), anything, max_size=2)),
+    q.drawn(q.dictionaries(q.sampled_from(["c", "d"]), anything, max_size=2)),
     st.booleans(),
     st.data(),
 )
@@ -1356,10 +1336,12 @@ def test_what_this_protocol_can_express_survives_encoding(events: list[e.Event])
 
 
 _METADATA = ("signature", "data", "block_type", "result", "error", "return_code", "stderr", "stream", "input", "custom")
-metadata = st.dictionaries(
-    st.sampled_from((*_METADATA, "caller", "server_name", "encrypted_content", "stop_details")),
-    anything | st.sampled_from(["server_tool_use", "web_search_tool_result", "code_execution_tool_result"]),
-    max_size=4,
+metadata = q.drawn(
+    q.dictionaries(
+        q.sampled_from((*_METADATA, "caller", "server_name", "encrypted_content", "stop_details")),
+        anything | q.sampled_from(["server_tool_use", "web_search_tool_result", "code_execution_tool_result"]),
+        max_size=4,
+    )
 )
 
 

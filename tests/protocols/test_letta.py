@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
@@ -23,6 +22,7 @@ from streamkit.protocols.framing import SseFramer, sse_frame
 from streamkit.protocols.letta import Decoder, Encoder, to_input
 from streamkit.protocols.letta.dates import date_of, time_of
 
+from .. import values as q
 from ..faces import Face, body, every_face
 from ..recorded import SHARED, each_recording, own_recordings, streams_in
 from ..telling import Story, tell_bytes, tell_items
@@ -1041,10 +1041,10 @@ def test_an_odd_first_item_waits_for_one_that_is_recognised(given: Any) -> None:
 # -- any input
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.sampled_from(["", "a", "0", "{}"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "text", "id", "url"]), inner),
-    max_leaves=6,
+json_values = q.recursive(
+    q.none() | q.booleans() | q.integers(-3, 3) | q.floats() | q.sampled_from(["", "a", "0", "{}"]),
+    lambda inner: q.lists(inner, max_size=3) | q.dictionaries(q.sampled_from(["type", "text", "id", "url"]), inner),
+    depth=2,
 )
 KINDS = (
     *("reasoning_message", "hidden_reasoning_message", "assistant_message", "tool_call_message"),
@@ -1059,15 +1059,10 @@ FIELDS = (
     *("stop_reason", "error", "message", "detail", "error_type", "total_tokens", "step_count", "internal_monologue"),
     *("function_call", "function_return", "function_call_id", "assistant_message", "type", "text", "url", "data"),
 )
-anything = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text(max_size=5)
-    | st.sampled_from(KINDS),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5),
-    max_leaves=20,
+anything = q.recursive(
+    q.none() | q.booleans() | q.integers() | q.floats() | q.text(max_size=5) | q.sampled_from(KINDS),
+    lambda inner: q.lists(inner, max_size=3) | q.dictionaries(q.sampled_from(FIELDS), inner, max_size=5),
+    depth=3,
 )
 RICH: list[Any] = [
     item("ping", "ping-1", None),
@@ -1109,39 +1104,15 @@ def well_formed(story: Story) -> None:
 
 
 @pytest.mark.slow
-@given(st.lists(st.dictionaries(st.sampled_from(FIELDS), anything, max_size=6), max_size=4))
+@given(q.drawn(q.lists(q.dictionaries(q.sampled_from(FIELDS), anything, max_size=6), max_size=4)))
 @settings(max_examples=400, deadline=None)
 def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
     well_formed(tell_items(Decoder, items))
     well_formed(tell(*items))
 
 
-def damaged(draw: st.DrawFn, items: list[Any]) -> None:
-    for one in items:
-        for _ in range(draw(st.integers(0, 2)) if isinstance(one, dict) else 0):
-            at: Any = one
-            while True:
-                keys = [*at] if isinstance(at, dict) else [*range(len(at))]
-                if not keys:
-                    break
-                key = draw(st.sampled_from(keys))
-                if isinstance(at[key], dict | list) and at[key] and draw(st.booleans()):
-                    at = at[key]
-                    continue
-                at[key] = draw(json_values | st.sampled_from(KINDS))
-                break
-
-
-@st.composite
-def mutated(draw: st.DrawFn) -> list[Any]:
-    """A stream with every kind of item in which some values are others."""
-    items: list[Any] = copy.deepcopy(draw(st.lists(st.sampled_from(RICH), max_size=8)))
-    damaged(draw, items)
-    return items
-
-
 @pytest.mark.slow
-@given(mutated(), st.booleans())
+@given(q.drawn(q.some(RICH, json_values | q.sampled_from(KINDS), max_size=8)), st.booleans())
 @settings(max_examples=500, deadline=None)
 def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any], done: bool) -> None:
     well_formed(tell(*items, done=done))
@@ -1155,17 +1126,13 @@ def test_no_mutation_of_a_recording_makes_the_decoder_fail(data: st.DataObject) 
     frames = [frame[2].decode() for frame in SseFramer().feed(path.read_bytes() + b"\n\n")]
     items = [json.loads(frame) if frame.startswith("{") else frame for frame in frames]
 
-    @st.composite
-    def some(draw: st.DrawFn) -> None:
-        damaged(draw, draw(st.lists(st.sampled_from(items), max_size=4)))
-
-    data.draw(some())
+    items = data.draw(q.drawn(q.some(items, json_values | q.sampled_from(KINDS), max_size=4)))
     well_formed(tell(*items, done=data.draw(st.booleans())))
 
 
-maybe = st.sampled_from
-bare = st.one_of(
-    st.builds(
+maybe = q.sampled_from
+bare = q.one_of(
+    q.builds(
         said,
         maybe(["a", "a", "é", "", None]),
         maybe(["m1", "m1", "m2", None, ""]),
@@ -1174,7 +1141,7 @@ bare = st.one_of(
         step_id=maybe(["s1", "s1", "s1", None, "s2"]),
         seq_id=maybe([None, None, 1, 2, 3]),
     ),
-    st.builds(
+    q.builds(
         thought,
         maybe(["a", "a", ""]),
         maybe(["m1", "m1", "m2", None]),
@@ -1182,7 +1149,7 @@ bare = st.one_of(
         signature=maybe([None, None, "s"]),
         seq_id=maybe([None, None, 4, 5]),
     ),
-    st.builds(
+    q.builds(
         call,
         maybe(["t1", "t1", "t2", None]),
         maybe([None, None, "f", ""]),
@@ -1190,13 +1157,13 @@ bare = st.one_of(
         step_id=maybe(["s1", "s1", "s2"]),
         seq_id=maybe([None, None, 6, 7]),
     ),
-    st.builds(approval, maybe(["t1", "t3"]), maybe([None, "f"]), maybe(["{", "}", None])),
-    st.sampled_from([returned("t1"), returned("t2"), stop(), item("ping", "p", None, run_id="r1"), "[DONE_GEN]"]),
+    q.builds(approval, maybe(["t1", "t3"]), maybe([None, "f"]), maybe(["{", "}", None])),
+    q.sampled_from([returned("t1"), returned("t2"), stop(), item("ping", "p", None, run_id="r1"), "[DONE_GEN]"]),
 )
 
 
 @pytest.mark.slow
-@given(st.lists(bare, max_size=12), st.booleans())
+@given(q.drawn(q.lists(bare, max_size=12)), st.booleans())
 @settings(max_examples=600, deadline=None)
 def test_both_paths_tell_the_same_of_items_that_are_nearly_bare(items: list[Any], done: bool) -> None:
     """Whatever the fast path takes, the tolerant one would have told the same."""

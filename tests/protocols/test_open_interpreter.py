@@ -34,6 +34,7 @@ from streamkit.protocols.open_interpreter import Decoder, Encoder, WebsocketDeco
 from streamkit.protocols.open_interpreter.legacy import Decoder as LegacyDecoder
 from streamkit.protocols.open_interpreter.questions import is_question_line
 
+from .. import values as q
 from ..recorded import each_recording, in_a_loop
 from ..telling import Story, tell_bytes, tell_items
 
@@ -927,23 +928,19 @@ WORDS: dict[str, list[Any]] = {
     "provider_executed": [True],
     "status": ["failed", "in_progress"],
 }  # fmt: skip
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**62), 2**62)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
+JSON = q.recursive(
+    q.none() | q.booleans() | q.integers(-(2**62), 2**62) | q.floats(allow_infinity=False) | q.text(),
+    lambda inner: q.lists(inner, max_size=3) | q.dictionaries(q.text(max_size=5), inner, max_size=3),
+    depth=2,
 )
-VALUES = {key: st.sampled_from(words) | JSON for key, words in WORDS.items()}
-FLAGS = {key: st.sampled_from([True, False]) | JSON for key in ("start", "end", "replace")}
-CONTENT = st.sampled_from(["a", PNG, "AAAA", "complete", "", None, CODE]) | JSON
-LIKELY = {key: st.sampled_from(words) for key, words in WORDS.items()}
+VALUES = {key: q.sampled_from(words) | JSON for key, words in WORDS.items()}
+FLAGS = {key: q.sampled_from([True, False]) | JSON for key in ("start", "end", "replace")}
+CONTENT = q.sampled_from(["a", PNG, "AAAA", "complete", "", None, CODE]) | JSON
+LIKELY = {key: q.sampled_from(words) for key, words in WORDS.items()}
 CHUNKS = (
     JSON
-    | st.fixed_dictionaries({}, optional={**VALUES, **FLAGS, "content": CONTENT, "extra": JSON})
-    | st.fixed_dictionaries(
+    | q.fixed_dictionaries({}, optional={**VALUES, **FLAGS, "content": CONTENT, "extra": JSON})
+    | q.fixed_dictionaries(
         {"role": LIKELY["role"], "type": LIKELY["type"]},
         optional={**{k: LIKELY[k] for k in ("format", "recipient", "id")}, **FLAGS, "content": CONTENT},
     )
@@ -952,7 +949,7 @@ CHUNKS = (
 
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
-@given(st.lists(CHUNKS, max_size=25))
+@given(q.drawn(q.lists(CHUNKS, max_size=25)))
 def test_no_chunks_make_the_decoder_fail(items: list[Any]) -> None:
     """Law 7, and law 1: every created has one done; with and without the fast paths the events are the same."""
     story = tell_items(Decoder, items)
@@ -967,7 +964,7 @@ def test_no_chunks_make_the_decoder_fail(items: list[Any]) -> None:
 
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
-@given(st.lists(CHUNKS, max_size=25))
+@given(q.drawn(q.lists(CHUNKS, max_size=25)))
 def test_whatever_was_decoded_can_be_encoded_and_decoded_again(items: list[Any]) -> None:
     """The encoder takes every event."""
     check_brackets(tell_items(Decoder, encoded(tell_items(Decoder, items))))
@@ -1274,7 +1271,7 @@ LEGACY_KEYS = ["message", "language", "code", "executing", "output", "active_lin
 
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
-@given(st.lists(JSON | st.dictionaries(st.sampled_from(LEGACY_KEYS), JSON, max_size=3), max_size=15))
+@given(q.drawn(q.lists(JSON | q.dictionaries(q.sampled_from(LEGACY_KEYS), JSON, max_size=3), max_size=15)))
 def test_no_legacy_chunks_make_the_decoder_fail(items: list[Any]) -> None:
     """Law 7 for the older form."""
     check_brackets(tell_items(LegacyDecoder, items))

@@ -43,6 +43,7 @@ from streamkit.protocols.openai_assistants import Decoder, Encoder, to_input
 from streamkit.testing import CodeInterpreter, ModelServer, Reasoning, Refusal, Reply, Text, ToolCall
 
 from .. import faces
+from .. import values as q
 from ..faces import Face, body, every_face
 from ..recorded import SHARED, each_recording, recording_cases, streams_in
 from ..telling import Story, tell_bytes, tell_items
@@ -953,7 +954,7 @@ def assistants_calls(parts: Sequence[tuple[int, str]]) -> list[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [assistants_messages, assistants_calls])
 @settings(max_examples=200, deadline=None)
-@given(merged(), st.data())
+@given(q.drawn(merged()), st.data())
 def test_laws_1_2_and_5_hold_for_interleaved_things(
     make: Callable[..., list[Any]], parts: list[Any], data: st.DataObject
 ) -> None:
@@ -968,74 +969,74 @@ def test_laws_1_2_and_5_hold_for_interleaved_things(
 
 # -- no input makes it fail
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
+JSON = q.recursive(
+    q.none() | q.booleans() | q.integers() | q.floats() | q.text(max_size=5),
+    lambda inner: q.lists(inner, max_size=3) | q.dictionaries(q.text(max_size=5), inner, max_size=3),
+    depth=2,
 )
-IDS = st.sampled_from(["a", "b", ""]) | JSON
-SMALL = st.integers(-1, 2) | JSON
-WORDS = st.text(max_size=3) | JSON
-CITED = st.fixed_dictionaries(
+IDS = q.sampled_from(["a", "b", ""]) | JSON
+SMALL = q.integers(-1, 2) | JSON
+WORDS = q.text(max_size=3) | JSON
+CITED = q.fixed_dictionaries(
     {},
     optional={
         "index": SMALL,
-        "type": st.sampled_from(["file_citation", "x"]) | JSON,
+        "type": q.sampled_from(["file_citation", "x"]) | JSON,
         "start_index": SMALL,
         "file_citation": JSON,
     },
 )
-PART = st.fixed_dictionaries(
+PART = q.fixed_dictionaries(
     {},
     optional={
         "index": SMALL,
-        "type": st.sampled_from(["text", "refusal", "image_file", "image_url"]) | JSON,
-        "text": st.fixed_dictionaries(
-            {}, optional={"value": WORDS, "annotations": st.lists(CITED | JSON, max_size=2) | JSON}
+        "type": q.sampled_from(["text", "refusal", "image_file", "image_url"]) | JSON,
+        "text": q.fixed_dictionaries(
+            {}, optional={"value": WORDS, "annotations": q.lists(CITED | JSON, max_size=2) | JSON}
         )
         | WORDS,
         "refusal": WORDS,
-        "image_file": st.fixed_dictionaries({"file_id": WORDS}) | JSON,
+        "image_file": q.fixed_dictionaries({"file_id": WORDS}) | JSON,
         "image_url": JSON,
     },
 )
-OUTPUT = st.fixed_dictionaries(
+OUTPUT = q.fixed_dictionaries(
     {},
-    optional={"index": SMALL, "type": JSON, "logs": WORDS, "image": st.fixed_dictionaries({"file_id": WORDS}) | JSON},
+    optional={"index": SMALL, "type": JSON, "logs": WORDS, "image": q.fixed_dictionaries({"file_id": WORDS}) | JSON},
 )
-CALL = st.fixed_dictionaries(
+CALL = q.fixed_dictionaries(
     {},
     optional={
         "index": SMALL,
         "id": IDS,
-        "type": st.sampled_from(["function", "code_interpreter", "file_search", "x"]) | JSON,
-        "function": st.fixed_dictionaries({}, optional={"name": WORDS, "arguments": WORDS, "output": WORDS}) | JSON,
-        "code_interpreter": st.fixed_dictionaries(
-            {}, optional={"input": WORDS, "outputs": st.lists(OUTPUT | JSON, max_size=2) | JSON}
+        "type": q.sampled_from(["function", "code_interpreter", "file_search", "x"]) | JSON,
+        "function": q.fixed_dictionaries({}, optional={"name": WORDS, "arguments": WORDS, "output": WORDS}) | JSON,
+        "code_interpreter": q.fixed_dictionaries(
+            {}, optional={"input": WORDS, "outputs": q.lists(OUTPUT | JSON, max_size=2) | JSON}
         )
         | JSON,
-        "file_search": st.fixed_dictionaries({}, optional={"results": JSON, "ranking_options": JSON}) | JSON,
+        "file_search": q.fixed_dictionaries({}, optional={"results": JSON, "ranking_options": JSON}) | JSON,
         "x": JSON,
     },
 )
-DETAILS = st.fixed_dictionaries(
-    {}, optional={"type": JSON, "tool_calls": st.lists(CALL | JSON, max_size=3) | JSON, "message_creation": JSON}
+DETAILS = q.fixed_dictionaries(
+    {}, optional={"type": JSON, "tool_calls": q.lists(CALL | JSON, max_size=3) | JSON, "message_creation": JSON}
 )
-DATA = st.fixed_dictionaries(
+DATA = q.fixed_dictionaries(
     {},
     optional={
         "id": IDS,
         "object": JSON,
         "run_id": IDS,
-        "role": st.sampled_from(["assistant", "user"]) | JSON,
-        "content": st.lists(PART | JSON, max_size=3) | JSON,
-        "delta": st.fixed_dictionaries(
-            {}, optional={"content": st.lists(PART | JSON, max_size=3) | JSON, "step_details": DETAILS | JSON}
+        "role": q.sampled_from(["assistant", "user"]) | JSON,
+        "content": q.lists(PART | JSON, max_size=3) | JSON,
+        "delta": q.fixed_dictionaries(
+            {}, optional={"content": q.lists(PART | JSON, max_size=3) | JSON, "step_details": DETAILS | JSON}
         )
         | JSON,
         "step_details": DETAILS | JSON,
-        "required_action": st.fixed_dictionaries(
-            {"submit_tool_outputs": st.fixed_dictionaries({"tool_calls": st.lists(CALL | JSON, max_size=2)}) | JSON}
+        "required_action": q.fixed_dictionaries(
+            {"submit_tool_outputs": q.fixed_dictionaries({"tool_calls": q.lists(CALL | JSON, max_size=2)}) | JSON}
         )
         | JSON,
         **dict.fromkeys(
@@ -1043,12 +1044,12 @@ DATA = st.fixed_dictionaries(
         ),
     },
 )
-ITEM = st.fixed_dictionaries({"event": st.sampled_from([*NAMES, "thread.new"]) | JSON, "data": DATA | JSON})
+ITEM = q.fixed_dictionaries({"event": q.sampled_from([*NAMES, "thread.new"]) | JSON, "data": DATA | JSON})
 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
-@given(st.lists(ITEM, max_size=10))
+@given(q.drawn(q.lists(ITEM, max_size=10)))
 def test_no_values_make_the_decoder_fail(items: list[Any]) -> None:
     """The brackets hold, both paths emit the same, and that can be encoded, strictly valid."""
     story = tell_items(Decoder, items)
@@ -1080,7 +1081,7 @@ def mutate(draw: Callable[..., Any], items: list[Any]) -> list[Any]:
         if node is items:
             items.insert(draw(st.integers(0, len(items))), items[at] if draw(st.booleans()) else items.pop(at))
         else:
-            node[key] = draw(JSON)
+            node[key] = draw(q.drawn(JSON))
     return items
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from streamkit.protocols import openai_responses
 from streamkit.protocols.framing import SseFramer, framer_for, sse_frame
 from streamkit.protocols.openai_chat import Decoder, Encoder, to_input
 
+from .. import values as q
 from ..recorded import each_recording
 from ..telling import Story, tell_bytes, tell_items
 
@@ -744,10 +744,10 @@ def test_other_protocols_are_not_recognised(item: dict[str, Any]) -> None:
 # -- any input
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.sampled_from(["", "a", "0", "{}"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "text", "id", "url"]), inner),
-    max_leaves=6,
+json_values = q.recursive(
+    q.none() | q.booleans() | q.integers(-3, 3) | q.floats() | q.sampled_from(["", "a", "0", "{}"]),
+    lambda inner: q.lists(inner, max_size=3) | q.dictionaries(q.sampled_from(["type", "text", "id", "url"]), inner),
+    depth=2,
 )
 FIELDS = (
     *("id", "object", "created", "model", "choices", "usage", "error", "citations", "x_groq", "moderation", "type"),
@@ -755,10 +755,10 @@ FIELDS = (
     *("name", "arguments", "custom", "function_call", "reasoning", "reasoning_content", "reasoning_details", "audio"),
     *("data", "transcript", "annotations", "images", "image_url", "url", "text", "signature", "url_citation", "code"),
 )
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5),
-    max_leaves=20,
+anything = q.recursive(
+    q.none() | q.booleans() | q.integers() | q.floats() | q.text(max_size=5),
+    lambda inner: q.lists(inner, max_size=3) | q.dictionaries(q.sampled_from(FIELDS), inner, max_size=5),
+    depth=3,
 )
 RICH = [
     chunk({"role": "assistant", "content": "", "reasoning_content": "r"}),
@@ -784,35 +784,15 @@ def well_formed(story: Story) -> None:
 
 
 @pytest.mark.slow
-@given(st.lists(st.dictionaries(st.sampled_from(FIELDS), anything, max_size=6), max_size=4))
+@given(q.drawn(q.lists(q.dictionaries(q.sampled_from(FIELDS), anything, max_size=6), max_size=4)))
 @settings(max_examples=300, deadline=None)
 def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
     well_formed(tell_items(Decoder, items))
     assert decode(*items).lines == tell_bytes(Careful, [sse(items)]).lines
 
 
-@st.composite
-def mutated(draw: st.DrawFn) -> list[Any]:
-    """A stream with every kind of content in which some values are others."""
-    items: list[Any] = copy.deepcopy(draw(st.lists(st.sampled_from(RICH), max_size=8)))
-    for item in items:
-        for _ in range(draw(st.integers(0, 2))):
-            at: Any = item
-            while True:
-                keys = [*at] if isinstance(at, dict) else [*range(len(at))]
-                if not keys:
-                    break
-                key = draw(st.sampled_from(keys))
-                if isinstance(at[key], dict | list) and at[key] and draw(st.booleans()):
-                    at = at[key]
-                    continue
-                at[key] = draw(json_values)
-                break
-    return items
-
-
 @pytest.mark.slow
-@given(mutated(), st.booleans())
+@given(q.drawn(q.some(RICH, json_values, max_size=8)), st.booleans())
 @settings(max_examples=400, deadline=None)
 def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any], done: bool) -> None:
     body = sse(items, done=done)
@@ -821,42 +801,42 @@ def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any]
     assert story.lines == tell_bytes(Careful, [body]).lines
 
 
-plain_deltas = st.fixed_dictionaries(
+plain_deltas = q.fixed_dictionaries(
     {},
     optional={
-        "role": st.sampled_from(["assistant", "user", None]),
-        "content": st.sampled_from(["", "a", "é", None]),
-        "reasoning_content": st.sampled_from(["", "a", None]),
-        "reasoning": st.sampled_from(["", "b", None]),
-        "refusal": st.sampled_from(["", None, "no"]),
-        "tool_calls": st.none()
-        | st.lists(
-            st.builds(
+        "role": q.sampled_from(["assistant", "user", None]),
+        "content": q.sampled_from(["", "a", "é", None]),
+        "reasoning_content": q.sampled_from(["", "a", None]),
+        "reasoning": q.sampled_from(["", "b", None]),
+        "refusal": q.sampled_from(["", None, "no"]),
+        "tool_calls": q.none()
+        | q.lists(
+            q.builds(
                 tool,
-                st.sampled_from([None, 0, 1]),
-                st.sampled_from([None, "", "a", "b"]),
-                st.sampled_from([None, "f", "g"]),
-                st.sampled_from(["", "{", "{}"]),
+                q.sampled_from([None, 0, 1]),
+                q.sampled_from([None, "", "a", "b"]),
+                q.sampled_from([None, "f", "g"]),
+                q.sampled_from(["", "{", "{}"]),
             ),
             max_size=2,
         ),
-        "novelty": st.sampled_from([None, 1]),
+        "novelty": q.sampled_from([None, 1]),
     },
 )
-plain_chunks = st.builds(
+plain_chunks = q.builds(
     chunk,
     plain_deltas,
-    st.sampled_from([None, None, None, "stop", ""]),
-    st.sampled_from([0, 0, 0, 1]),
-    id=st.sampled_from(["", "c1", "c2"]),
-    service_tier=st.sampled_from([None, "default", "flex"]),
-    provider=st.sampled_from([None, "p"]),
-    usage=st.sampled_from([None, {"prompt_tokens": 1}]),
+    q.sampled_from([None, None, None, "stop", ""]),
+    q.sampled_from([0, 0, 0, 1]),
+    id=q.sampled_from(["", "c1", "c2"]),
+    service_tier=q.sampled_from([None, "default", "flex"]),
+    provider=q.sampled_from([None, "p"]),
+    usage=q.sampled_from([None, {"prompt_tokens": 1}]),
 )
 
 
 @pytest.mark.slow
-@given(st.lists(plain_chunks, max_size=10), st.booleans())
+@given(q.drawn(q.lists(plain_chunks, max_size=10)), st.booleans())
 @settings(max_examples=400, deadline=None)
 def test_both_paths_emit_the_same_events_for_chunks_that_are_nearly_plain(items: list[Any], done: bool) -> None:
     """Whatever the fast path takes, the tolerant one would have emitted the same."""

@@ -37,6 +37,7 @@ from streamkit.protocols.codec import event_to_dict
 from streamkit.protocols.framing import NdjsonFramer, SseFramer, sse_frame
 from streamkit.protocols.openai_responses import Decoder, Encoder, to_input
 
+from .. import values as q
 from ..recorded import each_recording, recording_cases
 from ..telling import Story, tell_bytes, tell_items
 
@@ -847,10 +848,10 @@ def test_an_output_in_the_stream_is_a_tool_output(type: str) -> None:
 # -- no input makes it fail
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
+JSON = q.recursive(
+    q.none() | q.booleans() | q.integers() | q.floats() | q.text(max_size=5),
+    lambda inner: q.lists(inner, max_size=3) | q.dictionaries(q.text(max_size=5), inner, max_size=3),
+    depth=2,
 )
 ITEM_TYPES = [
     *sorted({item["type"] for item, *_ in CALLS}),
@@ -864,49 +865,49 @@ ITEM_TYPES = [
     "shell_call_output",
     "tool_search_output",
 ]
-IDS = st.sampled_from(["a", "b", "", "a.1"])
-SMALL = st.integers(-1, 2)
-PART = st.fixed_dictionaries(
+IDS = q.sampled_from(["a", "b", "", "a.1"])
+SMALL = q.integers(-1, 2)
+PART = q.fixed_dictionaries(
     {},
     optional={
-        "type": st.sampled_from(["output_text", "refusal", "reasoning_text", "summary_text"]) | JSON,
-        "text": st.text(max_size=3) | JSON,
+        "type": q.sampled_from(["output_text", "refusal", "reasoning_text", "summary_text"]) | JSON,
+        "text": q.text(max_size=3) | JSON,
         "refusal": JSON,
         "annotations": JSON,
         "logprobs": JSON,
     },
 )
-ITEM = st.fixed_dictionaries(
-    {"type": st.sampled_from(ITEM_TYPES)},
+ITEM = q.fixed_dictionaries(
+    {"type": q.sampled_from(ITEM_TYPES)},
     optional={
         "id": IDS | JSON,
         "call_id": IDS | JSON,
         "name": JSON,
         "status": JSON,
-        "content": st.lists(PART | JSON, max_size=3) | JSON,
-        "summary": st.lists(PART | JSON, max_size=3) | JSON,
-        "action": st.fixed_dictionaries({"commands": JSON}) | JSON,
-        "outputs": st.lists(st.fixed_dictionaries({"logs": JSON, "url": JSON})) | JSON,
-        "output": st.lists(st.fixed_dictionaries({"stdout": JSON, "outcome": JSON})) | JSON,
+        "content": q.lists(PART | JSON, max_size=3) | JSON,
+        "summary": q.lists(PART | JSON, max_size=3) | JSON,
+        "action": q.fixed_dictionaries({"commands": JSON}) | JSON,
+        "outputs": q.lists(q.fixed_dictionaries({"logs": JSON, "url": JSON})) | JSON,
+        "output": q.lists(q.fixed_dictionaries({"stdout": JSON, "outcome": JSON})) | JSON,
         **dict.fromkeys(("arguments", "input", "queries", "results", "result", "error"), JSON),
         **dict.fromkeys(("encrypted_content", "environment", "code"), JSON),
     },
 )
-EVENT = st.fixed_dictionaries(
-    {"type": st.sampled_from([*NAMES, "response.reasoning_part.added", "response.done", ""])},
+EVENT = q.fixed_dictionaries(
+    {"type": q.sampled_from([*NAMES, "response.reasoning_part.added", "response.done", ""])},
     optional={
         "item_id": IDS | JSON,
         "output_index": SMALL | JSON,
         "content_index": SMALL | JSON,
         "summary_index": SMALL | JSON,
         "command_index": SMALL | JSON,
-        "sequence_number": st.integers(0, 9) | JSON,
-        "delta": st.text(max_size=3) | st.fixed_dictionaries({"stdout": JSON}) | JSON,
+        "sequence_number": q.integers(0, 9) | JSON,
+        "delta": q.text(max_size=3) | q.fixed_dictionaries({"stdout": JSON}) | JSON,
         "part": PART | JSON,
         "item": ITEM | JSON,
         "annotation": JSON,
         "logprobs": JSON,
-        "response": st.fixed_dictionaries({"output": st.lists(ITEM | JSON, max_size=3) | JSON, "usage": JSON}) | JSON,
+        "response": q.fixed_dictionaries({"output": q.lists(ITEM | JSON, max_size=3) | JSON, "usage": JSON}) | JSON,
         **dict.fromkeys(("text", "code", "arguments", "input", "command", "refusal"), JSON),
         **dict.fromkeys(("output", "error", "message", "object"), JSON),
     },
@@ -915,7 +916,7 @@ EVENT = st.fixed_dictionaries(
 
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
-@given(st.lists(EVENT, max_size=8))
+@given(q.drawn(q.lists(EVENT, max_size=8)))
 def test_no_values_make_the_decoder_fail(items: list[Any]) -> None:
     """And the fast path emits the same as the tolerant one."""
     assert "decoder-error" not in tell_items(Decoder, items).codes
@@ -938,7 +939,7 @@ def mutate(draw: Callable[..., Any], items: list[Any]) -> list[Any]:
         if node is items:
             items.insert(draw(st.integers(0, len(items))), items[at] if draw(st.booleans()) else items.pop(at))
         else:
-            node[key] = draw(JSON)
+            node[key] = draw(q.drawn(JSON))
     return items
 
 

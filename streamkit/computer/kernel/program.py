@@ -47,6 +47,8 @@ def execute(request: dict[str, str], shell: Shell) -> None:
             channel.interruptible = True
             channel.send("begin")
             result = shell.execute(request["code"])
+            if (error := result.error_before_exec or result.error_in_exec) is not None:
+                shell.show_unseen(error)
         finally:
             channel.interruptible = False
         status = describe(result)

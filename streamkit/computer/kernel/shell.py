@@ -51,7 +51,7 @@ def text_of(value: object) -> str:
     """The text of an error, even if its class cannot give one."""
     try:
         return str(value)
-    except Exception:
+    except (Exception, SystemExit):
         return f"<unprintable {type(value).__name__}>"
 
 
@@ -142,10 +142,20 @@ class Shell(InteractiveShell):
         else:
             try:
                 super().showtraceback(exc_tuple, *arguments, **named)
-            except Exception as another:  # its class cannot give its text
+            except (Exception, SystemExit) as another:  # its class cannot give its text
                 self._show_plainly(error or another, f"{type(another).__name__}: {text_of(another)}")
         if left_out:
             sys.stderr.write(f"[{left_out} frames in the middle of the traceback are left out]\n")
+
+    def show_usage_error(self, exc: BaseException) -> None:
+        """Show the error of a magic that is used wrongly, or does not exist."""
+        self._showtraceback(type(exc), exc, [f"UsageError: {text_of(exc)}"])
+
+    def show_unseen(self, error: BaseException) -> None:
+        """Show the error that a run ended with if IPython showed none, as where a debugger found nobody to ask."""
+        if (run := channel.run) is not None and not run.error_reported:
+            tidy(error)
+            self._show_plainly(error)
 
     def _show_plainly(self, error: BaseException, *more: str) -> None:
         lines = traceback.format_exception(type(error), error, self._own_frames(error.__traceback__))

@@ -193,7 +193,7 @@ class Decoder(base.Decoder):
         """Close what is open, as incomplete."""
         self._begin_item()
         if not self._is_over:
-            is_cut = 0 <= self._unreadable_index == self.index - 1  # the stream ended within a line
+            is_cut = self.is_cut or 0 <= self._unreadable_index == self.index - 1  # the stream ended within a line
             self.complete = not self._messages.has_open_groups and not is_cut
             self._messages.close_all("incomplete", "incomplete-at-eof", "the stream ended within it")
         return self._take_events()
