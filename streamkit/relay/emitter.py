@@ -38,11 +38,12 @@ from ..messages.json_text import has_surrogates
 from ..sources.source import AsyncSource, Readable, Source
 from ..streams.api import astream, stream
 from .call_index import CallIndex
+from .event_log import encoded
 from .interface import Relay
 from .lanes import Lane, Part
 from .questions import Approval, Output
 from .reader import Reader
-from .writer import Writer, encoded
+from .writer import Writer
 
 __all__ = ["Approval", "Emitter", "Lane", "Output", "Part"]
 
@@ -135,7 +136,7 @@ class Emitter(Writer, Readable):
             message.pieces.append(text)
             message.compact()
             self._current = event
-            self._store((encoded(event),))
+            self._events.store((encoded(event),))
 
     # -- messages side by side
 

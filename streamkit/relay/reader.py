@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..answers import Confirmation
 from ..core.snapshot import Snapshot
 from ..errors import SourceError, UsageError
-from ..events import ConfirmationCreated, Event, StreamWarning, ToolCallDone
+from ..events import ConfirmationCreated, Delta, Event, StreamWarning, ToolCallDone
 from ..messages import ToolCallMessage
 from ..protocols import codec
 from ..protocols.base import OwnEvents
@@ -124,11 +124,13 @@ class _Events:
             except Exception:  # a snapshot, or one that msgspec alone does not decode
                 event = self._snapshot(entry) if entry.snapshot else _decode_carefully(entry.data)
             event.position = entry[0]
-            if (id := event.message_id) is not None:  # the same str for deltas in a row, which are found faster
-                if id == self._message_id:
+            if isinstance(
+                event, Delta
+            ):  # the ids of deltas in a row are one str, so that their message is found faster
+                if event.message_id == self._message_id:
                     event.message_id = self._message_id
                 else:
-                    self._message_id = id
+                    self._message_id = event.message_id
             elif type(event) in _WITH_QUESTIONS:
                 self._link(event)
             events.append(event)

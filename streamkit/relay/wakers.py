@@ -60,7 +60,7 @@ class TaskWaker(ABC):
             return
         self._woken = True
         if threading.get_ident() == self._thread:
-            try:
+            try:  # noqa: SIM105 - `suppress` costs as much as waking
                 self._wake_here()
             except RuntimeError:
                 pass  # the event loop is closed

@@ -13,40 +13,30 @@ from typing import Any, Self
 
 import msgspec
 
-from ..answers import Answer, Confirmation
-from ..core.snapshot import SnapshotMaker
 from ..core.split_text import split_or_whole
 from ..errors import SourceError, StreamkitError, UsageError, raise_source_error
 from ..events import (
-    ConfirmationCreated,
-    Created,
-    Delta,
     Event,
     MessageDone,
-    RawEvent,
     Run,
     RunCreated,
     RunStep,
     RunStepCreated,
     RunStepDone,
     StreamException,
-    ToolCallDone,
 )
 from ..messages import Message, ToolCallMessage
-from ..protocols import codec
 from ..sources.interrupt import Stopped
 from ..sources.items import Items
 from ..sources.source import Source, SourceTraits
 from ..streams.failures import error_of
 from ..streams.state import StreamState
-from .answers import answer_of, value_of
+from .event_log import EventLog
 from .interface import Answered, Cancelled, Control, Fenced, Relay, Status, Unattended
 from .memory import MemoryRelay
 
 __all__ = ["Writer"]
 
-_LARGEST = 1 << 20  # bytes of a snapshot, beyond which messages that have ended are left out
-_PATIENCE = 300.0  # seconds for which a confirmation of another stream waits for an answer of a reader
 _FEWEST = 1000  # messages that a writer keeps, however small its log
 
 
@@ -75,21 +65,14 @@ class Writer(StreamState):
         self._message: Message | None = None  # open; the next call of the same kind appends to it
         self._feed: Items | None = None  # what joins the pieces of the body that is being fed
         self._watchers: set[Callable[[], None]] = set()
-        self._cursor: str | None = None
         self._times["start"] = time.monotonic()
-        self._asked: dict[
-            str, Confirmation | ToolCallMessage
-        ] = {}  # the questions that the relay has open, by their ids
-        self._unattended: set[str] = set()  # those that every reader goes on without
-        self._message_count = self._other_count = 0  # messages, and events that no message has, that were written
-        self._new = 0  # events since the newest snapshot
-        self._snapshots: SnapshotMaker | None = None
         self._log = self.relay.open(self.run_id, {"model": model} if model else {}, control=received)
+        self._events = EventLog(self._engine, self._log, self.relay.limit)
 
     @property
     def cursor(self) -> str | None:
         """The cursor of the newest event: a reader `after` it receives only what comes next."""
-        return self._cursor
+        return self._events.cursor
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -216,14 +199,9 @@ class Writer(StreamState):
         """Take in what the relay says; any thread may call it."""
         match control:
             case Answered(question=id, answer=answer):
-                waiting = self._engine.pending.get(id)
-                if waiting is not None and waiting.answer_slot is not None:
-                    waiting.answer_slot.offer(value_of(answer))
+                self._events.answered(id, answer)
             case Unattended(question=id):
-                self._unattended.add(id)
-                waiting = self._engine.pending.get(id)
-                if waiting is not None and self._is_foreign(waiting):
-                    _release(waiting.answer_slot)
+                self._events.unattended(id)
                 self._wake_watchers()
             case Cancelled():
                 self.cancel()
@@ -244,10 +222,7 @@ class Writer(StreamState):
             answer = waiting.answer_slot
             assert answer is not None
             self._answers_taken += 1
-            own = answer_of(waiting, answer.result())
-            counts, question = self._log.settle(self._engine.key_of(waiting), own)
-            decided = question.get("status") in ("approved", "declined", "answered")
-            value: Any = value_of(_answer_in(question) if decided and not counts else own)
+            value: Any = self._events.decided(waiting, answer)
             if isinstance(waiting, ToolCallMessage):
                 yield self._engine.output(waiting, value)
             else:
@@ -255,12 +230,11 @@ class Writer(StreamState):
 
     def give_up(self, question_id: str, refusal: Mapping[str, Any] | None) -> bool:
         """Close a question that nobody answered. False if somebody did, and the answer is about to come."""
-        counts, question = self._log.settle(question_id, refusal)
-        return counts or question.get("status") not in ("approved", "declined", "answered")
+        return self._events.give_up(question_id, refusal)
 
     def is_unattended(self, question_id: str, seconds: float) -> bool:
         """Whether every reader goes on without a question, or for so long none has been there that could answer it."""
-        return question_id in self._unattended or self._log.unattended(question_id) >= seconds
+        return self._events.is_unattended(question_id, seconds)
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` at each answer and at the end; returns the function that ends that."""
@@ -303,64 +277,12 @@ class Writer(StreamState):
             self._engine.forget_oldest(max(self.relay.limit, _FEWEST))
 
     def _append(self, events: Iterable[Event]) -> None:
-        lines: list[bytes] = []
         try:
-            for event in events:
-                self._current = event
-                lines.append(encoded(event))
-                if isinstance(event, Delta):
-                    self._times.setdefault("first", time.monotonic())
-                    continue
-                self._count(event)
-                if (waiting := _question_in(event)) is not None:
-                    self._ask(waiting, lines)
-                    lines = []
-        finally:  # what was emitted before an error is written
-            self._store(lines)
-        for id in [id for id in self._asked if id not in self._engine.pending]:
-            waiting = self._asked.pop(id)
-            self._log.settle(id, _outcome_of(waiting))
-            self._unattended.discard(id)
-
-    def _store(self, lines: Sequence[bytes]) -> None:
-        """Append encoded events, and make a snapshot where enough are new since the last one."""
-        if lines:
-            self._cursor = self._log.append(lines)[-1]
-        self._new += len(lines)
-        limit = self.relay.limit
-        if limit is not None and 2 * self._new >= limit and not self._ended:
-            self._new = 0
-            if self._snapshots is None:
-                self._snapshots = SnapshotMaker(self._engine, encoded, limit, _LARGEST)
-            events, count = self._snapshots.lines()
-            dropped = self._message_count - count + self._other_count
-            self._log.snapshot(codec.encode_snapshot(events, dropped))
-
-    def _count(self, event: Event) -> None:
-        if isinstance(event, Created):
-            self._message_count += 1
-        elif isinstance(event, RawEvent) or type(event).__module__ != RawEvent.__module__:
-            self._other_count += 1
-
-    def _ask(self, waiting: Confirmation | ToolCallMessage, lines: Sequence[bytes]) -> None:
-        """Register a question, and append the events up to the one that shows it, which is the last."""
-        id, answer = self._engine.key_of(waiting), waiting.answer_slot
-        question: dict[str, Any] = {"kind": "tool_call", "resumable": False}
-        if isinstance(waiting, Confirmation):
-            question.update(
-                kind="confirmation", subject=codec.message_to_dict(waiting.subject), editable=waiting.editable
-            )
-            if answer is not None and self._is_foreign(waiting) and answer.open and not answer.deferred:
-                answer.defer(_PATIENCE)  # for the readers, of which one may answer
-        else:
-            question.update(subject=codec.message_to_dict(waiting))
-        self._asked[id] = waiting
-        self._cursor = self._log.ask(id, question, lines)[-1]
-        self._new += len(lines)
-
-    def _is_foreign(self, waiting: Confirmation | ToolCallMessage) -> bool:
-        """Whether it is another stream that waits for the answer."""
-        return waiting.answer_slot is not None and not self._engine.is_own(waiting.answer_slot)
+            self._events.append(events)
+        finally:
+            self._current = self._events.current
+            if self._events.first_delta is not None:
+                self._times.setdefault("first", self._events.first_delta)
 
     def _end_message(self) -> None:
         message, self._message = self._message, None
@@ -413,45 +335,6 @@ def _copy(event: object) -> Event:
     if not isinstance(event, Event):
         raise UsageError(f"an event is emitted, not {event!r}; `feed` takes a protocol's items")
     return msgspec.structs.replace(event)
-
-
-def encoded(event: Event) -> bytes:
-    """An event as a line of the log, which has the cursors."""
-    if isinstance(event, Delta):
-        return codec.encode_event(type(event)(event.message_id, event.value, event.replace, event.metadata))
-    return codec.encode_event(event if event.position is None else msgspec.structs.replace(event, position=None))
-
-
-def _question_in(event: Event) -> Confirmation | ToolCallMessage | None:
-    """What an event shows that waits for an answer; None if nothing in it does."""
-    match event:
-        case ConfirmationCreated(confirmation=Confirmation(answer_slot=Answer()) as waiting):
-            return waiting
-        case ToolCallDone(message=ToolCallMessage(answer_slot=Answer()) as waiting):
-            return waiting
-        case _:
-            return None
-
-
-def _outcome_of(waiting: Confirmation | ToolCallMessage) -> dict[str, Any] | None:
-    """How something ended that does not wait any more, as the registry has it; None if nothing was answered."""
-    if isinstance(waiting, ToolCallMessage) or waiting.status == "pending":
-        return None
-    approved = waiting.status == "approved"
-    return answer_of(waiting, (approved, waiting.edited if approved else waiting.reason))
-
-
-def _answer_in(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer in the record of a question that was answered."""
-    fields = {key: question[key] for key in ("edited", "reason", "output", "error") if key in question}
-    return fields if question["status"] == "answered" else {"approved": question["status"] == "approved", **fields}
-
-
-def _release(answer: Answer | None) -> None:
-    """Another stream's question is not deferred for the readers any more."""
-    if answer is not None:
-        answer.expire(answer.deferrals)
-        answer.wake()
 
 
 def _for_readers(error: Exception) -> StreamkitError:
