@@ -1487,3 +1487,41 @@ def test_an_open_message_is_never_let_go_of() -> None:
     assert [message.content for message in emitter.messages if message.id == "open"] == ["still here"]
     emitter.close()
     assert [message.status for message in emitter.messages if message.id == "open"] == ["completed"]
+
+
+@every_relay
+@every_face
+@body
+@pytest.mark.parametrize("answer", ["approve", "decline", "nothing", "defer and leave"])
+async def test_a_question_of_a_stream_that_is_emitted_is_answered_by_a_reader(
+    face: Face, relay_of: Callable[..., Relay], answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its source waits for the readers: a code-running agent goes on, or not, as one of them decides."""
+    monkeypatch.setattr("streamkit.relay.questions.UNATTENDED", 0.1)
+    emitter = sk.Emitter(relay_of())
+    ran: list[str] = []
+
+    def agent() -> None:
+        with emitter:
+            for event in sk.stream(item for item in interpreter()):
+                emitter.emit(event)
+        ran.append("ended")
+
+    def decide(_: Any, confirmation: sk.Confirmation) -> None:
+        if answer == "approve":
+            confirmation.approve()
+        elif answer == "decline":
+            confirmation.decline("no")
+        elif answer == "defer and leave":
+            confirmation.defer(0.05)
+
+    told = face.told(on_confirmation=decide)
+    async with face.beside(agent):
+        stream = face.stream(emitter, told)
+        await stream.until_done()
+    (done,) = told.of("on_confirmation_done")
+    assert done.status == ("approved" if answer == "approve" else "declined")
+    assert done.reason == {"approve": None, "decline": "no"}.get(answer, "not answered")
+    assert [m.content for m in stream.messages if m.type == "console"] == (["1.41"] if answer == "approve" else [])
+    assert ran == ["ended"]
+    assert stream.pending == {}

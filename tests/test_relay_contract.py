@@ -111,7 +111,8 @@ class Driver:
 
 def driven(test: Callable[..., Any]) -> Callable[..., None]:
     """A test on every relay and every face."""
-    return every_relay(every_face(body(test)))
+    on_all: Callable[..., None] = every_relay(every_face(body(test)))
+    return on_all
 
 
 def lines(count: int, start: int = 1) -> list[bytes]:
@@ -318,7 +319,8 @@ async def test_a_reader_may_refuse_snapshots(face: Face, kind: Kind) -> None:
     for number in range(2, 102, 10):
         writer.append(lines(10, number))
         writer.snapshot(SNAPSHOT)
-    for reads in (lambda: drive.next(slow), lambda: drive.read(after=first, gap="error")):
+    refusing: list[Callable[[], Any]] = [lambda: drive.next(slow), lambda: drive.read(after=first, gap="error")]
+    for reads in refusing:
         with pytest.raises(sk.SourceError) as caught:
             await reads()
         assert caught.value.status_code == 410
@@ -659,6 +661,11 @@ async def test_a_cancellation_reaches_the_next_producer(face: Face, kind: Kind) 
 # -- 9: statuses
 
 
+def ask_and_work(writer: LogWriter) -> None:
+    writer.ask("q", {})
+    writer.busy = True
+
+
 @driven
 async def test_a_producer_that_dies_leaves_a_paused_or_a_lost_run(face: Face, kind: Kind) -> None:
     """Paused where it only waited for answers that another can go on from; lost where anything was computed."""
@@ -670,7 +677,7 @@ async def test_a_producer_that_dies_leaves_a_paused_or_a_lost_run(face: Face, ki
         "answered": ("lost", lambda writer: (writer.ask("q", {}), relay.answer("answered", "q", {"approved": True}))),
         "emitter": ("lost", lambda writer: writer.ask("q", {"resumable": False})),
         "both": ("lost", lambda writer: (writer.ask("q", {}), writer.ask("r", {"resumable": False}))),
-        "busy": ("lost", lambda writer: (writer.ask("q", {}), setattr(writer, "busy", True))),
+        "busy": ("lost", ask_and_work),
     }
     for run_id, (status, act) in cases.items():
         writer = await drive.open(run_id)

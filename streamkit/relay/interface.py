@@ -151,15 +151,22 @@ class LogWriter(_Waiting, ABC):
     Attributes:
         epoch: the producer's number.
         cursor: of the newest event; None before the first.
-        busy: whether something runs besides the questions that are open. A producer that dies then leaves a lost run; one
-            that only waits for answers leaves a paused one.
         bounded: whether there may be no room for more before readers have read on: `drain` waits for it.
     """
 
     epoch: int
     cursor: Cursor | None
-    busy: bool
     bounded: bool = False
+
+    @property
+    @abstractmethod
+    def busy(self) -> bool:
+        """Whether something runs besides the questions that are open, as the producer has set it. If it dies then, the
+        run is lost; where it only waited for answers, the run is paused."""
+
+    @busy.setter
+    @abstractmethod
+    def busy(self, busy: bool) -> None: ...
 
     @property
     @abstractmethod

@@ -61,8 +61,10 @@ class Reading(ABC):
             waker = self._waker = ThreadWaker()
         while not self._is_over:
             taken = self.take(waker)
-            if not isinstance(taken, float):
-                return taken if taken is None or self.convert is None else self.convert(taken)
+            if isinstance(taken, list):
+                return taken if self.convert is None else self.convert(taken)
+            if taken is None:
+                return None
             waker.wait(taken if self.attend is None else min(taken, self.attend()))
         return None
 
@@ -76,8 +78,10 @@ class Reading(ABC):
         self._has_waited = False
         while not self._is_over:
             taken = self.take(waker)
-            if not isinstance(taken, float):
-                return taken if taken is None or self.convert is None else self.convert(taken)
+            if isinstance(taken, list):
+                return taken if self.convert is None else self.convert(taken)
+            if taken is None:
+                return None
             self._has_waited = True
             await waker.wait(taken if self.attend is None else min(taken, self.attend()))
         return None
