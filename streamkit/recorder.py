@@ -10,15 +10,27 @@ from math import isfinite
 from os import SEEK_END, PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
+from weakref import WeakSet
 
 import msgspec
 
 from .answers import Confirmation
 from .core.pending import NOT_ANSWERED
+from .core.split_text import whole_event
 from .core.warning_list import ADVICE
 from .errors import UsageError
-from .events import ConfirmationDone, Event, StreamEnd, StreamException, StreamWarning, ToolOutputDone
+from .events import (
+    ConfirmationDone,
+    Delta,
+    Event,
+    StreamEnd,
+    StreamException,
+    StreamWarning,
+    ToolCallDone,
+    ToolOutputDone,
+)
 from .handlers import Handler
+from .messages import ToolCallMessage
 from .messages.json_text import MAX_NESTING, decode_json, is_nested_too_deep, is_too_deep
 from .protocols import codec, registry
 from .protocols.framing import is_frame
@@ -60,12 +72,9 @@ class Recorder(Handler):
         self._path = Path(path)
         self._file: BinaryIO | None = None
         self._began = 0.0
-        self._source = 0  # the number of the stream's source that was written last
         self._decoder: SourceDecoder | None = None  # of the newest source
+        self._begun: WeakSet[SourceDecoder] = WeakSet()  # of the sources whose line was written
         self._has_cut = False  # whether it was written where that source ended
-        self._answers = (
-            False  # whether events among its items are answers, because the source's first item was no event
-        )
         self._written: set[str] = set()  # the ids of tool outputs and decided confirmations that were among the items
 
     def bind(self, stream: StreamState) -> None:
@@ -76,7 +85,7 @@ class Recorder(Handler):
         """
         self._require_init("_path", "path")
         super().bind(stream)
-        self._source, self._decoder = 0, None
+        self._decoder = None
         self._written.clear()
         try:
             self._check_path()
@@ -105,19 +114,20 @@ class Recorder(Handler):
 
     def receive(self, items: Sequence[Any], /) -> None:
         """Write the source's raw items."""
-        if self._begin_source():
-            self._answers = bool(items) and not isinstance(items[0], Event)
+        self._begin_source(items)
         self._written |= {item.message.id for item in items if isinstance(item, ToolOutputDone)}
         self._written |= {item.confirmation.id for item in items if isinstance(item, ConfirmationDone)}
-        self._write([_line(item, self._now(), answers=self._answers) for item in items])
+        self._write([_line(item, self._now()) for item in items])
 
     def handle(self, event: Event, /) -> None:
         """Write what is not among the items: answers to tool calls, a failure, and the end."""
         match event:
             case StreamException(error=error, message=message, details=details):
-                self._begin_source()
                 self._end_source()
-                self._write([{"time": self._now(), "error": error, "message": message, "details": details}])
+                line = {"time": self._now(), "error": error, "message": message, "details": details}
+                self._write([{**line, **({"late": True} if self._is_over else {})}])
+            case ToolCallDone(message=ToolCallMessage() as call) if self.stream.engine.executes(call):
+                self._write([{"executes": call.call_id or call.id}])
             case ToolOutputDone(raw_item=None) if event.message.id not in self._written:
                 self._write_answer(event)
             case ConfirmationDone(confirmation=confirmation) if self._was_answered(confirmation):
@@ -125,43 +135,65 @@ class Recorder(Handler):
             case StreamWarning(code=code) if code in ADVICE and not self.stream.engine.is_canonical:
                 self._write_answer(event)
             case StreamEnd(status=status):
-                self._begin_source()
                 self._end_source()
-                self._write([{"time": self._now(), "end": status}])
+                self._write([{"time": self._now(), "end": status, **self._how_it_ended()}])
                 if self._file is not None:
                     self._file.close()
                     self._file = None
             case _:
                 pass
 
-    def _begin_source(self) -> bool:
-        """Write the line of a source that began, and how it is read. Returns whether it began just now."""
-        stream = self.stream
+    def _begin_source(self, items: Sequence[Any] = ()) -> None:
+        """Write the line of a source that began, and how it is read. `items` are its first."""
+        stream, engine = self.stream, self.stream.engine
         source_decoder = stream.source_decoder
         if source_decoder is None or source_decoder is self._decoder:
-            return False
-        self._end_source()
+            return
+        self._write_cut()
         self._decoder, self._has_cut = source_decoder, False
-        if self._source == stream.source_number:
-            return False
-        self._source = stream.source_number
-        line: dict[str, Any] = {"source": self._source}
+        if source_decoder in self._begun:
+            return  # a source that a hook read inside this one is over
+        self._begun.add(source_decoder)
+        traits, decoder = source_decoder.source.traits, source_decoder.decoder
+        kind = type(decoder) if decoder is not None else None
+        if kind is None and items and isinstance(items[0], Event):
+            kind = registry.find("streamkit").Decoder
+        flags = {
+            "live": source_decoder.may_ask,
+            "answered": engine.takes_edits or engine.takes_approvals or engine.has_outcomes,
+            "same_step": traits.same_step,
+            "nested": stream.is_nested,
+            "continues": traits.next_source is not None,
+        }
+        line: dict[str, Any] = {"source": stream.source_number}
         if stream.fields:
             line["fields"] = dict(stream.fields)
-        if source_decoder.decoder is not None and (name := registry.name_of(type(source_decoder.decoder))):
+        if kind is not None and (name := registry.name_of(kind)):
             line["protocol"] = name
-        if source_decoder.may_ask:
-            line["live"] = True
-        if stream.engine.takes_edits or stream.engine.takes_approvals or stream.engine.has_outcomes:
-            line["answered"] = True
-        self._write([line])
-        return True
+        self._write([{**line, **{name: True for name, is_set in flags.items() if is_set}}])
 
     def _end_source(self) -> None:
+        """Write the newest source's line, if that had no items, and where it ended."""
+        self._begin_source()
+        self._write_cut()
+
+    def _write_cut(self) -> None:
         """Write where the source ended, if that was in the middle of an item."""
         if self._decoder is not None and self._decoder.cut is not None and not self._has_cut:
             self._has_cut = True
             self._write([{"time": self._now(), "cut": _as_text(self._decoder.cut)}])
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the newest source is at its end."""
+        return self._decoder is not None and self._decoder.is_over
+
+    def _how_it_ended(self) -> dict[str, Any]:
+        """What the line of the stream's end says beside its status."""
+        run = self.stream.current_run
+        reason = run.finish_reason if run is not None else None
+        ending: dict[str, Any] = {"reason": reason} if reason in ("declined", "max_steps") else {}
+        return {**ending, "late": True} if self._is_over else ending
 
     def _was_answered(self, confirmation: Confirmation) -> bool:
         """Whether a confirmation was decided by an answer, or that may be: the items then do not tell the outcome."""
@@ -173,14 +205,13 @@ class Recorder(Handler):
         return confirmation.reason != NOT_ANSWERED and not engine.is_canonical
 
     def _write_answer(self, event: Event) -> None:
-        """Write an answer, and whether it came after the source's end. An output that the call had been promised before
-        that end is not late: nothing waited for it."""
-        self._begin_source()
+        """Write an answer, and whether it came after the source's end."""
         self._end_source()
         line: dict[str, Any] = {"time": self._now(), "event": codec.event_to_dict(event)}
-        is_awaited = not isinstance(event, ToolOutputDone) or self.stream.engine.runs.requires_action
-        if is_awaited and self._decoder is not None and self._decoder.is_over:
+        if self._is_over:
             line["late"] = True
+            if isinstance(event, ToolOutputDone) and not self.stream.engine.runs.requires_action:
+                line["promised"] = event.message.call_id
         self._write([line])
 
     def _now(self) -> float:
@@ -241,10 +272,11 @@ def _ends_its_line(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
-def _line(item: Any, now: float, *, answers: bool = False) -> dict[str, Any]:
-    """The line for an item. With `answers`, an event is an answer among the items of another protocol."""
+def _line(item: Any, now: float) -> dict[str, Any]:
+    """The line for an item."""
     if isinstance(item, Event):
-        return {"time": now, "event" if answers else "data": codec.event_to_dict(item, keep_surrogates=True)}
+        event = item if isinstance(item, Delta) else whole_event(item)
+        return {"time": now, "data": codec.event_to_dict(event, keep_surrogates=True), "parsed": True}
     if not is_frame(item):
         return {"time": now, "data": item, "parsed": True}
     id, name, data = item

@@ -369,12 +369,14 @@ def nested(levels: int, kind: type = list) -> Any:
 CIRCLE: list[Any] = []
 CIRCLE += [CIRCLE, CIRCLE]
 UNREADABLE = {
+    "as deep as may be": nested(MAX_NESTING - 2),
     "deep": nested(MAX_NESTING + 1),
     "very deep": nested(5000),
     "deep objects": nested(5000, dict),
     "circle": CIRCLE,
     "long number": 10**5000,
     "half a pair": "\ud800",
+    "a tuple as a key": {(1, 2): 3},
 }
 
 

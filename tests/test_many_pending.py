@@ -21,6 +21,7 @@ from streamkit.events import (
     ToolOutputDone,
 )
 from streamkit.messages import ConsoleMessage, ToolCallMessage, ToolOutputMessage
+from streamkit.protocols.openai_chat.returned_fields import merge_blocks
 
 from .opcodes import growth
 
@@ -257,3 +258,42 @@ def test_an_output_finds_a_call_that_was_fed_and_has_its_id_late() -> None:
         emitter.tool_call(f"f{n}", {}, provider_executed=True)
         emitter.tool_output(n)
         assert emitter.messages[-1].name == f"f{n}"
+
+
+@pytest.mark.parametrize("kind", ["encrypted", "texts", "repeated"])
+def test_the_reasoning_that_goes_back_costs_linear_time(kind: str) -> None:
+    """However many blocks it comes in."""
+
+    def blocks(count: int) -> list[dict[str, Any]]:
+        if kind == "texts":
+            return [{"type": "reasoning.text", "text": "t", "index": number} for number in range(count)]
+        encrypted = [{"type": "reasoning.encrypted", "data": f"d{number}", "index": 0} for number in range(count)]
+        return encrypted if kind == "encrypted" else [*encrypted, *encrypted]
+
+    def run(count: int) -> None:
+        merged = merge_blocks(blocks(count), ("text",))
+        assert len(merged) == count
+
+    assert growth(run, 100) < LINEAR
+
+
+def test_a_piece_of_reasoning_finds_the_block_that_it_goes_on_with() -> None:
+    pieces = [
+        {"type": "text", "text": "a", "index": 0},
+        {"type": "text", "text": "", "index": 1},
+        {"type": "data", "data": "d", "format": "f"},
+        {"type": "text", "text": "b", "index": 0},
+        {"type": "text", "text": "", "index": 1},
+        {"type": "data", "data": "d"},
+        {"type": "text", "signature": "s", "index": 0},
+        {"type": "text", "text": "c"},
+        {"type": "text", "text": "d", "signature": "s"},
+        {"type": "text", "text": "e"},
+    ]
+    assert merge_blocks(pieces, ("text",)) == [
+        {"type": "text", "text": "ab", "index": 0, "signature": "s"},
+        {"type": "text", "text": "", "index": 1},
+        {"type": "data", "data": "d", "format": "f"},
+        {"type": "text", "text": "cd", "signature": "s"},
+        {"type": "text", "text": "e"},
+    ]

@@ -12,16 +12,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import openai
 import pytest
 
 import streamkit as sk
+from streamkit import events as events_of
 from streamkit.protocols import codec
 from streamkit.protocols.anthropic import Decoder as AnthropicDecoder
 from streamkit.protocols.open_interpreter.decoder import WebsocketDecoder
 from streamkit.testing import ModelServer, Reply, ToolCall
 
-from .faces import FACES, Face, Source, ask, ask_responses, body, calls, chat, every_face, interpreter
+from .faces import FACES, Face, Shaped, Source, ask, ask_responses, body, calls, chat, every_face, interpreter
 from .recorded import own_recordings
 
 FOLDERS = {
@@ -361,6 +364,30 @@ async def test_answers_that_came_at_once_replay_before_the_sources_end(face: Fac
 
 
 @every_face
+@body
+async def test_answers_to_a_call_that_only_the_sources_end_closed_replay_after_it(face: Face, tmp_path: Path) -> None:
+    """And awaitables, whose outputs come later than they were promised."""
+    open_calls = [*calls("one"), *chat("", finish=None)]
+    open_calls[-2]["choices"][0]["finish_reason"] = None
+    open_calls.append({**open_calls[0], "choices": [{"index": 1, "delta": {"content": "b"}, "finish_reason": "stop"}]})
+
+    async def later() -> str:
+        await anyio.lowlevel.checkpoint()
+        return "ok"
+
+    def answer(_: Any, call: sk.ToolCallMessage) -> None:
+        call.respond(later() if face.is_async else "ok")
+
+    for source in (calls("one", "two"), [{"n": 1}, *open_calls, b"data: [DONE]"]):
+        then = [chat("Done.")]
+        told = face.told(on_tool_call_done=answer)
+        live = await check_replay(face, source, tmp_path, told, then=lambda _, then=then: then.pop())
+        types = [event["type"] for event in live["events"]]
+        assert "tool_output_done" in types
+        assert "run_requires_action" not in types
+
+
+@every_face
 @pytest.mark.parametrize("strict", [False, True])
 @body
 async def test_the_warning_that_outputs_are_missing_replays(face: Face, *, strict: bool, tmp_path: Path) -> None:
@@ -454,3 +481,61 @@ async def test_a_real_clients_stream_replays_as_it_was(
                 with openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as sync_client:
                     source = face.generator(_producer(request_of(sync_client)))
             await check_replay(face, source, tmp_path)
+
+
+# -- other sources
+
+
+@every_face
+@body
+async def test_a_run_that_had_too_many_steps_replays_as_that(face: Face, tmp_path: Path) -> None:
+    told = face.told(on_tool_call_done=lambda _, call: call.respond("ok"))
+    live = await check_replay(face, calls("one"), tmp_path, told, then=lambda _: calls("again"), max_steps=2)
+    assert live["status"] == "incomplete"
+
+
+@every_face
+@body
+async def test_the_readers_of_an_emitter_are_recorded_with_their_cursors(face: Face, tmp_path: Path) -> None:
+    """Lanes: one of them asks, while another one runs its code."""
+    with sk.Emitter() as emitter:
+        first, second = emitter.lane("first"), emitter.lane("second")
+        first.text("Hello")
+        first.code("one()", "python")
+        second.code("two()", "python")
+        second.console("ran", "stdout")
+        second.text("\ud83d")
+    live = await check_replay(face, emitter, tmp_path)
+    again = face.stream(tmp_path / "first.jsonl", after=live["events"][4]["cursor"])
+    await again.until_done()
+    assert [message.to_dict() for message in again.messages] == live["messages"]
+
+
+def test_canonical_events_from_the_wire_have_the_outcomes_of_their_questions() -> None:
+    """Code of a parallel agent runs before one of them: that approves nothing."""
+    asked = sk.Confirmation("c", sk.CodeMessage("code-1", format="python", content="one()"))
+    console = sk.ConsoleMessage("console-1", role="computer", format="output")
+    declined = sk.Confirmation("c", asked.subject, status="declined")
+    events = [
+        events_of.ConfirmationCreated(asked),
+        events_of.ConsoleCreated(console),
+        events_of.ConsoleDelta("console-1", "ran"),
+        events_of.ConfirmationDone(declined),
+        events_of.StreamEnd(),
+    ]
+    for source in (events, [codec.event_to_dict(event) for event in events]):
+        stream = sk.stream(source, protocol="streamkit")
+        stream.until_done()
+        assert [confirmation.status for confirmation in stream.confirmations] == ["declined"]
+
+
+@every_face
+@pytest.mark.parametrize("protocol", ["open_interpreter", "openai_chat", "anthropic", "streamkit"])
+@body
+async def test_the_chunks_of_another_stream_replay_as_they_were(face: Face, protocol: str, tmp_path: Path) -> None:
+    """With the answers that went through to that stream."""
+    for how in ("approve", "decline"):
+        told = face.told(on_confirmation=lambda told, asked, how=how: decides(how)(told, asked))
+        inner = face.stream(face.generator(Source(interpreter())))
+        source = inner.manager if isinstance(inner, Shaped) else inner
+        await check_replay(face, source.chunks(protocol), tmp_path, *([told] if protocol == "open_interpreter" else []))

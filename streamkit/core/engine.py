@@ -193,7 +193,9 @@ class Engine(MessageContent):
         yield from self._close_open(status, _NO_CAUSE)
         yield from self._decline_unanswerable()
         failed = outcome is not None and outcome.status in _FAILED
-        open_calls = [call for call in self.unanswered if call.answer_slot is None or not call.answer_slot.given]
+        later = self.answered_later
+        waiting = [call for call in self.unanswered if (call.call_id or call.id) not in later]
+        open_calls = [call for call in waiting if call.answer_slot is None or not call.answer_slot.given]
         if open_calls and complete and not failed and not self.runs.requires_action:
             yield from self._complete_requires_action(e.RunRequiresAction(e.Run()))
 

@@ -126,6 +126,8 @@ class MessageContent(OpenMessages):
         for key in ("name", "call_id", "format", "recipient", "created_at", "group"):
             if getattr(final, key) is not None:
                 setattr(message, key, getattr(final, key))
+        if message.format == "summary" and message.type == "reasoning" and final.has_content:
+            message.format = final.format  # it had begun before it was certain what comes, which may be no summary
         if final.metadata:
             message.metadata = {**message.metadata, **final.metadata}
         if isinstance(message, TextMessage) and isinstance(final, TextMessage):

@@ -60,7 +60,8 @@ class PendingAnswers:
         pending: what waits: confirmations by their id, tool calls by their call id.
         changes: the answers that were given, deferred or decided since they were looked at last. Any thread appends.
         confirmations: all of them, in the order they came.
-        decided_later: the ids of confirmations whose outcome comes after the source's end, as a recording has it.
+        answered_later: the ids of confirmations, and of calls that were promised an output, whose answer comes after the
+            source's end, as a recording has it.
         declined: a confirmation was declined and pulling on would run it all the same, so nothing more is pulled.
         wake: called from the answering thread when something was answered or deferred.
 
@@ -77,13 +78,14 @@ class PendingAnswers:
     """
 
     runs: RunTracker
+    is_canonical: bool
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
         self.wake: Callable[[], None] = wake or _nothing
         self.pending: dict[str, Confirmation | ToolCallMessage] = {}
         self.changes: deque[Answer] = deque()
         self.confirmations: list[Confirmation] = []
-        self.decided_later: frozenset[str] = frozenset()
+        self.answered_later: frozenset[str] = frozenset()
         self.declined = False
         self.pull_approves = False
         self.pull_approved = False
@@ -144,7 +146,7 @@ class PendingAnswers:
             confirmation.editable = self.takes_edits
             self._asked.add(confirmation.answer_slot)
             self._undeferred[confirmation.answer_slot] = None
-        elif not (self.pull_approved or self.has_outcomes):
+        elif not (self.pull_approved or self.has_outcomes or self.is_canonical):
             self._passive[confirmation.id] = confirmation
         self.pending[confirmation.id] = confirmation
         self.confirmations.append(confirmation)
@@ -189,7 +191,7 @@ class PendingAnswers:
 
     def _decline_unanswerable(self) -> Iterator[e.Event]:
         for confirmation in self._unanswerable():
-            if confirmation.id in self.decided_later:
+            if confirmation.id in self.answered_later:
                 continue
             yield from self.settle(confirmation, False, reason=NOT_ANSWERED)
 

@@ -86,20 +86,24 @@ def is_nested_too_deep(value: Any) -> bool:
 
 def bounded(value: Any) -> Any:
     """A value of parsed JSON without what no reader takes: None in place of what is nested too deep or contains itself, and
-    of numbers with more digits than Python reads."""
+    of numbers with more digits than Python reads; and text in place of other keys."""
     around: set[int] = set()
 
     def copy(value: Any) -> Any:
-        if not isinstance(value, dict | list):
+        if not (_is_object(value) or _is_list(value)):
             return None if isinstance(value, int) and value.bit_length() > _MOST_BITS else value
         if len(around) == MAX_NESTING - 1 or id(value) in around:
             return None
         around.add(id(value))
-        inside = {key: copy(one) for key, one in value.items()} if _is_object(value) else [*map(copy, value)]
+        inside = {_key(key): copy(one) for key, one in value.items()} if _is_object(value) else [*map(copy, value)]
         around.remove(id(value))
         return inside
 
     return copy(value)
+
+
+def _key(key: object) -> str:
+    return key if isinstance(key, str) else str(key)
 
 
 def _inside(value: Any) -> Iterable[Any]:

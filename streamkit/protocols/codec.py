@@ -37,27 +37,28 @@ def encode_event(event: Event) -> bytes:
     """The event as one line of JSON, without the newline. What no reader would take is as in `event_to_dict`."""
     try:
         data = _encoder.encode(_portable(event))
-        if not is_too_deep(data):
+        if not is_too_deep(b"[" + data):  # a recording has it inside of an object
             return data
-    except (ValueError, RecursionError):  # half of a surrogate pair is a ValueError, too
+    except (ValueError, TypeError, RecursionError):  # half of a surrogate pair is a ValueError, too
         pass
     return msgspec.json.encode(event_to_dict(event))
 
 
 def event_to_dict(event: Event, *, keep_surrogates: bool = False) -> dict[str, Any]:
     """The event as plain JSON values. Half of a surrogate pair, which cannot be encoded, is U+FFFD if it is not kept. None
-    stands for what is nested too deep, and for numbers of thousands of digits."""
+    stands for what is nested too deep, and for numbers of thousands of digits; keys that JSON lacks are text."""
     portable = _portable(event)
     try:
         plain: dict[str, Any] = msgspec.to_builtins(portable, enc_hook=_to_builtin)
-        if not is_too_deep(msgspec.json.encode(plain)):
-            return plain
-    except UnicodeEncodeError:
-        pass
-    except (ValueError, RecursionError):
+    except (ValueError, TypeError, RecursionError):
         values = {name: bounded(value) for name, value in msgspec.structs.asdict(portable).items()}
         portable = msgspec.structs.replace(portable, **values)
         plain = msgspec.to_builtins(portable, enc_hook=lambda value: bounded(_to_builtin(value)))
+    try:
+        if not is_too_deep(b"[" + msgspec.json.encode(plain)):
+            return plain
+    except (ValueError, TypeError, RecursionError):
+        pass  # what is not JSON about it is replaced
     plain = bounded(plain)
     cleaned: dict[str, Any] = plain if keep_surrogates else well_formed(plain).value
     return cleaned

@@ -41,7 +41,7 @@ class SourceDecoder:
         decoder: None until the protocol is known.
         cut: the beginning of the item in the middle of which the source ended; of the whole source, if no item was
             complete. None before the source's end, and if it ended between two items.
-        is_over: whether the source has ended.
+        is_over: whether the source has ended, and its last events were handled.
         resumption: skips what comes before the cursor; None if the source is read from its beginning.
     """
 
@@ -247,7 +247,6 @@ class SourceDecoder:
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
         handled before the next is requested."""
-        self.is_over = True
         if self._framer is not None:
             rest = self._framer.finish()
             complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
@@ -267,6 +266,7 @@ class SourceDecoder:
             yield self._filtered(self._upstream.finish())
         if self.decoder is None and self._held:
             yield self._filtered(self._held_error())
+        self.is_over = True
         self.release()
         if self.resumption is not None:
             self.resumption.finish()

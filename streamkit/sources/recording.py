@@ -1,21 +1,27 @@
 """Recordings: a stream's own items with their times, one JSON object a line, append-only.
 
     {"streamkit": "recording", "version": 1, "created_at": 1766434871.5}
-    {"source": 1, "fields": {…}, "protocol": "…", "live": true, "answered": true}
-                                                               a source begins; a run has several with `then=`. What it
-                                                               was read with is used again on replay: the stream's
-                                                               `fields=`, the protocol if it was named, whether it was
-                                                               a producer that takes a pull for an answer, and whether
-                                                               the stream could answer confirmations
+    {"source": 1, "fields": {…}, "protocol": "…", …}           a source begins; a run has several with `then=`, and of an
+                                                               agent. What it was read with is used again on replay: the
+                                                               stream's `fields=`, and the protocol if it was known. The
+                                                               others are true or missing: `live`, it was a producer
+                                                               that takes a pull for an answer; `answered`, the stream
+                                                               could answer confirmations; `same_step`, it belonged to
+                                                               the run step before; `continues`, it knew what follows;
+                                                               `nested`, a hook read it inside the one before
     {"time": 0.213, "name": "…", "id": "…", "data": {…}}       one item; name and id are those of its SSE frame;
                                                                times are seconds since the first item
     {"time": 0.5, "data": {…}, "parsed": true}                 one item of a source whose items are no bytes
     {"time": 0.9, "text": "…"}                                 one item that is not JSON
-    {"time": 1.1, "event": {…}, "late": true}                  an answer, or an event of an agent's tools or code, as a
-                                                               canonical event; `late` if it came after the source's end
+    {"time": 1.1, "event": {…}, "late": true}                  an answer, as a canonical event; `late` if it came after
+                                                               the source's end, with the id of its call as `promised`
+                                                               if nothing waited for it
+    {"executes": "…"}                                          the id of a call that an agent answered itself
+    {"time": 1.3, "error": "…", "message": "…", "details": {…}, "late": true}
+                                                               the error that ended the stream
     {"time": 1.2, "cut": "…"}                                  the beginning of the item in the middle of which the source
                                                                ended; of the whole source, if no item was complete
-    {"time": 1.7, "end": "completed"}                          how the stream ended; missing after a crash
+    {"time": 1.7, "end": "completed", "reason": "declined"}    how the stream ended; missing after a crash
 
 A recording can be read at any moment while it is written: a crash cuts off its last line at most. Replaying such a one
 ends with `IncompleteStreamError`. A damaged line anywhere else is reported as an item that is not JSON.
@@ -27,15 +33,16 @@ import io
 import json
 import re
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
+from functools import partial
 from os import SEEK_END, PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
 from ..core.steps import Stopped
-from ..errors import LimitError, SourceError, SourceTimeoutError, UsageError
+from ..errors import IncompleteStreamError, LimitError, SourceError, SourceTimeoutError, UsageError
 from ..events import Event
 from ..messages.json_text import NOT_JSON, damaged, decode_json, shallow
 from ..protocols import codec
@@ -45,6 +52,7 @@ __all__ = ["MARK_LENGTH", "is_marked", "read_recording", "recording_in", "replay
 
 is_marked = re.compile(rb'\s*\{\s*"streamkit"\s*:\s*"recording"').match
 MARK_LENGTH = 40  # bytes that the mark is found in
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 _CHUNK = 1 << 16
 _VERSION = 1
 
@@ -120,6 +128,13 @@ class _SourceLine(msgspec.Struct):
     protocol: str | None = None
     live: bool = False
     answered: bool = False
+    same_step: bool = False
+    continues: bool = False
+    nested: bool = False
+
+
+class _ExecutesLine(msgspec.Struct):
+    executes: str
 
 
 _NO_SOURCE_LINE = _SourceLine()
@@ -133,12 +148,14 @@ class _Content(NamedTuple):
         is_recording: whether it is a recording; if not, it is the body of a response.
         places: where its parts begin, then where it ends, in bytes. A recording has a part for each recorded source.
         sources: the line that each part begins with.
+        executed: the ids of the calls that an agent answered itself.
     """
 
     open: Callable[[], BinaryIO]
     is_recording: bool
     places: list[int]
     sources: list[_SourceLine]
+    executed: frozenset[str]
 
 
 def _at(path: Path) -> _Content:
@@ -153,6 +170,7 @@ def _at(path: Path) -> _Content:
 def _content(opened: Callable[[], BinaryIO], marked: bool, size: int) -> _Content:
     starts: list[int] = []
     sources: list[_SourceLine] = []
+    executed: set[str] = set()
     place = 0
     with opened() as file:
         for line in file if marked else ():
@@ -162,17 +180,19 @@ def _content(opened: Callable[[], BinaryIO], marked: bool, size: int) -> _Conten
                 _check_version(line)
             if line.startswith(b'{"source":') or not (starts or is_marked(line)):
                 starts.append(place)  # the first part may lack that line, if the file's position is in the middle
-                sources.append(_source_in(line))
+                sources.append(_decoded(line, _SourceLine) or _NO_SOURCE_LINE)
+            elif line.startswith(b'{"executes":') and (executes := _decoded(line, _ExecutesLine)) is not None:
+                executed.add(executes.executes)
             place += len(line)
-    return _Content(opened, marked, [*(starts or [0]), size], sources or [_NO_SOURCE_LINE])
+    return _Content(opened, marked, [*(starts or [0]), size], sources or [_NO_SOURCE_LINE], frozenset(executed))
 
 
-def _source_in(line: bytes) -> _SourceLine:
-    """The line that begins a source, as far as it can be read."""
+def _decoded(line: bytes, kind: type[_Struct]) -> _Struct | None:
+    """A line of this kind; None if it is damaged."""
     try:
-        return msgspec.json.decode(shallow(line), type=_SourceLine)
+        return msgspec.json.decode(shallow(line), type=kind)
     except NOT_JSON:
-        return _NO_SOURCE_LINE
+        return None
 
 
 def _check_version(line: bytes) -> None:
@@ -195,30 +215,40 @@ def _source(
 ) -> Source:
     """A source for one part of the content; it opens the next part after it."""
     began = time.monotonic() if began is None else began
-    start, end, *more = content.places[part:]
+    more = len(content.places) > part + 2
     recorded_end = RecordedEnd()
-    if content.is_recording:
-        batches = _items(content, start, end, speed, began, recorded_end, is_last=not more)
-    else:
-        batches = _chunks(content, end)
-    next_part = (lambda: _source(content, speed, part=part + 1, began=began, close=close)) if more else None
+    is_recording, size = content.is_recording, content.places[-1]
+    batches = _items(content, part, speed, began, recorded_end) if is_recording else _chunks(content, size)
+    line = content.sources[part]
+    next_part: Callable[[], Any] | None = None
+    if more:
+        next_part = partial(_source, content, speed, part=part + 1, began=began, close=close)
+    elif line.continues:
+        next_part = _no_source  # it was for the producer to say whether the end of its last source was one
 
     def finish() -> None:
         batches.close()
         if close is not None:
             close()
 
-    line = content.sources[part]
     traits = SourceTraits(
         next_source=next_part,
         read_to_end=content.is_recording,
         fields=next((source.fields for source in content.sources if source.fields), None),
+        protocol=line.protocol if line.same_step else None,
         recorded_protocol=line.protocol,
+        same_step=line.same_step,
+        executed=content.executed,
         was_live=line.live,
         was_answered=line.answered,
+        was_nested=line.nested,
         recorded_end=recorded_end,
     )
     return Source(batches, finish, traits)
+
+
+def _no_source() -> None:
+    """There is no further source."""
 
 
 def _chunks(content: _Content, size: int) -> Generator[bytes, None, None]:
@@ -239,6 +269,8 @@ class _Line(msgspec.Struct):
     text: str | None = None
     event: dict[str, Any] | None = None
     late: bool = False
+    promised: str | None = None
+    reason: str = ""
     cut: str | None = None
     end: str = ""
     error: str | None = None
@@ -250,16 +282,11 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 def _items(
-    content: _Content,
-    start: int,
-    end: int,
-    speed: float | None,
-    began: float,
-    recorded_end: RecordedEnd,
-    *,
-    is_last: bool,
+    content: _Content, part: int, speed: float | None, began: float, recorded_end: RecordedEnd
 ) -> Generator[Any, None, None]:
     """The batches of one part, one for each line. What came after the source's end goes into `recorded_end`."""
+    start, end, *more = content.places[part:]
+    source, has_end = content.sources[part], bool(more)
     with content.open() as file:
         file.seek(start)
         while start < end and (text := file.readline()):
@@ -274,8 +301,10 @@ def _items(
             if speed is not None and (wait := line.time / speed - (time.monotonic() - began)) > 0:
                 time.sleep(wait)
             if line.error is not None or line.end:
-                if (failure := _failure(line, is_last=is_last)) is not None:
-                    if not recorded_end.answers:
+                has_end = has_end or bool(line.end)
+                recorded_end.reason = line.reason
+                if (failure := _failure(line, source, is_last=not more)) is not None:
+                    if not line.late:
                         raise failure
                     recorded_end.failure = failure
                     return
@@ -285,19 +314,13 @@ def _items(
                 answer = _answer(line.event)
                 if line.late:
                     recorded_end.answers += answer
-                    continue
-                yield from _of_same_step(recorded_end)
-                yield answer
+                    recorded_end.promised += [line.promised] if line.promised is not None else []
+                else:
+                    yield answer
             elif line.text is not None or line.data:
-                yield from _of_same_step(recorded_end)
                 yield [_item(line)]
-
-
-def _of_same_step(recorded_end: RecordedEnd) -> Iterator[list[Event]]:
-    """The late answers so far, where another source of the same step was recorded after them."""
-    answers, recorded_end.answers = recorded_end.answers, []
-    if answers:
-        yield answers
+    if source.continues and not has_end:
+        recorded_end.failure = IncompleteStreamError("the recording breaks off: it has no end of its stream")
 
 
 def _line_of(text: bytes) -> _Line | None:
@@ -341,7 +364,7 @@ def _answer(event: dict[str, Any]) -> list[Event]:
         return []  # an event of another format
 
 
-def _failure(line: _Line, *, is_last: bool) -> BaseException | None:
+def _failure(line: _Line, source: _SourceLine, *, is_last: bool) -> BaseException | None:
     """What ended the recorded stream, where its items do not tell: its transport failed, an item was too long to be
     received, or it was stopped. Another run may have been recorded after one that was stopped."""
     allowed, status = line.details.get("allowed"), line.details.get("status_code")
@@ -352,4 +375,8 @@ def _failure(line: _Line, *, is_last: bool) -> BaseException | None:
         return error
     if line.error == "LimitError" and line.details.get("code") == "limit-line" and isinstance(allowed, int):
         return LimitError("line", allowed)
+    if line.error == "IncompleteStreamError" and source.continues:
+        return IncompleteStreamError(line.message)  # it was for the producer to say, and not for the stream
+    if line.error is not None and source.continues:
+        return IncompleteStreamError(f"the recorded stream was ended by its application: {line.error}: {line.message}")
     return Stopped() if line.end == "cancelled" and is_last else None

@@ -36,12 +36,16 @@ class RecordedEnd(msgspec.Struct, kw_only=True):
     Attributes:
         cut: the beginning of the item in the middle of which it ended; None if it did not.
         answers: the answers that came when its end had been delivered, as events.
-        failure: the failure that came after these answers.
+        promised: the ids of the calls whose output was promised before that, so that nothing waited for it.
+        failure: the failure that came after its end, and after these answers.
+        reason: why the stream ended the run there: `declined` or `max_steps`; "" if its source did.
     """
 
     cut: bytes | None = None
     answers: list[Event] = []
+    promised: list[str] = []
     failure: BaseException | None = None
+    reason: str = ""
 
 
 class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,12 +60,14 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
         edits: whether an approval may carry edited code.
         read_to_end: whether it is read until it has no more items, although an item says that the run has ended. True of
             recordings, and of other streams.
+        was_nested: whether it is the recording of a source that a hook read inside the one before, with the calls' outputs.
         next_source: opens the source with which the run continues; None if this source knows of none.
         same_step: whether it continues the run step of the source before it.
         resume: called with the stream's `after` cursor before the first pull. Returns the cursor up to which handlers
             receive nothing. None if the source has no cursors of its own.
         fields: the arguments of tools that become messages, where the stream was opened without `fields=`.
         chunks: the chunks of another stream, if that is what it reads.
+        executed: the ids of the calls that were answered by the source itself when it was recorded.
         recorded_end: how a recorded source ended, beyond its items. It is filled while they are read.
     """
 
@@ -70,6 +76,7 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
     live: bool = False
     was_live: bool = False
     was_answered: bool = False
+    was_nested: bool = False
     edits: bool = False
     read_to_end: bool = False
     next_source: Callable[[], Any] | None = None
@@ -77,6 +84,7 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
     resume: Callable[[str | None], str | None] | None = None
     fields: Mapping[str, str] | None = None
     chunks: Chunks | None = None
+    executed: frozenset[str] = frozenset()
     recorded_end: RecordedEnd | None = None
 
 

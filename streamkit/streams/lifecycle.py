@@ -17,7 +17,7 @@ from typing import Any
 from ..core.delivery import HookStopped, Steps, add_note
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError, UsageError
-from ..events import Event, Run, RunDone, RunStep, StreamEnd
+from ..events import Event, RunDone, RunStep, StreamEnd
 from ..handlers import Handler
 from ..sources.interrupt import stop_with_caller
 from .state import StreamState
@@ -170,7 +170,9 @@ class Lifecycle(StreamState):
             return False
         yield from self._open(value)
         assert self._source_decoder is not None
-        yield from self._deliver(self._engine.next_source(same_step=self._source_decoder.source.traits.same_step))
+        traits = self._source_decoder.source.traits
+        begin = self._action_taken() if traits.was_nested else self._engine.next_source(same_step=traits.same_step)
+        yield from self._deliver(begin)
         return True
 
     def _finish_source(self) -> Steps:
@@ -207,7 +209,7 @@ class Lifecycle(StreamState):
         if self._then is None or engine.unanswered or not goes_on:
             return None
         if self._source_number >= self._max_steps:
-            engine.runs.end_with(Run(status="incomplete", finish_reason="max_steps"))
+            self._end_at_max_steps()
             return None
         return partial(self._then, self)
 

@@ -232,6 +232,11 @@ class StreamState(Delivery):
         """Whether `close` or `cancel` was called, or the stream failed."""
         return self._closing
 
+    @property
+    def is_nested(self) -> bool:
+        """Whether the source that is read now was opened by a hook, inside another. For streamkit's own packages."""
+        return self._nested
+
     # -- sources
 
     def _source_opened(self, source: Source | AsyncSource) -> None:
@@ -246,6 +251,8 @@ class StreamState(Delivery):
         )
         self._source_number += not traits.same_step
         self._engine.takes_edits = traits.edits
+        if executed := traits.executed:
+            self._engine.executes = lambda call: (call.call_id or call.id) in executed
 
     @property
     def _decoder(self) -> Decoder | None:
@@ -263,7 +270,7 @@ class StreamState(Delivery):
         self._take_nested_outcome()
         if (recorded := source_decoder.source.traits.recorded_end) is not None:
             later = [event.confirmation.id for event in recorded.answers if isinstance(event, ConfirmationDone)]
-            engine.decided_later = frozenset(later)
+            engine.answered_later = frozenset([*later, *recorded.promised])
         for events in source_decoder.finish(declined=engine.declined):
             yield from engine.complete(events)
         complete = engine.declined or source_decoder.complete
@@ -276,12 +283,25 @@ class StreamState(Delivery):
             raise source_decoder.incomplete()
 
     def _recorded_answers(self) -> Iterator[Event]:
-        """The events of the answers that came after the source's end, when it was recorded."""
+        """The events of the answers that came after the source's end, when it was recorded.
+
+        Raises:
+            StreamkitError: the failure that came after them.
+            Stopped: the stream was stopped after them.
+        """
         assert self._source_decoder is not None
         if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
             yield from self._engine.complete(recorded.answers)
+            if recorded.reason == "declined":
+                self._engine.end_declined()
+            elif recorded.reason == "max_steps":
+                self._end_at_max_steps()
             if recorded.failure is not None:
                 raise recorded.failure
+
+    def _end_at_max_steps(self) -> None:
+        """The run ends here, because it had as many sources as it may have."""
+        self._engine.runs.end_with(Run(status="incomplete", finish_reason="max_steps"))
 
     def _take_nested_outcome(self) -> None:
         """Use the outcome of a nested source as the run's, if the run waited for the action that the source performed."""

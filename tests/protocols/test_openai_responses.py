@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
+import streamkit as sk
 from streamkit import protocols
 from streamkit.answers import Confirmation
 from streamkit.errors import UsageError
@@ -836,6 +837,29 @@ def test_reasoning_begins_with_its_item() -> None:
     piece = e("reasoning_summary_text.delta", item_id="rs", output_index=0, summary_index=0, delta="ab")
     told = only(decode(added(item), piece, done(summary), completed(summary)))
     assert (told.id, told.format, told.content) == ("rs", "summary", "ab")
+
+
+def test_reasoning_that_was_to_be_a_summary_is_what_came() -> None:
+    """A server that was asked for summaries may send its reasoning itself. It gets that back, too."""
+    response = {
+        "id": "r",
+        "object": "response",
+        "status": "in_progress",
+        "output": [],
+        "reasoning": {"summary": "auto"},
+    }
+    item = {"id": "rs", "type": "reasoning", "summary": []}
+    full = {**item, "content": [{"type": "reasoning_text", "text": "ab"}]}
+    content = [{"type": "output_text", "text": "x", "annotations": []}]
+    text = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": content}
+    piece = e("reasoning_text.delta", item_id="rs", output_index=0, content_index=0, delta="ab")
+    begin = {"type": "response.created", "response": response}
+    for end in ([done(full), completed(full, text)], [completed(full, text)]):
+        told = decode(begin, added(item), piece, *end).engine.messages
+        assert [(message.format, message.content) for message in told[:1]] == [(None, "ab")]
+        assert sk.to_input(told, "openai_responses")[:1] == [full]
+        again = sk.stream(sk.stream([begin, added(item), piece, *end])).get_final_messages()
+        assert again[0].format is None
 
 
 @pytest.mark.parametrize("type", ["function_call_output", "custom_tool_call_output"])

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...messages import Message
+from ...messages.json_text import json_key
 from ..values import WireObject, as_list, as_object, as_text, is_object, without_keys
 
 __all__ = [
@@ -83,41 +84,70 @@ def merge_blocks(pieces: Iterable[Any], text_keys: Iterable[str]) -> list[dict[s
     """
     merged: list[dict[str, Any]] = []
     texts: list[dict[str, list[str]]] = []
+    places = _Places(merged)
     for piece in filter(is_object, pieces):
         found = {key: as_text(piece[key]) for key in text_keys if as_text(piece.get(key))}
-        place = _place_of(piece, merged, has_text=bool(found))
+        place = places.of(piece, has_text=bool(found))
         if place is None:
+            place = len(merged)
             merged.append({})
             texts.append({})
-            place = len(merged) - 1
+            places.begin(piece, place)
         target = merged[place]
         for key, value in piece.items():
             if key in found:
                 texts[place].setdefault(key, []).append(found[key])
-                target[key] = ""
-            elif key not in target or value not in (None, ""):
+                value = ""
+            elif key in target and value in (None, ""):
+                continue
+            if key not in target or target[key] != value:
                 target[key] = value
+                places.note(key, value, place)
     for target, joined in zip(merged, texts, strict=True):
         target |= {key: "".join(values) for key, values in joined.items()}
     return merged
 
 
-def _place_of(piece: WireObject, merged: list[dict[str, Any]], *, has_text: bool) -> int | None:
-    """The place of the object that a piece goes on with, None if it begins one."""
-    type, index = piece.get("type"), piece.get("index")
-    if not has_text and not piece.get("signature"):
-        values = without_keys(piece)
-        return next((place for place, block in enumerate(merged) if {**block, **values} == block), None)
-    for place in range(len(merged) - 1, -1, -1):
-        block = merged[place]
-        if block.get("type") != type or ("data" in block) != ("data" in piece):
-            continue
-        if index is not None or block.get("index") is not None:
-            if block.get("index") == index:
-                return place
-        else:
-            return place if place == len(merged) - 1 and not (block.get("signature") and has_text) else None
-    return None
+class _Places:
+    """Where the objects of a list are, so that each piece finds the one that it goes on with, however many there are.
+
+    Args:
+        merged: the list.
+    """
+
+    def __init__(self, merged: list[dict[str, Any]]) -> None:
+        self._merged = merged
+        self._newest: dict[bytes, int] = {}  # by type, index, and whether there is `data`
+        self._by_value: dict[tuple[str, bytes], list[int]] = {}
+
+    def begin(self, piece: WireObject, place: int) -> None:
+        """An object begins there with this piece."""
+        self._newest[_kind_of(piece)] = place
+
+    def note(self, key: str, value: Any, place: int) -> None:
+        """The object there has this value."""
+        self._by_value.setdefault((key, json_key(value)), []).append(place)
+
+    def of(self, piece: WireObject, *, has_text: bool) -> int | None:
+        """The place of the object that a piece goes on with, None if it begins one."""
+        if not has_text and not piece.get("signature"):
+            return self._of_repeated(without_keys(piece))
+        place = self._newest.get(_kind_of(piece))
+        if place is None or piece.get("index") is not None:
+            return place
+        is_signed = self._merged[place].get("signature") and has_text
+        return place if place == len(self._merged) - 1 and not is_signed else None
+
+    def _of_repeated(self, values: WireObject) -> int | None:
+        """The first place of an object that has these values."""
+        found = [self._by_value.get((key, json_key(value)), []) for key, value in values.items()]
+        places = min(found, key=len) if found else range(len(self._merged))
+        merged = self._merged
+        return min((place for place in places if {**merged[place], **values} == merged[place]), default=None)
+
+
+def _kind_of(piece: WireObject) -> bytes:
+    return json_key([piece.get("type"), piece.get("index"), "data" in piece])
 
 
 def merge_fields(fields: dict[str, Any], more: WireObject) -> None:
