@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import count
@@ -118,6 +119,8 @@ class _Events:
         if self._questions and self._silent_until is None:
             self._attend()
         decode, events = codec.line_decoder(), OwnEvents()
+        if self._silent_until is not None:
+            entries = _condensed(entries, self._silent_until)
         for entry in entries:
             try:
                 event = decode(entry[1])
@@ -226,6 +229,30 @@ def _decode_carefully(data: bytes) -> Event:
         return codec.decode_event(data)
     except ValueError as error:
         return StreamWarning("unknown-event", f"it is not a canonical event and was skipped: {error}")
+
+
+def _condensed(entries: Sequence[Entry], until: str) -> list[Entry]:
+    """What a stream has to take in of these, up to a cursor, that nobody receives: of a message that has ended, nothing but
+    its end, which has all of it. (Where other events stand between its own, all of them stay.)"""
+    silent = next((place for place, entry in enumerate(entries) if entry.cursor == until), len(entries))
+    kept: list[Entry] = []
+    place = 0
+    while place < silent:
+        if (created := _match_created(entries[place].data)) is not None:
+            delta = b'{"type":"%b_delta","message_%b' % (created[1], created[2])
+            end = place + 1
+            while end < silent and entries[end].data.startswith(delta):
+                end += 1
+            done = b'{"type":"%b_done","message":{"%b' % (created[1], created[2])
+            if end < silent and entries[end].data.startswith(done):
+                place = end
+        kept.append(entries[place])
+        place += 1
+    return [*kept, *entries[silent:]]
+
+
+# The kind of a message that begins, and its id.
+_match_created = re.compile(rb'\{"type":"(\w+)_created","message":\{"(id":"[^"\\]*")').match
 
 
 def _flat(events: Sequence[Event]) -> Iterator[Event]:
