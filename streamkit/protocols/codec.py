@@ -16,13 +16,14 @@ import msgspec
 from ..answers import Confirmation
 from ..core.snapshot import Snapshot
 from ..errors import StreamkitError
-from ..events import EVENTS, Event, Run, RunStep, version
+from ..events import EVENTS, Delta, Event, Run, RunStep, version
 from ..messages import Message
 from ..messages.json_text import TOO_DEEP, bounded, is_nested_too_deep, is_too_deep, read_leniently, well_formed
 from .values import is_object
 
 __all__ = [
     "decode_event",
+    "encode_delta",
     "encode_event",
     "encode_snapshot",
     "event_from_dict",
@@ -42,6 +43,16 @@ def encode_event(event: Event) -> bytes:
     except (ValueError, TypeError, RecursionError):  # half of a surrogate pair is a ValueError, too
         pass
     return msgspec.json.encode(event_to_dict(event))
+
+
+def encode_delta(event: Delta) -> bytes:
+    """As `encode_event`, faster, for a delta that has no snapshot and no raw item."""
+    if event.metadata is None:
+        try:
+            return _encoder.encode(event)
+        except ValueError:  # half of a surrogate pair
+            pass
+    return encode_event(event)
 
 
 def event_to_dict(event: Event, *, keep_surrogates: bool = False) -> dict[str, Any]:

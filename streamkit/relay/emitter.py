@@ -35,10 +35,10 @@ from ..messages import (
     output_text,
 )
 from ..messages.json_text import has_surrogates
+from ..protocols import codec
 from ..sources.source import AsyncSource, Readable, Source
 from ..streams.api import astream, stream
 from .call_index import CallIndex
-from .event_log import encoded
 from .interface import Relay
 from .lanes import Lane, Part
 from .questions import Approval, Output
@@ -136,7 +136,7 @@ class Emitter(Writer, Readable):
             message.pieces.append(text)
             message.compact()
             self._current = event
-            self._events.store((encoded(event),))
+            self._events.store((codec.encode_delta(event),))
 
     # -- messages side by side
 

@@ -149,7 +149,7 @@ class EventLog:
 def encoded(event: Event) -> bytes:
     """An event as a line of the log, which has the cursors."""
     if isinstance(event, Delta):
-        return codec.encode_event(type(event)(event.message_id, event.value, event.replace, event.metadata))
+        return codec.encode_delta(type(event)(event.message_id, event.value, event.replace, event.metadata))
     return codec.encode_event(event if event.position is None else msgspec.structs.replace(event, position=None))
 
 

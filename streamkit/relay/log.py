@@ -86,8 +86,12 @@ class Log:
         block = self._blocks[(number - self._blocks[0].last + _BLOCK) // _BLOCK]
         lines = block.lines.split(b"\n")
         skipped = number - (block.last - len(lines))
-        cursors = range(number + 1, block.last + 1)
-        return [Entry(self.cursor(one), line) for one, line in zip(cursors, lines[skipped:], strict=True)]
+        numbers = range(number + 1, block.last + 1)
+        if (epoch := self.epoch_of(number + 1)) == self.epoch_of(block.last):
+            cursors = [f"{epoch}-{one}{self.name}" for one in numbers]
+        else:
+            cursors = [self.cursor(one) for one in numbers]
+        return [*map(Entry, cursors, lines[skipped:])]
 
     def cursor(self, number: int) -> str:
         """The cursor of an entry."""
