@@ -1525,3 +1525,19 @@ async def test_a_question_of_a_stream_that_is_emitted_is_answered_by_a_reader(
     assert [m.content for m in stream.messages if m.type == "console"] == (["1.41"] if answer == "approve" else [])
     assert ran == ["ended"]
     assert stream.pending == {}
+
+
+def test_a_message_stays_what_it_began_as() -> None:
+    """A format that comes with its end, and would make it one of another kind, is not taken over: readers have the same."""
+    emitter = sk.Emitter()
+    note = sk.Annotation(type="url_citation", url="u")
+    with emitter:
+        emitter.emit(e.TextCreated(sk.TextMessage("m")))
+        emitter.emit(e.TextDelta("m", "a"))
+        emitter.emit(e.AnnotationAdded("m", note))
+        emitter.emit(e.TextDone(sk.TextMessage("m", format="output", content="a")))
+        emitter.emit(e.CodeDone(sk.CodeMessage("c", format="python", content="x")))
+    stream = sk.stream(emitter)
+    stream.until_done()
+    assert list(stream.messages) == list(emitter.messages)
+    assert [(type(one), one.format) for one in stream.messages] == [(sk.TextMessage, None), (sk.CodeMessage, "python")]
