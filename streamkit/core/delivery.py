@@ -18,13 +18,19 @@ from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import PULL, Step, Stopped
 
-__all__ = ["Delivery", "HookStopped", "Steps", "add_note"]
+__all__ = ["NOT_DIRECT", "Delivery", "Direct", "HookStopped", "Steps", "add_note"]
 
 Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 """What a manager drives: see `core.steps`."""
 
 _DeltaHook: TypeAlias = Callable[[Any, Any], Any]  # takes the delta and its snapshot
 
+
+Direct: TypeAlias = tuple[type[bytes] | None, Callable[[bytes], Any], Callable[[Any], Sequence[Any]]]
+"""The class of batches that two calls alone make events of, None if there is none; and these: the one that makes frames of
+a batch, and the one that makes events of frames."""
+
+NOT_DIRECT: Direct = (None, list, list)
 
 # No row yet: the message, its id, the class of its deltas, its pieces, and the hooks.
 _NO_ROW: tuple[Any, Any, Any, Any, Any] = (None, None, None, [], ())
@@ -47,10 +53,9 @@ class Delivery:
         self._engine = engine
         self._awaits = awaits
         self._coroutine = CoroutineType if awaits else None  # what a hook returns that certainly has to be awaited
-        self._current: Event | None = None
-        self._position: int | str | None = (
-            None  # of the last event before the current one that had one, as `_note` saw it
-        )
+        self._current: Any = None  # an event
+        # Of the last event before the current one that had one, as `_note` saw it.
+        self._position: int | str | None = None
         self._batch: Sequence[Event] = ()  # the events that are being delivered
         self._closing = False  # `close` or `cancel` was called, or the stream failed
         self._ending = False  # it ends early: the async manager shields what is awaited from cancellation
@@ -86,12 +91,12 @@ class Delivery:
 
     # -- batches
 
+    # Pulls batches and delivers their events. False: the source has ended. True: look again before the next pull.
     # A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
     # come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
     def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
-        """Pull batches and deliver their events. False: the source has ended. True: look again before the next pull."""
-        find, pending, hooks_of = self._engine.find_open, self._engine.pending, self._delta_hooks.get
-        message, message_id, kind, pieces, hooks = _NO_ROW
+        engine, (message, message_id, kind, pieces, hooks) = self._engine, _NO_ROW
+        direct, to_frames, to_events = NOT_DIRECT
         try:
             while True:
                 self._pulling = True
@@ -103,22 +108,22 @@ class Delivery:
                 if batch is None or self._closing:
                     self._check()
                     return False
-                events = decode(batch)
-                if self._position is not None and self._current is not None:
+                events = decode(batch) if batch.__class__ is not direct else to_events(to_frames(batch))
+                if self._position is not None:
                     self._position = self._current.position or self._last_position()
                 self._batch, look_again = events, not events
                 for event in events:
-                    if event.message_id is not message_id or type(event) is not kind or event.replace:
+                    if event.message_id is not message_id or event.__class__ is not kind or event.replace:
                         message_id = None
-                        found = find(event.message_id)
-                        if found is None or type(event) is not found.delta_event or event.replace:
+                        found = engine.find_open(event.message_id)
+                        if found is None or event.__class__ is not found.delta_event or event.replace:
                             look_again = True
-                            yield from self._deliver(self._engine.complete_event(event))
+                            yield from self._deliver(engine.complete_event(event))
                             continue
                         if len(pieces) >= COMPACT_AT:
-                            self._engine.compact(message)
-                        message, message_id, kind = found, event.message_id, type(event)
-                        pieces, hooks = found.pieces, hooks_of(kind, ())
+                            engine.compact(message)
+                        message, message_id, kind, pieces = found, event.message_id, event.__class__, found.pieces
+                        hooks = self._delta_hooks.get(kind, ())
                     pieces.append(event.value)
                     event.snapshot = message
                     self._current = event
@@ -132,9 +137,11 @@ class Delivery:
                         yield event
                         self._check()
                 if len(pieces) >= COMPACT_AT:
-                    self._engine.compact(message)
-                if (look_again or pending) and self._must_look():
-                    return True
+                    engine.compact(message)
+                if look_again or engine.changes or (engine.pull_approves and engine.pending):
+                    if self._must_look():
+                        return True
+                    direct, to_frames, to_events = self._direct()
         except StopIteration as error:
             raise HookStopped from error
 
@@ -145,6 +152,10 @@ class Delivery:
         if self._closing:
             raise Stopped from None  # closing the source is what broke the pull
         raise_source_error(error)
+
+    def _direct(self) -> Direct:
+        """The calls that make events of a batch of bytes, where nothing else takes part."""
+        raise NotImplementedError("the lifecycle's")
 
     def _must_look(self) -> bool:
         """Whether something is to be decided before the source is pulled again."""

@@ -89,6 +89,10 @@ class Handler:
         """The handler that streams attach and call for this one: itself, unless its class says otherwise."""
         return self
 
+    def streamkit_receiver(self) -> Callable[[Sequence[Any]], None] | None:
+        """The method that takes the raw items, None if the handler's class does not override `receive`."""
+        return None if type(self).receive is Handler.receive else self.receive
+
     def streamkit_is_on(self, stream: StreamState) -> bool:
         """Whether this is the stream that the handler was attached to last."""
         return self._streamkit_live is stream

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeGuard
 
@@ -46,6 +46,7 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _TOO_DEEP_MARK, _DAMAGED_MARK = b"nested too deep: ", b"damaged: "
 _MARKS = {_TOO_DEEP_MARK: TOO_DEEP, _DAMAGED_MARK: "it is a damaged line of a recording"}
 _decode = msgspec.json.Decoder().decode
+_CONTAINERS = (dict, list)
 _strings = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _not_brackets = bytes(code for code in range(256) if code not in b"[]{}")
 _surrogate = re.compile("[\ud800-\udfff]").search
@@ -76,11 +77,15 @@ def is_nested_too_deep(value: Any) -> bool:
     """As `is_too_deep`, of a value of parsed JSON. One that contains itself is too deep as well."""
     level: list[Any] = [value]
     for _ in range(MAX_NESTING + 1):
-        inside = (one for outer in level for one in _inside(outer))
-        inner: dict[int, Any] = {id(one): one for one in inside if type(one) in (dict, list)}
+        inner: list[Any] = []
+        for outer in level:
+            for one in outer.values() if _is_object(outer) else outer if _is_list(outer) else ():
+                if type(one) in _CONTAINERS:
+                    inner.append(one)
         if not inner:
             return False
-        level = [*inner.values()]
+        # The same one at several places is looked at once: values that share parts would take forever.
+        level = inner if len(inner) < 8 else [*{id(one): one for one in inner}.values()]
     return True
 
 
@@ -104,13 +109,6 @@ def bounded(value: Any) -> Any:
 
 def _key(key: object) -> str:
     return key if isinstance(key, str) else str(key)
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    """The values in an object or list."""
-    if _is_object(value):
-        return value.values()
-    return value if _is_list(value) else ()
 
 
 def _is_object(value: object) -> TypeGuard[dict[str, Any]]:

@@ -50,9 +50,10 @@ from typing import Any, ClassVar
 import msgspec
 
 from ..core.split_text import SplitDelta, split_deltas
-from ..events import Event, StreamWarning
+from ..events import Delta, Event, StreamWarning
 from ..messages import TextMessage
 from ..messages.json_text import Lenient, decode_json, is_nested_too_deep, read_leniently, well_formed
+from ..messages.sdk_objects import as_item
 from .framing import Frames, as_frame
 from .values import WireObject, is_object
 
@@ -183,15 +184,48 @@ class Decoder:
         self.index += 1
         return events
 
+    def plain_event(self, item: Any) -> Event | None:
+        """The one event of a parsed item in its common form: a dict, or an object of an SDK; None for any other item.
+
+        A protocol with a fast path overrides it, by an `item_reader` of the struct that `feed_frames` decodes. It may raise
+        anything: the item then takes the tolerant path. Nothing may have changed where it returns None or raises.
+        """
+        return None
+
     def feed_items(self, items: Iterable[Any]) -> list[Event]:
         """The events of items that are parsed already, as a producer in this process yields them."""
         events: list[Event] = []
+        plain_event, index = self.plain_event, self.index
         for item in items:
-            emitted = self._feed_item(item)
-            for event in emitted:
-                event.raw_item, event.item_index = item, self.index
-            self.index += 1
-            events += emitted
+            try:
+                event = plain_event(item)
+            except Exception:  # another item; what is wrong with it the tolerant path finds
+                event = None
+            if event is not None:
+                event.item_index = index
+                events.append(event)
+            else:
+                self.index = index
+                item = as_item(item)
+                emitted = self._feed_item(item)
+                for event in emitted:
+                    event.raw_item, event.item_index = item, index
+                events += emitted
+            index += 1
+        self.index = index
+        return events
+
+    def _typed(self, events: list[Event], data: bytes, id: bytes = b"") -> list[Event]:
+        """The events of one frame that was read by its type, with where they came from. Then comes the next frame. Deltas
+        need no index: it is found by their item."""
+        position = _text(id) if id else None
+        for event in events:
+            event.raw_item = data
+            if position is not None:
+                event.position = position
+            if not isinstance(event, Delta):
+                event.item_index = self.index
+        self.index += 1
         return events
 
     def _named(self, name: bytes, item: Any) -> Any:

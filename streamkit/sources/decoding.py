@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 
 from ..core.argument_fields import ArgumentFields
+from ..core.delivery import NOT_DIRECT, Direct
 from ..core.engine import Engine
 from ..core.resume import Resumption
 from ..core.split_text import without_split_deltas
-from ..errors import IncompleteStreamError, LimitError, ProtocolError, StreamkitError, raise_source_error
+from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
 from ..messages.json_text import read_json
+from ..messages.sdk_objects import as_item
 from ..protocols import registry
 from ..protocols.base import Decoder, OwnEvents
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
@@ -27,6 +29,7 @@ from .source import AsyncSource, Source
 __all__ = ["PreparingDecoder", "SourceDecoder"]
 
 _SSE_FIELDS = (b"data", b"event", b"id", b"retry")
+_OTHER = (tuple, Event, int)  # elements of batches that are frames, another stream's events, or bytes
 _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
 
@@ -63,7 +66,8 @@ class SourceDecoder:
         # From bytes to events in two calls, once nothing but the framer and the decoder takes part.
         self._to_frames: Callable[[bytes], Frames] | None = None
         self._to_events: Callable[[Frames], Sequence[Event]]
-        self._feed_own: Callable[[Sequence[Any]], Sequence[Event]] | None = None  # once nothing else takes part
+        # The same of items that are parsed already. Bytes among them have ints for elements.
+        self._of_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None
         self._framer: Framer | None = None
         self._start = b""
         self._held: list[Any] = []
@@ -99,39 +103,27 @@ class SourceDecoder:
         """Whether bytes go through the framer and the decoder alone: the way of most streams, and the fast one."""
         return self._to_frames is not None
 
+    @property
+    def direct(self) -> Direct:
+        """The calls that make events of a batch of bytes, if it `is_direct`."""
+        return NOT_DIRECT if self._to_frames is None else (bytes, self._to_frames, self._to_events)
+
     # -- batches
 
     def decode(self, batch: Any) -> Sequence[Event]:
         """The events of a batch of the source: bytes, or a list of frames or of items."""
         if self._to_frames is not None and batch.__class__ is bytes:
-            try:
-                return self._to_events(self._to_frames(batch))
-            except LimitError as error:
-                return self._to_events(self._rescued(error))
-        if self._feed_own is not None and batch.__class__ is OwnEvents:
-            return self._feed_own(batch)
+            return self._to_events(self._to_frames(batch))
+        if self._of_items is not None and batch and (type(batch) is OwnEvents or not isinstance(batch[0], _OTHER)):
+            return self._of_items(batch)
         events = self._filtered(self._decode(batch))
         only_decoded = not self._receivers and self._fields is None and self.resumption is None
-        if only_decoded and self._framer is not None and self.decoder is not None:
-            self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
-        elif only_decoded and self.decoder is not None and type(batch) is OwnEvents:
-            self._feed_own = self.decoder.feed_items
+        if only_decoded and self.decoder is not None:
+            if self._framer is not None:
+                self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
+            elif self._upstream is None:
+                self._of_items = self.decoder.feed_items
         return events
-
-    def _frames(self, chunk: bytes) -> Frames:
-        assert self._framer is not None
-        try:
-            return self._framer.feed(chunk)
-        except LimitError as error:
-            return self._rescued(error)
-
-    def _rescued(self, error: LimitError) -> Frames:
-        """The frames before one that was too long, of the same chunk. Where there are none, the error is raised."""
-        assert self._framer is not None
-        frames, self._framer.rescued = self._framer.rescued, []
-        if not frames:
-            raise error
-        return frames
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
         """These events with the messages that `fields=` makes of arguments, without those before the cursor."""
@@ -143,12 +135,14 @@ class SourceDecoder:
         if type(batch) is bytes:
             if self.decoder is None and len(self._seen) < _SHOWN:
                 self._seen += batch[:_SHOWN]
-            return self._decode_frames(self._frames(batch)) if self._framer else self._decode_first(batch)
+            return self._decode_frames(self._framer.feed(batch)) if self._framer else self._decode_first(batch)
         if batch and type(batch[0]) is tuple:
             return self._decode_frames(batch)
         decoder = self.decoder
         if decoder is not None and decoder.name != "streamkit" and batch and isinstance(batch[0], Event):
             return [msgspec.structs.replace(event) for event in batch]  # a recording's answers
+        if self._receivers:
+            batch = [*map(as_item, batch)]
         for receive in self._receivers:
             receive(batch)
         if decoder is None:
@@ -166,7 +160,7 @@ class SourceDecoder:
             return ()
         self._drop_event_names()
         start, self._start = self._start, b""
-        return self._decode_frames(self._frames(start))
+        return self._decode_frames(self._framer.feed(start))
 
     def _decode_frames(self, frames: Frames) -> Sequence[Event]:
         for receive in self._receivers:
@@ -239,7 +233,7 @@ class SourceDecoder:
 
     def release(self) -> None:
         """Drop the references to handlers and to the decoder's newest items, once nothing more comes."""
-        self._receivers, self._to_frames, self._feed_own = (), None, None
+        self._receivers, self._to_frames, self._of_items = (), None, None
         if self.decoder is not None:
             self.decoder.foreign_decoder = None
             self.decoder.forget()
@@ -323,6 +317,10 @@ class SourceDecoder:
 class PreparingDecoder(SourceDecoder):
     """Decodes what an async source pulled, which its `prepare` makes a batch of."""
 
+    @property
+    def direct(self) -> Direct:
+        return NOT_DIRECT
+
     def decode(self, batch: Any) -> Sequence[Event]:
         assert isinstance(self.source, AsyncSource)
         assert self.source.prepare is not None
@@ -352,14 +350,14 @@ def _protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
         kind: type[Decoder] = registry.find("streamkit").Decoder
         return kind
     if parsed:
-        return registry.recognise(item)
+        return registry.recognise(as_item(item))
     return registry.recognise(read_json(item[2]), item[1].decode("utf-8", "replace"))
 
 
 def _parsed(held: Any) -> Any:
     """A held item, or a held frame's data: as JSON where it is JSON, else as text."""
     if not is_frame(held):
-        return held
+        return as_item(held)
     _, _, data = held
     value = read_json(data)
     return data.decode("utf-8", "replace") if value is None else value

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from ..core.delivery import HookStopped, Steps, add_note
+from ..core.delivery import NOT_DIRECT, Direct, HookStopped, Steps, add_note
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError, UsageError
 from ..events import Event, RunDone, RunStep, StreamEnd
@@ -140,6 +140,9 @@ class Lifecycle(StreamState):
         assert self._source_decoder is not None
         decode = self._source_decoder.decode
         return decode if self._clock is None else self._clock.noting(decode)
+
+    def _direct(self) -> Direct:
+        return NOT_DIRECT if self._clock is not None or self._source_decoder is None else self._source_decoder.direct
 
     def _claim_handlers(self) -> None:
         """The stream starts: its handlers are its own from here on.

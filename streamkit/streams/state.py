@@ -81,7 +81,7 @@ class StreamState(Delivery):
         self._engine.takes_awaitables = awaitables
         self._engine.number_of = lambda item: self._decoder.number_of(item) if self._decoder else None
         self._receivers: Sequence[Callable[[Sequence[Any]], None]] = [
-            h.receive for h in handlers if type(h).receive is not Handler.receive
+            receive for h in handlers if (receive := h.streamkit_receiver()) is not None
         ]
         self._source: Any = None
         self._source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
@@ -186,7 +186,8 @@ class StreamState(Delivery):
     @property
     def current_event(self) -> Event | None:
         """The newest event that was delivered."""
-        return self._current
+        current: Event | None = self._current
+        return current
 
     @property
     def current_run(self) -> Run | None:

@@ -6,12 +6,13 @@ A value of the wrong type reads as if it were absent, as `..values` reads it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
 from ...events import Run, RunStatus, RunStep, StreamWarning, Usage
 from ...messages import Annotation, Status
+from ..parsed import item_reader
 from ..values import (
     WireObject,
     annotation_of,
@@ -29,14 +30,18 @@ __all__ = [
     "MESSAGE_ENDS",
     "RUN_ENDS",
     "STEP_ENDS",
+    "StepDeltaData",
     "Warn",
     "citation_of",
+    "decode_step_delta",
     "decode_text_delta",
     "error_of",
     "identity_of",
     "kind_of",
     "name_and_data",
     "nonempty_values",
+    "read_step_delta",
+    "read_text_delta",
     "run_of",
     "run_usage_of",
     "step_of",
@@ -184,7 +189,7 @@ def run_usage_of(wire: WireObject) -> Usage | None:
     return usage_of(usage, "prompt_tokens", "completion_tokens") if usage else None
 
 
-# -- the fast path: the deltas of a message's text, which come in thousands
+# -- the fast path: the deltas of a message's text and of a call, which come in thousands
 
 
 class _TextBody(msgspec.Struct):
@@ -211,4 +216,52 @@ class TextDeltaData(msgspec.Struct):
     data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
 
 
+class _CodeBody(msgspec.Struct):
+    piece: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="input")
+    outputs: tuple[()] | None = None
+
+
+class _FunctionBody(msgspec.Struct):
+    piece: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="arguments")
+    name: str | None = None
+    output: None = None
+
+
+class _CodePiece(msgspec.Struct, tag_field="type", tag="code_interpreter"):
+    type: ClassVar[str] = "code_interpreter"
+    index: int
+    body: _CodeBody = msgspec.field(name="code_interpreter")
+    id: str | None = None
+
+
+class _FunctionPiece(msgspec.Struct, tag_field="type", tag="function"):
+    type: ClassVar[str] = "function"
+    index: int
+    body: _FunctionBody = msgspec.field(name="function")
+    id: str | None = None
+
+
+class _StepDetails(msgspec.Struct):
+    tool_calls: tuple[_CodePiece | _FunctionPiece]
+    message_creation: None = None
+
+
+class _StepDelta(msgspec.Struct):
+    step_details: _StepDetails
+
+
+class StepDeltaData(msgspec.Struct):
+    """The data of `thread.run.step.delta` as it mostly comes: a piece of one call's code or arguments."""
+
+    id: str
+    delta: _StepDelta
+    run_id: None = None
+    data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
+
+
 decode_text_delta = msgspec.json.Decoder(TextDeltaData).decode
+decode_step_delta = msgspec.json.Decoder(StepDeltaData).decode
+read_text_delta = item_reader(TextDeltaData, {"delta": {"content": {"text": {}}}})
+read_step_delta = item_reader(
+    StepDeltaData, {"delta": {"step_details": {"tool_calls": {"function": {}, "code_interpreter": {}}}}}
+)

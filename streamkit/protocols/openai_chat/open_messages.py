@@ -7,7 +7,7 @@ another call begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ...events import CallPassed, Event, MessageCreated, MessageDone, ToolCallCreated, ToolCallDelta
@@ -106,13 +106,13 @@ class OpenMessages:
         """What goes back along with the message of this kind, which need not have been created yet."""
         merge_fields(self._returned.setdefault(kind, {}), fields)
 
-    def returned_keys(self, kind: str) -> Container[str]:
-        """The keys of what goes back along with the open message of this kind."""
-        return self._returned.get(kind, ())
+    def returned_fields(self, kind: str) -> WireObject:
+        """What goes back along with the open message of this kind."""
+        return self._returned.get(kind, {})
 
-    def add_returned_piece(self, kind: str, key: str, piece: WireObject) -> None:
-        """A further piece of a list that goes back along with the message of this kind."""
-        self._returned.setdefault(kind, {}).setdefault(key, []).append(piece)
+    def add_returned_pieces(self, kind: str, key: str, pieces: Iterable[WireObject]) -> None:
+        """Further pieces of a list that goes back along with the message of this kind."""
+        self._returned.setdefault(kind, {}).setdefault(key, []).extend(pieces)
 
     def set_final_content(self, kind: str, content: str) -> None:
         """The provider's entire content of the open message of this kind, for the engine to compare when it is done."""
