@@ -104,8 +104,9 @@ class Driver:
                 entries += batch
         return entries
 
-    async def next(self, reading: Reading) -> list[Entry]:
-        entries: list[Entry] = await reading.apull() if self.face.is_async else reading.pull()
+    async def next(self, reading: Reading) -> Any:
+        """The next entries, a list; None at the end."""
+        entries: list[Entry] | None = await reading.apull() if self.face.is_async else reading.pull()
         return entries
 
 
@@ -724,7 +725,7 @@ async def test_readers_are_counted_while_they_are_there(face: Face, kind: Kind) 
         assert (await drive("get", "run")).readers == number
     await readings.pop().aclose() if face.is_async else readings.pop().close()
     assert (await drive("get", "run")).readers == 2
-    del reading
+    reading = readings[0]
     readings.pop()
     gc.collect()
     assert (await drive("get", "run")).readers == 1
