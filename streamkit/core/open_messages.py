@@ -18,7 +18,18 @@ from .sizes import Sizes
 from .unique_ids import UniqueIds
 from .warning_list import WarningList
 
-__all__ = ["OpenMessages", "has_arguments"]
+__all__ = ["NOTHING", "OpenMessages", "has_arguments"]
+
+
+NOTHING: dict[Any, Any] = {}
+"""In the place of what a stream needed until it ended, shared by all: nothing is added to it."""
+
+_find_nothing: Callable[[Any], Any] = NOTHING.get
+_NO_IDS = UniqueIds(NOTHING)
+
+
+def _new_id_of_none() -> str:
+    raise RuntimeError("a stream that has ended gets no more messages")
 
 
 class OpenMessages(PendingAnswers):
@@ -47,6 +58,11 @@ class OpenMessages(PendingAnswers):
         self._ids = UniqueIds(self._by_id)
         self.new_id = _ids_from(self._ids)
         self._early_lines: dict[str, int | None] = {}  # active lines of console messages that have not begun
+
+    def release(self) -> None:
+        """Forget what only further events would need. The messages stay."""
+        self._open = self._renamed = self._by_id = self._early_lines = NOTHING
+        self.find_open, self._ids, self.new_id = _find_nothing, _NO_IDS, _new_id_of_none
 
     # -- sizes
 
@@ -79,6 +95,10 @@ class OpenMessages(PendingAnswers):
             self.measure_open()
 
     # -- creating
+
+    def has_message(self, id: str) -> bool:
+        """Whether there is a message with this id."""
+        return id in self._by_id
 
     def _message(self, id: str) -> Message | None:
         return self._by_id.get(id)
@@ -129,13 +149,13 @@ class OpenMessages(PendingAnswers):
         """A message is done. `key` is the id that the decoder uses for it."""
         status = "completed" if status == "in_progress" else status
         call = message if isinstance(message, ToolCallMessage) and not message.provider_executed else None
-        pending_key = self._pending_ids.free(call.call_id or call.id) if call is not None else ""
+        pending_key = self._questions.ids.free(call.call_id or call.id) if call is not None else ""
         if call is not None and status == "completed":
             yield from self._check_arguments(call, pending_key, cause)  # it is open: if this raises, the end closes it
         self._open.pop(key, None)
         self._renamed.pop(key, None)
         message.status = status
-        message.mark_complete()
+        message.finish()
         self._sizes.message_done(message)
         if call is not None and status == "completed":
             self._expect_output(call, pending_key)

@@ -25,79 +25,76 @@ from ..events import (
 from .engine import Engine
 from .snapshot import Snapshot, events_so_far
 
-__all__ = ["ResumableEngine", "Resumption"]
+__all__ = ["Resumption"]
 
 
 class Retell(Event):
     """Not an event of streams: it makes the engine emit again what is open."""
 
 
-class ResumableEngine(Engine):
-    """An engine that emits again what is open, where `Retell` stands among the events, and catches up with a `Snapshot`."""
+def _emit_open(engine: Engine, event: Event) -> Iterator[Event]:
+    """The events that re-create what is open: the run, its step, its messages and confirmations. Nothing of a run whose
+    end was delivered."""
+    position = event.position
+    engine.ends_before = frozenset(engine.source_ends)
+    if RunDone in engine.ends_before:
+        return
+    if engine.runs.run is not None:
+        yield RunCreated(engine.runs.run, position=position)
+    if engine.runs.step is not None:
+        yield RunStepCreated(engine.runs.step, position=position)
+    for message in [message for message in engine.messages if message.status == "in_progress"]:
+        yield from events_so_far(message, position)
+    for confirmation in engine.pending_confirmations:
+        yield ConfirmationCreated(confirmation, position=position)
 
-    def complete_event(self, event: Event) -> Iterator[Event]:
-        """As `Engine.complete_event`; in place of `Retell` come the events of what is open, in place of a `Snapshot` those
-        that are missing here."""
-        if type(event) is Retell:
-            return self.emit_open(event.position)
-        return self.catch_up(event) if type(event) is Snapshot else super().complete_event(event)
 
-    def catch_up(self, snapshot: Snapshot) -> Iterator[Event]:
-        """The events that are missing between this state and that of a snapshot."""
-        for event in snapshot.events:
-            event.position = snapshot.position
-            match event:
-                case Delta():
-                    yield from self._extend(event.message_id, event.value, snapshot)
-                    continue
-                case Done(message=message):
-                    yield from self._extend(message.id, message.content, snapshot)
-                case _ if self._is_known(event):
-                    continue
-                case _:
-                    pass
-            yield from super().complete_event(event)
-        if snapshot.dropped:
-            fault = f"the log has dropped its oldest events: {snapshot.dropped} messages and other events are missing"
-            yield self._warn("dropped", fault, snapshot)
-
-    def _is_known(self, event: Event) -> bool:
+def _catch_up(engine: Engine, snapshot: Snapshot) -> Iterator[Event]:
+    """The events that are missing between an engine's state and that of a snapshot."""
+    for event in snapshot.events:
+        event.position = snapshot.position
         match event:
-            case Created(message=message):
-                return message.id in self._by_id
-            case ConfirmationCreated(confirmation=confirmation):
-                return any(confirmation.id == one.id for one in self.confirmations)
-            case StreamWarning():
-                return self.warning_list.has_fault(event.fault)
-            case AnnotationAdded() | ActiveLine():
-                return self.find_open(event.message_id) is None
+            case Delta():
+                yield from _extend(engine, event.message_id, event.value, snapshot)
+                continue
+            case Done(message=message):
+                yield from _extend(engine, message.id, message.content, snapshot)
+            case _ if _is_known(engine, event):
+                continue
             case _:
-                return False
+                pass
+        yield from engine.complete_event(event)
+    if snapshot.dropped:
+        fault = f"the log has dropped its oldest events: {snapshot.dropped} messages and other events are missing"
+        yield engine.warning_list.add_checked(StreamWarning("dropped", fault, position=snapshot.position))
 
-    def _extend(self, id: str, content: str, cause: Event) -> Iterator[Event]:
-        """What an open message has more in a snapshot."""
-        message = self.find_open(id)
-        if message is None or message.content == content:
-            return
-        adds = content.startswith(message.content)
-        value = content[len(message.content) :] if adds else content
-        message_delta = message.delta_event(id, value, not adds, position=cause.position)
-        yield from super().complete_event(message_delta)
 
-    def emit_open(self, position: int | str | None) -> Iterator[Event]:
-        """The events that re-create what is open: the run, its step, its messages and confirmations. Nothing of a run
-        whose end was delivered."""
-        self.ends_before = frozenset(self.source_ends)
-        if RunDone in self.ends_before:
-            return
-        if self.runs.run is not None:
-            yield RunCreated(self.runs.run, position=position)
-        if self.runs.step is not None:
-            yield RunStepCreated(self.runs.step, position=position)
-        for message in [message for message in self.messages if message.status == "in_progress"]:
-            yield from events_so_far(message, position)
-        for confirmation in self.pending_confirmations:
-            yield ConfirmationCreated(confirmation, position=position)
+def _is_known(engine: Engine, event: Event) -> bool:
+    match event:
+        case Created(message=message):
+            return engine.has_message(message.id)
+        case ConfirmationCreated(confirmation=confirmation):
+            return any(confirmation.id == one.id for one in engine.confirmations)
+        case StreamWarning():
+            return engine.warning_list.has_fault(event.fault)
+        case AnnotationAdded() | ActiveLine():
+            return engine.find_open(event.message_id) is None
+        case _:
+            return False
+
+
+def _extend(engine: Engine, id: str, content: str, cause: Event) -> Iterator[Event]:
+    """What an open message has more in a snapshot."""
+    message = engine.find_open(id)
+    if message is None or message.content == content:
+        return
+    adds = content.startswith(message.content)
+    value = content[len(message.content) :] if adds else content
+    yield from engine.complete_event(message.delta_event(id, value, not adds, position=cause.position))
+
+
+Engine.completions[Retell] = _emit_open
+Engine.completions[Snapshot] = _catch_up
 
 
 class Resumption:

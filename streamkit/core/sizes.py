@@ -7,7 +7,7 @@ memory is bounded without a look at each delta.
 from __future__ import annotations
 
 from ..errors import LimitError
-from ..limits import Limits
+from ..limits import DEFAULT_LIMITS
 from ..messages import Message
 
 __all__ = ["Sizes"]
@@ -22,10 +22,11 @@ class Sizes:
         limits: the sizes that end the stream.
     """
 
+    limits = DEFAULT_LIMITS
+    _unmeasured = 0  # bytes of long items since all open messages were measured
+    _total = 0  # characters of all messages, as far as they were measured
+
     def __init__(self) -> None:
-        self.limits = Limits()
-        self._unmeasured = 0  # bytes of long items since all open messages were measured
-        self._total = 0  # characters of all messages, as far as they were measured
         self._sizes: dict[str, int] = {}  # of the open messages, when they were measured
 
     def measure(self, message: Message) -> None:

@@ -8,11 +8,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -47,7 +46,7 @@ _TOO_DEEP_MARK, _DAMAGED_MARK = b"nested too deep: ", b"damaged: "
 _MARKS = {_TOO_DEEP_MARK: TOO_DEEP, _DAMAGED_MARK: "it is a damaged line of a recording"}
 _decode = msgspec.json.Decoder().decode
 _CONTAINERS = (dict, list)
-_strings = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _not_brackets = bytes(code for code in range(256) if code not in b"[]{}")
 _surrogate = re.compile("[\ud800-\udfff]").search
 _MOST_BITS = 14_000  # of a number with 4,200 digits; Python writes 4,300
@@ -59,7 +58,7 @@ def is_too_deep(text: bytes | bytearray | str) -> bool:
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if data.count(b"[") + data.count(b"{") <= MAX_NESTING:
         return False
-    brackets = _strings.sub(b"", data).translate(None, _not_brackets)
+    brackets = re.sub(_STRING, b"", data, flags=re.DOTALL).translate(None, _not_brackets)
     return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_NESTING
 
 
@@ -136,7 +135,7 @@ def decode_json(text: bytes | bytearray | str) -> Any:
         raise
 
 
-class Lenient(NamedTuple):
+class Lenient(msgspec.Struct, frozen=True):
     """JSON text as far as it could be read.
 
     Attributes:
@@ -188,6 +187,8 @@ def well_formed(value: Any) -> Lenient:
 
 def _loads(text: str, faults: list[str]) -> Any:
     """`json.loads`, which notes what it reads although it is not JSON."""
+    import json  # only for text that msgspec refuses
+
     constants: set[str] = set()
 
     def constant(name: str) -> float:

@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -275,6 +275,14 @@ class Decoder:
         """The index of the item with this data among the newest frames, None if it is not one of them."""
         numbers = enumerate(self._frames, self._first)
         return next((number for number, frame in numbers if as_frame(frame)[2] is source), None)
+
+    def remainder(self) -> Self:
+        """The decoder of a source that is over, without what it has read: its name, index and endings."""
+        left = type(self).__new__(type(self))
+        left.index, left.complete, left.exhausted = self.index, self.complete, self.exhausted
+        left.continues_in_next_source = self.continues_in_next_source
+        left._frames, left._first, left.foreign_decoder = (), 0, None
+        return left
 
     def forget(self) -> None:
         """Release the newest frames. Called when no more items come."""

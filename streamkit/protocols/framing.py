@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import LimitError
 from ..limits import Limits
-from ..messages.json_text import shallow
+from ..messages.json_text import MAX_NESTING, shallow
 from .frames import Frame, Frames, as_data, as_frame, is_frame, sse_frame
 
 __all__ = [
@@ -110,7 +110,7 @@ class Framer:
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CR, _LF = 13, 10
-_LONG = 1000  # bytes; shorter data is not nested too deep for a decoder of a struct, which skips what it does not know
+_LONG = 2 * MAX_NESTING  # bytes; shorter data is not nested too deep, for each level has two brackets
 _LINES_PER_BLOCK = {b"data": 2, b"even": 3, b"id: ": 4}  # with the empty line, by how its first line begins
 
 

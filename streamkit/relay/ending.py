@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..core.engine import Engine
-from ..core.resume import ResumableEngine
 from ..events import Event, StreamEnd, StreamException
 from ..protocols import codec
 
@@ -25,7 +24,7 @@ def end_abandoned_run(relay: Relay, run_id: str, why: str = "") -> bool:
     record = None if writer is None else relay.get(run_id)
     if writer is None or record is None:
         return False
-    engine = ResumableEngine()
+    engine = Engine()
     if record.cursor is not None:
         reading = relay.read(run_id)
         for entries in reading:

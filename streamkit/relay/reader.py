@@ -23,7 +23,7 @@ from ..messages import ToolCallMessage
 from ..protocols import codec
 from ..protocols.base import OwnEvents
 from ..sources.source import AsyncSource, Readable, Source, SourceTraits
-from ..streams.manager import Deadlines
+from ..streams.deadlines import Deadlines
 from .answers import RelayAnswer, answer_of
 from .cursors import Entry, place_of
 

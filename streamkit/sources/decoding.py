@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..core.argument_fields import ArgumentFields
 from ..core.delivery import NOT_DIRECT, Direct
 from ..core.engine import Engine
 from ..core.resume import Resumption
@@ -26,12 +25,23 @@ from .chained import UpstreamConfirmations
 from .live import ForeignQuestions, decoder_of_possible_question
 from .source import AsyncSource, Source
 
+if TYPE_CHECKING:
+    from ..core.argument_fields import ArgumentFields
+
 __all__ = ["PreparingDecoder", "SourceDecoder"]
 
 _SSE_FIELDS = (b"data", b"event", b"id", b"retry")
 _OTHER = (tuple, Event, int)  # elements of batches that are frames, another stream's events, or bytes
 _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
+
+
+def _no_events(frames: Frames) -> Sequence[Event]:
+    """In the place of a decoder's `feed_frames`, where the stream is over."""
+    return ()
+
+
+_ENDED = Source(iter(()), lambda: None)  # in the place of the source of a stream that is over
 
 
 class SourceDecoder:
@@ -47,6 +57,15 @@ class SourceDecoder:
         is_over: whether the source has ended, and its last events were handled.
         resumption: skips what comes before the cursor; None if the source is read from its beginning.
     """
+
+    _framer: Framer | None = None
+    _start = b""
+    _seen = b""  # the source's first bytes
+    cut: bytes | None = None
+    is_over = False
+    _upstream: UpstreamConfirmations | None = None
+    _foreign: ForeignQuestions | None = None
+    _was_complete: bool | None = None  # what `complete` was when the stream ended
 
     def __init__(
         self,
@@ -68,15 +87,10 @@ class SourceDecoder:
         self._to_events: Callable[[Frames], Sequence[Event]]
         # The same of items that are parsed already. Bytes among them have ints for elements.
         self._of_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None
-        self._framer: Framer | None = None
-        self._start = b""
         self._held: list[Any] = []
-        self._seen = b""  # the source's first bytes
-        self.cut: bytes | None = None
-        self.is_over = False
         traits = source.traits
-        self._upstream = UpstreamConfirmations(traits.chunks, engine) if traits.chunks is not None else None
-        self._foreign: ForeignQuestions | None = None
+        if traits.chunks is not None:
+            self._upstream = UpstreamConfirmations(traits.chunks, engine)
         after = after if traits.resume is None else traits.resume(after)
         self.resumption = None if after is None else Resumption(after, engine)
         engine.pull_approves = engine.pull_approved = False
@@ -91,7 +105,8 @@ class SourceDecoder:
     @property
     def exhausted(self) -> bool:
         """Whether nothing more can come, so that the source need not be pulled again."""
-        return self.decoder is not None and self.decoder.exhausted and not self._read_to_end
+        decoder = self.decoder
+        return decoder is not None and decoder.exhausted and not self._read_to_end
 
     @property
     def continues_in_next_source(self) -> bool:
@@ -238,6 +253,15 @@ class SourceDecoder:
             self.decoder.foreign_decoder = None
             self.decoder.forget()
 
+    def end(self) -> None:
+        """The stream is over: keep only what says how the source ended."""
+        self.release()
+        self._was_complete = self.complete
+        self.source, self._to_events = _ENDED, _no_events
+        if self.decoder is not None:
+            self.decoder = self.decoder.remainder()
+        self.resumption = self._fields = self._framer = self._upstream = self._foreign = None
+
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
         handled before the next is requested."""
@@ -274,6 +298,8 @@ class SourceDecoder:
     @property
     def complete(self) -> bool:
         """Whether a protocol's terminal rule is met, or there is nothing that one could apply to."""
+        if self._was_complete is not None:
+            return self._was_complete
         if self.decoder is None:
             return bool(self._held)  # which was an error
         if self._upstream is not None and self._upstream.cancelled:

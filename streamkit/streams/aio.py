@@ -9,7 +9,7 @@ import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
-from types import AsyncGeneratorType, TracebackType
+from types import AsyncGeneratorType, CoroutineType, TracebackType
 from typing import Any, Self
 
 import anyio
@@ -22,9 +22,11 @@ from ..handlers import Handler
 from ..messages import Message
 from ..sources.awaiting import finish, interruptible, is_cancellation
 from ..sources.chunks import AsyncChunks
-from ..sources.open import open_async, source_of_async_stream, wants_async
+from ..sources.open_async import open_async, source_of_async_stream
+from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
-from .manager import AnswerText, Manager
+from .lifecycle import NO_STEPS
+from .manager import AnswerText, Manager, share_names
 from .tasks import Work, close_unused, scheduler, task_finder
 
 __all__ = ["AsyncStreamManager"]
@@ -45,16 +47,19 @@ class AsyncStreamManager(Manager):
     a stream may be used in generators, and be entered, read and left in different tasks, one at a time.
     """
 
+    _awaits = True
+    _coroutine = CoroutineType
+    _work: Work | None = None  # what runs beside it, once something does
+    _sleep: anyio.CancelScope | None = None  # the newest sleep in which the stream waits for its source
+    _wakeup: anyio.Event | None = None  # while it waits for an answer
+    _token: Any = None  # the event loop's own
+    _find_task: Callable[[], object] | None = None
+    _schedule: Callable[[Callable[[], object]], object] | None = None
+    _running: Steps | None = None  # the steps that are performed just now
+    _pause: anyio.Event | None = None  # while another task waits until none are
+    _guard: AsyncGeneratorType[None, None] | None = None  # closes it where it is dropped
+
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
-        self._sleep: anyio.CancelScope | None = None  # the newest sleep in which the stream waits for its source
-        self._wakeup: anyio.Event | None = None  # while it waits for an answer
-        self._token: Any = None  # the event loop's own
-        self._find_task: Callable[[], object] | None = None
-        self._schedule: Callable[[Callable[[], object]], object] | None = None
-        self._work = Work()
-        self._running: Steps | None = None  # the steps that are performed just now
-        self._pause: anyio.Event | None = None  # while another task waits until none are
-        self._guard: AsyncGeneratorType[None, None] | None = None  # closes it where it is dropped
         super().__init__(source, handlers, awaitables=True, **options)
         self._course = self._run()
 
@@ -126,6 +131,9 @@ class AsyncStreamManager(Manager):
         self._closing = True
         self._in_loop(self._stop_waiting)
 
+    def _release_steps(self) -> None:
+        self._course = NO_STEPS
+
     # -- as another stream's source
 
     def source(self) -> Source:
@@ -183,7 +191,7 @@ class AsyncStreamManager(Manager):
             if self._pause is not None:
                 self._pause.set()
                 self._pause = None
-        if self._ended:
+        if self._ended and self._work is not None:
             await self._shielded(self._work.stop())
         return None
 
@@ -216,7 +224,8 @@ class AsyncStreamManager(Manager):
             case _:  # CLOSE
                 if not self._ending:
                     return await self._close_source()
-                await self._shielded(self._work.stop())
+                if self._work is not None:
+                    await self._shielded(self._work.stop())
                 return await self._shielded(self._close_source())
 
     @staticmethod
@@ -287,6 +296,7 @@ class AsyncStreamManager(Manager):
         """Start the awaitables that tool calls were answered with, beside the stream, and end its wait."""
         if not self._closing and not self._ending:
             for answer in self._engine.take_awaitables():
+                self._work = self._work or Work()
                 self._work.start(answer, self._token)
         self._wake()
 
@@ -339,6 +349,9 @@ class AsyncStreamManager(Manager):
         finally:
             if not self._ended:
                 await self.close()
+
+
+share_names(AsyncStreamManager, "_course _schedule _token _running _guard _find_task")
 
 
 class _Iteration:

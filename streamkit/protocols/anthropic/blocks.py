@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from ... import messages as m
 from ...core.json_fields import JsonFields
@@ -24,7 +26,7 @@ from .wire import CODE_TOOLS, annotation_of
 __all__ = ["BLOCK_OF_DELTA", "CALL_BLOCKS", "GROWING_BLOCKS", "Block", "Place"]
 
 
-class Growth(NamedTuple):
+class Growth(msgspec.Struct, frozen=True):
     """How a type of block grows: the type of its deltas, and the key of the text in the deltas and in the block."""
 
     delta: str

@@ -25,6 +25,7 @@ from .. import base
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without_keys
 from .content import ContentBlocks, MessageIds, Warn
+from .shape import recognises
 from .wire import HELPER_EVENTS, PAUSE_REASONS, InputDelta, decode_delta, error_of, read_block_delta, usage_of
 
 __all__ = ["Decoder"]
@@ -60,19 +61,7 @@ class Decoder(base.Decoder):
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether it is one of this API's items, and cannot be one of the Assistants API's."""
-        match item.get("type"):
-            case "message_start":
-                return is_object(item.get("message"))
-            case "content_block_start" | "content_block_delta" | "content_block_stop":
-                return "index" in item
-            case "message_delta":
-                return is_object(item.get("delta")) and "message_id" not in item
-            case "message_stop":
-                return True
-            case "message":
-                return is_list(item.get("content")) and "stop_reason" in item
-            case _:
-                return False
+        return recognises(item)
 
     # -- the fast path: pieces of blocks that are open
 

@@ -38,6 +38,7 @@ from .. import base
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_objects, as_text
 from .calls import Call
+from .shape import name_and_data, recognises
 from .steps import Step
 from .thread_messages import ThreadMessage
 from .unassigned_usage import UnassignedUsage
@@ -50,7 +51,6 @@ from .wire import (
     decode_step_delta,
     decode_text_delta,
     error_of,
-    name_and_data,
     nonempty_values,
     read_step_delta,
     read_text_delta,
@@ -93,7 +93,7 @@ class Decoder(base.Decoder):
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
         """Whether the item's event, or its object, is one of a thread."""
-        return name_and_data(item)[0].startswith("thread.")
+        return recognises(item)
 
     # -- the fast path: deltas of a text that is open
 

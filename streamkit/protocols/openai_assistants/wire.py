@@ -38,7 +38,6 @@ __all__ = [
     "error_of",
     "identity_of",
     "kind_of",
-    "name_and_data",
     "nonempty_values",
     "read_step_delta",
     "read_text_delta",
@@ -76,8 +75,6 @@ ANNOUNCEMENTS = frozenset(
         "thread.message.in_progress",
     ]
 )
-_DELTA_OBJECTS = ("thread.message.delta", "thread.run.step.delta")
-_STATUS_OBJECTS = ("thread.run", "thread.run.step", "thread.message")
 _CITATIONS = ("file_citation", "file_path", "url_citation")
 
 # The keys of a run and a step that have their own place in `Run` and `RunStep`; the other ones are metadata.
@@ -99,23 +96,6 @@ _FIELD_KEYS = frozenset(
     ]
 )
 _STEP_FIELD_KEYS = _FIELD_KEYS | {"assistant_id", "thread_id"}
-
-
-def name_and_data(item: WireObject) -> tuple[str, Any]:
-    """The event name and the data of an item. Data without a name is named by its own `object` and `status`."""
-    is_bare = "event" not in item and "data" not in item
-    name, data = ("", item) if is_bare else (as_text(item.get("event")), item.get("data"))
-    if name.startswith("thread.") or name in ("error", "done"):
-        return name, data
-    wire = as_object(data)
-    object = as_text(wire.get("object"))
-    if object in _DELTA_OBJECTS:
-        return object, data
-    if object in _STATUS_OBJECTS:
-        return f"{object}.{as_text(wire.get('status'))}", data
-    if object == "thread":
-        return "thread.created", data
-    return ("error", data) if wire.get("error") else (name, data)
 
 
 def kind_of(entry: WireObject, kinds: Iterable[str]) -> str:

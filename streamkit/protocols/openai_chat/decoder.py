@@ -36,10 +36,10 @@ from ..values import (
 from .choice import Choice
 from .pieces import event_with_logprobs, extended_event, plain_event, read_choice
 from .repeated_fields import NOTHING, RepeatedFields
+from .shape import CHUNK_OBJECTS, recognises
 from .typed_chunk import Chunk, decode_chunk, decode_plain_chunk, read_plain_chunk
 from .wire import (
     CHANGING_METADATA_KEYS,
-    CHUNK_OBJECTS,
     FINISH_REASON_STATUS,
     METADATA_KEYS,
     RAW_EVENT_KEYS,
@@ -81,14 +81,7 @@ class Decoder(base.Decoder):
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether the item's `object` is Chat's, or it has choices with deltas or messages."""
-        if item.get("object") in CHUNK_OBJECTS:
-            return True
-        choices = item.get("choices")
-        if not is_list(choices):
-            return False
-        if not choices:
-            return "prompt_filter_results" in item  # Azure's first chunk
-        return all(is_object(choice) and ("delta" in choice or "message" in choice) for choice in choices)
+        return recognises(item)
 
     # -- the fast path: plain deltas of messages that are open
 

@@ -15,7 +15,6 @@ from ..values import WireObject, as_object, as_text, is_list, is_object, json_te
 __all__ = [
     "CHANGING_METADATA_KEYS",
     "CHOICE_KEYS",
-    "CHUNK_OBJECTS",
     "FINISH_REASON_STATUS",
     "METADATA_KEYS",
     "RAW_EVENT_KEYS",
@@ -38,9 +37,6 @@ FINISH_REASON_STATUS: dict[str, Status] = {
     "network_error": "failed",  # Zhipu
 }
 """How a finish_reason ends a choice's messages; any other completes them. The first two are OpenAI's."""
-
-CHUNK_OBJECTS = ("chat.completion.chunk", "chat.completion", "chat.completion.done")
-"""What `object` may be: a chunk, a completion that was not streamed, and a completion that ends a stream."""
 
 REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_text")
 """Where a delta has its reasoning as text. Some servers send both, with the same text."""

@@ -20,7 +20,7 @@ from ...messages import AudioMessage, TextMessage
 from ...messages.json_text import NOT_JSON, has_surrogates
 from .. import base
 from ..framing import Frames
-from ..values import WireObject, as_count, as_text, is_list
+from ..values import WireObject, as_count, as_text
 from .part_events import (
     read_annotation_added,
     read_console,
@@ -33,6 +33,7 @@ from .part_events import (
 )
 from .response_events import read_begin, read_end, read_error, read_item_added, read_item_done, read_untyped
 from .response_state import NO_TARGET, ResponseState
+from .shape import recognises
 from .wire import SHELL_OUTPUT, TEXT_STREAMS, decode_any_delta, read_any_delta
 
 __all__ = ["Decoder"]
@@ -64,9 +65,7 @@ class Decoder(base.Decoder):
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether the item's type is an event's of this API, or the item is a response with an output."""
-        if as_text(item.get("type")).startswith("response."):
-            return True
-        return item.get("object") == "response" and is_list(item.get("output"))
+        return recognises(item)
 
     # -- the fast path: deltas of parts that are open
 

@@ -8,7 +8,7 @@ or as the only thing that it can mean.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-class TextStream(NamedTuple):
+class TextStream(msgspec.Struct, frozen=True):
     """The part of an item that a type of delta extends.
 
     Attributes:
