@@ -178,7 +178,17 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
 
 
 # The wire types of abstract classes, and of what only an engine gets.
-_ABSTRACT = ("created", "delta", "done", "run_event", "run_step_event", "retell", "call_passed", "split_delta")
+_ABSTRACT = (
+    "created",
+    "delta",
+    "done",
+    "run_event",
+    "run_step_event",
+    "retell",
+    "call_passed",
+    "split_delta",
+    "snapshot",
+)
 
 
 def _register(kind: type[Event]) -> None:
