@@ -176,7 +176,17 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
 
 
 # The wire types of abstract classes, and of what only an engine gets.
-_ABSTRACT = ("created", "delta", "done", "run_event", "run_step_event", "retell", "call_passed", "split_delta")
+_ABSTRACT = (
+    "created",
+    "delta",
+    "done",
+    "run_event",
+    "run_step_event",
+    "retell",
+    "call_passed",
+    "metadata_held",
+    "split_delta",
+)
 
 
 def _register(kind: type[Event]) -> None:
@@ -419,6 +429,19 @@ class CallPassed(Event):
     """
 
     message: m.Message
+
+
+class MetadataHeld(Event):
+    """Not an event of streams: a decoder reports that it holds more for a message than it emitted, such as metadata, so that the engine can
+    compare its size with the stream's limits.
+
+    Attributes:
+        held_for: the id of the message; None if it has not begun.
+        size: how much more, in characters of JSON text.
+    """
+
+    held_for: str | None
+    size: int
 
 
 class ToolOutputCreated(Created):

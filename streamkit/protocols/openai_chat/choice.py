@@ -63,6 +63,7 @@ class Choice:
     __slots__ = (
         "_annotations",
         "_complete_message",
+        "_hold",
         "_is_in_thought",
         "_messages",
         "_warn",
@@ -78,19 +79,25 @@ class Choice:
     )
 
     def __init__(
-        self, index: int, group: str | None, new_id: Callable[[], str], warn: Callable[[str, str], None]
+        self,
+        index: int,
+        group: str | None,
+        new_id: Callable[[], str],
+        warn: Callable[[str, str], None],
+        hold: Callable[[str | None, object], None],
     ) -> None:
         self.index = index
         self.finish_reason: str | None = None
         self.is_finished = False
         self.extra: dict[str, Any] = {}
-        self._messages = OpenMessages(index, group, new_id, warn)
+        self._messages = OpenMessages(index, group, new_id, warn, hold)
         self.tool_calls = self._messages.tool_calls
         self.open_text_id: str | None = None
         self.open_reasoning_id: str | None = None
         self.open_reasoning_keys: Container[str] = ()
         self.is_reasoning = False
         self._warn = warn
+        self._hold = hold
         self._complete_message: WireObject | None = None  # not read until the choice ends
         self._annotations: list[tuple[WireObject, WireObject]] = []  # each with its chunk, until there is a text
         self._is_in_thought = False
@@ -199,6 +206,8 @@ class Choice:
         for annotation in self._list_at(delta, "annotations"):
             if is_object(annotation):
                 self._annotations.append((annotation, chunk))
+                if "text" not in messages.ids:
+                    self._hold(None, annotation)
             else:
                 yield RawEvent("annotations", chunk)
         if self._annotations and "text" in messages.ids:
@@ -268,6 +277,7 @@ class Choice:
         if opaque := {key: text for key in OPAQUE_KEYS if (text := as_text(delta.get(key)))}:
             yield from self._open_reasoning()
             messages.add_returned(self._reasoning_kind, opaque)
+            self._hold(messages.ids.get(self._reasoning_kind), opaque)
 
     def _open_reasoning(self) -> Iterator[Event]:
         """The beginning of redacted reasoning, if none is open."""
@@ -298,6 +308,8 @@ class Choice:
                     yield from self._messages.append("reasoning", thinking_text(part.get("thinking")))
                 case {"type": "reference"} if is_object(part):
                     self._annotations.append((part, chunk))  # Mistral: of what was written before it
+                    if "text" not in self._messages.ids:
+                        self._hold(None, part)
                 case {"type": "image_url"}:
                     yield from self._read_image(part, chunk)
                 case _:
