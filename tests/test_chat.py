@@ -408,6 +408,61 @@ def test_ctrl_c_while_a_command_runs_ends_it(chat: Open, tmp_path: Path) -> None
     assert ran.read_text().split() == ["once", "once"], "each command ran once, and the first not to its end"
 
 
+# A chat with a function as a tool. It runs in the program itself, and looks whether the answer was stopped.
+WITH_A_FUNCTION = """
+import sys, time, openai
+import streamkit as sk
+from streamkit.agent import ToolContext
+from streamkit.cli.chat import Chat
+from streamkit.cli.prompt import terminal_asker
+
+def look_up(word: str, context: ToolContext) -> str:
+    "Look a word up."
+    print("looking up", word, flush=True)
+    while word == "rivers" and not context.stream.is_closing:
+        time.sleep(0.01)
+    return f"found {word}"
+
+client = openai.OpenAI(base_url=sys.argv[1], api_key="any")
+print("a chat with a function")
+sys.exit(Chat(sk.Agent(client, model="any", tools=[look_up]), terminal_asker()).run())
+"""
+
+
+@pytest.mark.slow
+@on_terminal
+def test_ctrl_c_while_a_function_runs_stops_the_answer(tmp_path: Path) -> None:
+    """A function that is a tool ends by itself. It is not called again, the model does not go on, and the next question is
+    answered, with another call."""
+    program = tmp_path / "program.py"
+    program.write_text(WITH_A_FUNCTION)
+    replies = (
+        Reply(ToolCall("look_up", {"word": "rivers"})),
+        Reply("Then not."),
+        Reply(ToolCall("look_up", {"word": "lakes"})),
+        Reply("Lakes are deep."),
+    )
+    with ModelServer(replies) as server:
+        terminal = Terminal(tmp_path / "tmux", f"{sys.executable} {program} {server.url}", 80, 40, HOME=str(tmp_path))
+        try:
+            terminal.wait("function\n>")
+            terminal.type("Look.", "Enter")
+            terminal.wait("looking up rivers")
+            terminal.type("C-c")
+            terminal.wait("looking up rivers\n(stopped)\n>")
+            assert len(server.requests) == 1
+            terminal.type("Well?", "Enter")
+            terminal.wait("Then not.\n>")
+            terminal.type("Lakes?", "Enter")
+            screen = terminal.wait("Lakes are deep.\n>")[-1]
+        finally:
+            terminal.tmux("kill-server")
+        assert [screen.count(f"looking up {word}") for word in ("rivers", "lakes")] == [1, 1]
+        assert "└ found lakes" in screen
+        assert len(server.requests) == 4
+        assert json.dumps(server.requests[-1].body).count("found rivers") == 1, "what it returned all the same"
+
+
 @on_terminal
 def test_a_picture_is_saved_and_its_path_is_shown(chat: Open, tmp_path: Path) -> None:
     """Where the code displays it, among what the code prints. The path is on one line, so that it can be copied."""
