@@ -186,6 +186,7 @@ _ABSTRACT = (
     "run_step_event",
     "retell",
     "call_passed",
+    "metadata_held",
     "split_delta",
     "snapshot",
 )
@@ -431,6 +432,19 @@ class CallPassed(Event):
     """
 
     message: m.Message
+
+
+class MetadataHeld(Event):
+    """Not an event of streams: a decoder reports that it holds more for a message than it emitted, such as metadata, so that the engine can
+    compare its size with the stream's limits.
+
+    Attributes:
+        held_for: the id of the message; None if it has not begun.
+        size: how much more, in characters of JSON text.
+    """
+
+    held_for: str | None
+    size: int
 
 
 class ToolOutputCreated(Created):

@@ -20,14 +20,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         sk.stream(ask, limits=sk.Limits(total=50_000_000)).until_done()
 
     The defaults are far above what any provider sends. Bytes of a compressed body are counted after decompression. A
-    message is measured after some hundreds of deltas, and when it is done.
+    message's content is measured after some hundreds of deltas, and when it is done. Annotations and metadata, such as log
+    probabilities, are counted as they come, in characters of JSON text.
 
     Attributes:
         line: bytes of one item of the body, at least 1,000: the data of a Server-Sent Event, or a line of JSON.
-        message: characters of one message's content.
+        message: characters of one message's content; and likewise of its annotations and metadata.
         open_messages: messages that are open at the same time; a chat's parallel tool calls are.
         error_body: bytes that are read of the body of a response with an error status; the rest is left unread.
-        total: characters of all messages of the stream together.
+        total: characters of all messages of the stream together, with their annotations and metadata.
 
     Raises:
         UsageError: a limit is not a whole number above 0, or `line` is too small.

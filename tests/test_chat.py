@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +22,8 @@ from .terminals import ROOT, TMUX, Terminal
 
 pytest.importorskip("IPython", reason="what runs Python is not installed: pip install 'streamkit-sdk[computer]'")
 on_terminal = pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 def runs(source: str, language: str = "python") -> Reply:
@@ -341,6 +346,152 @@ def test_ctrl_c_stops_the_run_and_not_the_program(chat: Open) -> None:
 
 @pytest.mark.slow
 @on_terminal
+def test_ctrl_c_at_a_question_runs_nothing(chat: Open, tmp_path: Path) -> None:
+    """Not even after a yes that was half typed, and none of several calls. The model reads that they did not run, and the next
+    question is answered and runs once."""
+    ran = tmp_path / "ran"
+
+    def marks(word: str) -> ToolCall:
+        code = f"with open({str(ran)!r}, 'a') as file:\n    print('{word}', file=file)\nprint('ran', '{word}')"
+        return ToolCall("execute", {"language": "python", "code": code})
+
+    talk = chat(Reply(marks("one"), marks("two")), Reply(marks("three")), Reply("Three it is."))
+    talk.say("Do both.")
+    talk.wait("[a]lways:")
+    talk.terminal.type("ye")
+    talk.wait("[a]lways: ye")
+    talk.terminal.type("C-c")
+    screen = talk.wait("(stopped)\n>")
+    assert "✗ declined: not answered\n(stopped)\n>" in screen
+    assert screen.count("[a]lways:") == 1, "the second call is not asked about"
+    assert not ran.exists()
+    assert len(talk.server.requests) == 1
+    talk.say("Do the third.")
+    talk.wait("[a]lways:", 2)
+    assert talk.sent().count("Not run: ") == 2
+    talk.say("y")
+    screen = talk.wait("Three it is.")
+    assert "│ ran three" in screen
+    assert ("│ ran one" in screen, "│ ran two" in screen) == (False, False)
+    assert ran.read_text().split() == ["three"]
+    assert screen.count("(stopped)") == 1
+
+
+@pytest.mark.slow
+@on_terminal
+def test_ctrl_c_while_a_command_runs_ends_it(chat: Open, tmp_path: Path) -> None:
+    """What it printed stands there, the model reads that it was interrupted, and the same shell runs the next one."""
+    ran = tmp_path / "ran"
+    mark = f"echo once >> {shlex.quote(str(ran))}"
+    talk = chat(
+        runs(f"{mark}; echo going; sleep 600; {mark}", "shell"),
+        Reply("Then not."),
+        runs(f"{mark}; echo here again", "shell"),
+        Reply("Good."),
+    )
+    talk.say("Wait.")
+    talk.wait("[a]lways:")
+    talk.say("y")
+    talk.wait("│ going")
+    talk.terminal.type("C-c")
+    talk.wait("│ going\n(stopped)\n>")
+    assert len(talk.server.requests) == 1, "the model does not go on by itself"
+    talk.say("Well?")
+    screen = talk.wait("Then not.")
+    assert "interrupted before it finished" in talk.sent()
+    assert screen.count("[a]lways:") == 1, "it is not asked about, or run, again"
+    talk.wait("\n>", 3)
+    talk.say("Once more.")
+    talk.wait("[a]lways:", 2)
+    talk.say("y")
+    assert "│ here again" in talk.wait("Good.")
+    assert ran.read_text().split() == ["once", "once"], "each command ran once, and the first not to its end"
+
+
+# A chat with a function as a tool. It runs in the program itself, and looks whether the answer was stopped.
+WITH_A_FUNCTION = """
+import sys, time, openai
+import streamkit as sk
+from streamkit.agent import ToolContext
+from streamkit.cli.chat import Chat
+from streamkit.cli.prompt import terminal_asker
+
+def look_up(word: str, context: ToolContext) -> str:
+    "Look a word up."
+    print("looking up", word, flush=True)
+    while word == "rivers" and not context.stream.is_closing:
+        time.sleep(0.01)
+    return f"found {word}"
+
+client = openai.OpenAI(base_url=sys.argv[1], api_key="any")
+print("a chat with a function")
+sys.exit(Chat(sk.Agent(client, model="any", tools=[look_up]), terminal_asker()).run())
+"""
+
+
+@pytest.mark.slow
+@on_terminal
+def test_ctrl_c_while_a_function_runs_stops_the_answer(tmp_path: Path) -> None:
+    """A function that is a tool ends by itself. It is not called again, the model does not go on, and the next question is
+    answered, with another call."""
+    program = tmp_path / "program.py"
+    program.write_text(WITH_A_FUNCTION)
+    replies = (
+        Reply(ToolCall("look_up", {"word": "rivers"})),
+        Reply("Then not."),
+        Reply(ToolCall("look_up", {"word": "lakes"})),
+        Reply("Lakes are deep."),
+    )
+    with ModelServer(replies) as server:
+        terminal = Terminal(tmp_path / "tmux", f"{sys.executable} {program} {server.url}", 80, 40, HOME=str(tmp_path))
+        try:
+            terminal.wait("function\n>")
+            terminal.type("Look.", "Enter")
+            terminal.wait("looking up rivers")
+            terminal.type("C-c")
+            terminal.wait("looking up rivers\n(stopped)\n>")
+            assert len(server.requests) == 1
+            terminal.type("Well?", "Enter")
+            terminal.wait("Then not.\n>")
+            terminal.type("Lakes?", "Enter")
+            screen = terminal.wait("Lakes are deep.\n>")[-1]
+        finally:
+            terminal.tmux("kill-server")
+        assert [screen.count(f"looking up {word}") for word in ("rivers", "lakes")] == [1, 1]
+        assert "└ found lakes" in screen
+        assert len(server.requests) == 4
+        assert json.dumps(server.requests[-1].body).count("found rivers") == 1, "what it returned all the same"
+
+
+@on_terminal
+def test_a_picture_is_saved_and_its_path_is_shown(chat: Open, tmp_path: Path) -> None:
+    """Where the code displays it, among what the code prints. The path is on one line, so that it can be copied."""
+    data = base64.b64decode(PIXEL)
+    show = f"""
+        import base64
+        from IPython.display import Image, display
+        print("before")
+        display(Image(base64.b64decode("{PIXEL}")))
+        print("after")
+    """
+    talk = chat(runs(textwrap.dedent(show).strip()), Reply("A pixel."), columns=200)
+    talk.say("Draw.")
+    talk.wait("[a]lways:")
+    assert not [*tmp_path.rglob("*.png")]
+    talk.say("y")
+    screen = talk.wait("A pixel.")
+    (path,) = tmp_path.rglob("*.png")
+    assert path.read_bytes() == data
+    assert screen.count(str(path)) == 1
+    _, _, output = screen.partition("approved")
+    assert [*map(output.index, ("│ before", str(path), "│ after"))] == sorted(
+        map(output.index, ("│ before", str(path), "│ after"))
+    )
+    assert "image_url" in talk.sent(), "the model sees it too"
+
+
+@pytest.mark.slow
+@on_terminal
 def test_what_was_typed_is_there_again(chat: Open, tmp_path: Path) -> None:
     """With the arrow keys, in the next chat too. Only its owner can read the file."""
     talk = chat(Reply("One."))
@@ -431,8 +582,7 @@ def test_auto_run_does_not_ask() -> None:
 @pytest.mark.parametrize("options", [[], ["--no-images"]])
 def test_a_model_that_takes_no_images_gets_none(options: list[str], tmp_path: Path) -> None:
     """Pictures are saved for the person either way."""
-    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-    show = f"import base64; from IPython.display import Image, display; display(Image(base64.b64decode('{pixel}')))"
+    show = f"import base64; from IPython.display import Image, display; display(Image(base64.b64decode('{PIXEL}')))"
     with ModelServer([runs(show), Reply("There.")]) as server:
         result = pipe("Draw.\n", "--base-url", server.url, "--auto-run", *options, XDG_DATA_HOME=str(tmp_path))
         assert ("image_url" in json.dumps(server.requests[1].body)) is not bool(options)

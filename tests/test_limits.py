@@ -6,7 +6,7 @@ import gzip
 import json
 import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -20,7 +20,7 @@ from streamkit.messages import ToolCallMessage
 from streamkit.protocols.framing import framer_for
 from streamkit.testing import ModelServer, Reply
 
-from .faces import Face, ask, body, every_face
+from .faces import Face, SyncTold, ask, body, every_face
 
 
 def chunk(content: str, finish: str | None = None) -> bytes:
@@ -169,6 +169,164 @@ async def test_too_many_open_messages_end_the_stream(face: Face) -> None:
     error = await raised_by(stream)
     assert (error.limit, len(error.messages)) == ("open_messages", 10)
     told.check_brackets()
+
+
+# Each item of an endless stream makes the decoder or a message hold 1,000 characters more, beside its content.
+BESIDE = "x" * 1000
+
+
+def choice(delta: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, **more}]}
+
+
+def citation(number: int) -> dict[str, Any]:
+    return {"type": "url_citation", "url": f"https://example.com/{number}", "title": BESIDE}
+
+
+def logprobs(number: int) -> dict[str, Any]:
+    return {"content": [{"token": f"t{number}", "logprob": -1.0, "bytes": None, "note": BESIDE}]}
+
+
+MANY = "metadata of one message after another"
+ENDLESS: dict[str, tuple[str, Callable[[int], dict[str, Any]]]] = {
+    "chat: annotations": ("openai_chat", lambda n: choice({"content": "" if n else "a", "annotations": [citation(n)]})),
+    "chat: annotations before the text": ("openai_chat", lambda n: choice({"annotations": [citation(n)]})),
+    "chat: logprobs": ("openai_chat", lambda n: choice({"content": "a"}, logprobs=logprobs(n))),
+    "chat: logprobs of a refusal": (
+        "openai_chat",
+        lambda n: choice({"refusal": "a"}, logprobs={"refusal": logprobs(n)["content"]}),
+    ),
+    "chat: reasoning details": (
+        "openai_chat",
+        lambda n: choice({"reasoning_details": [{"type": "reasoning.encrypted", "id": f"r{n}", "data": BESIDE}]}),
+    ),
+    "chat: thinking blocks": (
+        "openai_chat",
+        lambda n: choice({"thinking_blocks": [{"type": "thinking", "signature": f"{n}{BESIDE}"}]}),
+    ),
+    "chat: opaque reasoning": ("openai_chat", lambda n: choice({"reasoning_opaque": BESIDE})),
+    "chat: arguments without a name": (
+        "openai_chat",
+        lambda n: choice({"tool_calls": [{"index": 0, "id": "call", "function": {"arguments": BESIDE}}]}),
+    ),
+    "responses: annotations": (
+        "openai_responses",
+        lambda n: {
+            "type": "response.output_text.annotation.added",
+            "item_id": "i",
+            "output_index": 0,
+            "content_index": 0,
+            "annotation": citation(n),
+        },
+    ),
+    "responses: arguments without a name": (
+        "openai_responses",
+        lambda n: {
+            "type": "response.function_call_arguments.delta",
+            "item_id": "i",
+            "output_index": 0,
+            "delta": BESIDE,
+        },
+    ),
+    "anthropic: citations": (
+        "anthropic",
+        lambda n: {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {
+                "type": "citations_delta",
+                "citation": {"type": "page_location", "cited_text": f"{n}{BESIDE}", "document_index": 0},
+            },
+        },
+    ),
+    "assistants: annotations": (
+        "openai_assistants",
+        lambda n: {
+            "event": "thread.message.delta",
+            "data": {
+                "id": "m",
+                "object": "thread.message.delta",
+                "delta": {
+                    "content": [
+                        {
+                            "index": 0,
+                            "type": "text",
+                            "text": {
+                                "annotations": [
+                                    {
+                                        "index": n,
+                                        "type": "file_citation",
+                                        "text": f"{n}{BESIDE}",
+                                        "file_citation": {"file_id": "f"},
+                                    }
+                                ]
+                            },
+                        }
+                    ]
+                },
+            },
+        },
+    ),
+    MANY: (
+        "streamkit",
+        lambda n: {
+            "type": "text_done",
+            "message": {"id": f"m{n}", "role": "assistant", "type": "message", "metadata": {"note": BESIDE}},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [(name, limit) for name in ENDLESS for limit in ("message", "total") if (name, limit) != (MANY, "message")],
+)
+def test_what_grows_beside_a_text_is_counted(name: str, limit: str) -> None:
+    """Annotations, log probabilities, what goes back to the provider: an endless stream of them ends with the error, at the
+    limit and not long after it. What came before stays."""
+    protocol, item = ENDLESS[name]
+    read = 0
+
+    def endless() -> Iterator[dict[str, Any]]:
+        nonlocal read
+        for read in range(200):
+            yield item(read)
+
+    told = SyncTold()
+    stream = sk.stream(endless(), told, protocol=protocol, limits=sk.Limits(**{limit: 50_000}))
+    with pytest.raises(sk.LimitError, match=f"more than 50,000 characters .* as `Limits.{limit}` allows") as caught:
+        stream.until_done()
+    assert caught.value.limit == limit
+    assert 15 < read < 60
+    told.check_brackets()
+    for message in stream.messages:
+        if isinstance(message, sk.TextMessage):
+            assert len(message.annotations) == len(told.of("on_annotation"))
+
+
+def test_annotations_and_metadata_are_counted_once() -> None:
+    """Although both come with their deltas, and again with the complete message or item."""
+    cited = [citation(n) for n in range(20)]
+    text = {"type": "output_text", "text": "a", "annotations": cited, "logprobs": logprobs(0)["content"]}
+    item = {"id": "i", "type": "message", "role": "assistant", "status": "completed", "content": [text]}
+    place = {"item_id": "i", "output_index": 0, "content_index": 0}
+    items = [
+        {"type": "response.created", "response": {"id": "r", "object": "response"}},
+        *({"type": "response.output_text.annotation.added", **place, "annotation": one} for one in cited),
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": {"id": "r", "status": "completed", "output": [item]}},
+    ]
+    stream = sk.stream(items, limits=sk.Limits(total=100_000))
+    stream.until_done()
+    assert [len(one.annotations) for one in stream.messages if isinstance(one, sk.TextMessage)] == [20]
+    chunks = [choice({"content": "a"}, logprobs=logprobs(n)) for n in range(20)]
+    end = choice({}, finish_reason="stop")
+    size = len(json.dumps([logprobs(n)["content"][0] for n in range(20)]))
+    kept = sk.stream([*chunks, end], limits=sk.Limits(message=size + 100))
+    kept.until_done()
+    assert len(kept.messages[0].metadata["logprobs"]) == 20
+    with pytest.raises(sk.LimitError):
+        sk.stream([*chunks, end], limits=sk.Limits(message=size - 2000)).until_done()
 
 
 @every_face

@@ -488,6 +488,42 @@ def test_on_a_terminal_stderr_is_red(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in printed(run_of(*events), file=Screen())
 
 
+def console_pieces(*parts: tuple[str, str]) -> list[sk.Event]:
+    return run_of(
+        created("console", "c", role="computer", format="output"),
+        *(piece("console", "c", text, role="computer", format="output", stream=stream) for text, stream in parts),
+        done("console", "c", role="computer", format="output"),
+    )
+
+
+@pytest.mark.parametrize("place", ["file", "dumb terminal", "NO_COLOR"])
+@pytest.mark.parametrize(
+    ("parts", "lines"),
+    [
+        ([("ok\n", "stdout"), ("oh\nno\n", "stderr"), ("two\n", "stdout")], "ok|! oh|! no|two"),
+        ([("o", "stderr"), ("h", "stderr"), ("\n\nno", "stderr")], "! oh||! no"),
+        ([("a", "stdout"), ("b", "stderr"), ("c\n", "stderr"), ("d", "stdout")], "a|! bc|d"),
+        ([(" 0%", "stderr"), ("done\n", "stdout")], "!  0%|done"),
+        ([("one ", "stdout"), ("line\n", "")], "one line"),
+    ],
+)
+def test_without_colours_stderr_has_a_mark(
+    monkeypatch: pytest.MonkeyPatch, parts: list[tuple[str, str]], lines: str, place: str
+) -> None:
+    """The one of `LiveDisplay`, at each line. The two streams never share a line."""
+    monkeypatch.setenv("TERM", "dumb" if place == "dumb terminal" else "xterm")
+    monkeypatch.setenv("NO_COLOR", "1" if place == "NO_COLOR" else "")
+    file = io.StringIO() if place == "file" else Screen()
+    shown = printed(console_pieces(*parts), file=file).replace("\r\x1b[K", "")
+    assert shown == "[console output]\n" + lines.replace("|", "\n") + "\n"
+
+
+def test_a_progress_bar_on_stderr_has_one_mark() -> None:
+    """In a file."""
+    bar = [("go\n", "stdout"), ("\r 0%", "stderr"), ("\r50%", "stderr"), ("\r100%\n", "stderr")]
+    assert printed(console_pieces(*bar)) == "[console output]\ngo\n!  0%\n! 100%\n"
+
+
 def test_the_memgpt_styles_print_what_memgpt_printed() -> None:
     """`Inner thoughts: ` and `Calling function: name(arguments)`; other messages as its complete lines."""
     events = run_of(

@@ -94,7 +94,6 @@ class Engine(MessageContent):
             self.forgotten_deltas += message.delta_count
             self._by_id.pop(message.id, None)
             self._ids.forget(message.id)
-            self._annotated.pop(message.id, None)
         _cut(self.confirmations, newest, lambda confirmation: confirmation.id not in self.pending)
         self.runs.forget_steps(_cut(self.runs.steps, newest, lambda step: step is not self.runs.step))
 
@@ -279,6 +278,7 @@ class Engine(MessageContent):
         e.CallPassed: MessageContent.complete_call_passed,
         e.ActiveLine: MessageContent.complete_active_line,
         e.AnnotationAdded: MessageContent.complete_annotation,
+        e.MetadataHeld: MessageContent.count_metadata,
         e.RunCreated: _complete_run_created,
         e.RunRequiresAction: _complete_requires_action,
         e.RunDone: _complete_run_done,

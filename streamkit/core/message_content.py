@@ -34,7 +34,6 @@ class MessageContent(OpenMessages):
         # The first half of a surrogate pair, by the id of a message that ends with it. Meanwhile the message is in
         # `_renamed`, so that its next delta is completed here.
         self._halves: dict[str, str] = {}
-        self._annotated: dict[str, set[bytes]] = {}
 
     # -- deltas
 
@@ -141,6 +140,7 @@ class MessageContent(OpenMessages):
             message.format = final.format  # it had begun before it was certain what comes, which may be no summary
         if final.metadata:
             message.metadata = {**message.metadata, **final.metadata}
+            self._sizes.measure_metadata(message.id, message.metadata)
         if isinstance(message, TextMessage) and isinstance(final, TextMessage):
             for annotation in final.annotations:
                 yield from self._annotate(message, annotation, event)
@@ -211,3 +211,10 @@ class MessageContent(OpenMessages):
         seen.add(key)
         message.annotations.append(annotation)
         yield e.AnnotationAdded(message.id, annotation, message, position=cause.position, raw_item=cause.raw_item)
+        self._sizes.add_beside(message.id, len(key))
+
+    def count_metadata(self, event: e.MetadataHeld) -> Iterator[e.Event]:
+        """A decoder holds more metadata until a message is done. Without an event."""
+        message = None if event.held_for is None else self._find(event.held_for)
+        self._sizes.add_metadata("" if message is None else message.id, event.size)
+        return iter(())

@@ -57,6 +57,7 @@ class OpenMessages(PendingAnswers):
         self._by_id: dict[str, Message] = {}
         self._ids = UniqueIds(self._by_id)
         self.new_id = _ids_from(self._ids)
+        self._annotated: dict[str, set[bytes]] = {}  # the annotations of open messages
         self._early_lines: dict[str, int | None] = {}  # active lines of console messages that have not begun
 
     def release(self) -> None:
@@ -137,6 +138,8 @@ class OpenMessages(PendingAnswers):
         self.messages.append(message)
         (self._open if message.id == template.id else self._renamed)[template.id or message.id] = message
         yield message.created_event(message, position=cause.position, raw_item=cause.raw_item)
+        if message.metadata:
+            self._sizes.measure_metadata(message.id, message.metadata)
 
     def _id_for(self, template: Message) -> str:
         if not template.id:
@@ -157,6 +160,7 @@ class OpenMessages(PendingAnswers):
         message.status = status
         message.finish()
         self._sizes.message_done(message)
+        self._annotated.pop(message.id, None)
         if call is not None and status == "completed":
             self._expect_output(call, pending_key)
         yield message.done_event(message, position=cause.position, raw_item=cause.raw_item)

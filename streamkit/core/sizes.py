@@ -1,14 +1,18 @@
 """The sizes of what a stream has received, compared with its limits.
 
-A message is measured where its deltas are joined and where it is done, and all open ones after so many bytes of long items: the
-memory is bounded without a look at each delta.
+A message's content is measured where its deltas are joined and where it is done, and all open ones after so many bytes of long
+items: the memory is bounded without a look at each delta. Annotations and metadata are counted as they come.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..errors import LimitError
 from ..limits import DEFAULT_LIMITS
 from ..messages import Message
+from ..messages.json_text import json_key
 
 __all__ = ["Sizes"]
 
@@ -28,6 +32,8 @@ class Sizes:
 
     def __init__(self) -> None:
         self._sizes: dict[str, int] = {}  # of the open messages, when they were measured
+        self._besides: dict[str, int] = {}  # of what the open messages have beside their content
+        self._metadata: dict[str, int] = {}  # of the part of it that is metadata
 
     def measure(self, message: Message) -> None:
         """Compare the size of a message, and that of all messages, with the limits.
@@ -42,6 +48,29 @@ class Sizes:
             raise LimitError("message", self.limits.message)
         if self._total > self.limits.total:
             raise LimitError("total", self.limits.total)
+
+    def add_beside(self, id: str, size: int) -> None:
+        """Count what a message has beside its content: characters of JSON text.
+
+        Raises:
+            LimitError: it is too much, or all messages together are too long.
+        """
+        self._total += size
+        self._besides[id] = beside = self._besides.get(id, 0) + size
+        if beside > self.limits.message:
+            raise LimitError("message", self.limits.message)
+        if self._total > self.limits.total:
+            raise LimitError("total", self.limits.total)
+
+    def add_metadata(self, id: str, size: int) -> None:
+        """Count metadata that a message has, or will have when it is done. Raises as `add_beside`."""
+        self._metadata[id] = self._metadata.get(id, 0) + size
+        self.add_beside(id, size)
+
+    def measure_metadata(self, id: str, metadata: Mapping[str, Any]) -> None:
+        """Count what was not counted before of a message's metadata. Raises as `add_beside`."""
+        if (more := len(json_key(metadata)) - self._metadata.get(id, 0)) > 0:
+            self.add_metadata(id, more)
 
     def check_open(self, count: int) -> None:
         """Compare the number of open messages with the limit before another one begins.
@@ -62,4 +91,5 @@ class Sizes:
 
     def message_done(self, message: Message) -> None:
         """The message grows no more: its size stays in the total."""
-        self._sizes.pop(message.id, None)
+        for sizes in (self._sizes, self._besides, self._metadata):
+            sizes.pop(message.id, None)

@@ -30,8 +30,9 @@ class ConsolePrinter(EventHandler):
     """Prints every message as it grows, each under a label. Works on any file and needs no extra.
 
     Text, reasoning and code are printed as they arrive, a call as `name(arguments)`, an image, audio or a file as one
-    line. Two messages that grow at the same time are printed one after the other. On a terminal stderr is red, unless
-    `NO_COLOR` is set; control characters in the stream's text are made visible and have no effect.
+    line. Two messages that grow at the same time are printed one after the other. What code printed to
+    stderr is red on a terminal; without colours, as in a file or where `NO_COLOR` is set, its lines begin with `! `. Control
+    characters in the stream's text are made visible and have no effect.
 
         sk.stream(source, ConsolePrinter()).until_done()
 

@@ -13,6 +13,7 @@ __all__ = ["ConsoleWriter", "TerminalWriter", "Writable"]
 
 _ERASE_LINE = "\r\x1b[K"
 _RED = "31"
+_STDERR_MARK = "! "  # as `LiveDisplay` has it
 
 
 class Writable(Protocol):
@@ -64,8 +65,12 @@ class TerminalWriter:
         if not text:
             return
         self._at_line_start = text.endswith("\n")
-        coloured = colour and self.is_terminal and not os.environ.get("NO_COLOR")
-        self._put(f"\x1b[{colour}m{text}\x1b[0m" if coloured else text)
+        self._put(f"\x1b[{colour}m{text}\x1b[0m" if colour and self.has_colours else text)
+
+    @property
+    def has_colours(self) -> bool:
+        """Whether colours are written."""
+        return self.is_terminal and not os.environ.get("NO_COLOR")
 
     def flush(self) -> None:
         """Flush the file."""
@@ -84,29 +89,39 @@ class ConsoleWriter:
     """Writes the console output of a program line by line, as a terminal would have left it.
 
     A line that the program overwrites is overwritten; where the file is no terminal, intermediate states of the line
-    are left out as far as possible.
+    are left out as far as possible. Lines of the stream `stderr` are red; where there are no colours they have a mark, and a
+    line has the output of one stream alone.
     """
 
     def __init__(self, writer: TerminalWriter) -> None:
         self._writer = writer
         self._text = ConsoleText()
         self._written = ""  # of the last line
+        self._is_stderr = False
 
     def feed(self, piece: str, stream: str) -> None:
-        """Write the next piece of output; that of the stream `stderr` in red."""
-        colour = _RED if stream == "stderr" else ""
+        """Write the next piece of output, of this stream."""
+        if self._is_stderr != (stream == "stderr"):
+            if self._text.line and not self._writer.has_colours:
+                self.finish()
+                self._writer.start_line()
+            self._is_stderr = not self._is_stderr
+        colour = _RED if self._is_stderr else ""
         for line in self._text.feed(piece):
-            self._update_line(line, colour)
+            self._update_line(self._marked(line), colour)
             self._writer.write("\n")
             self._written = ""
-        line = self._text.line
+        line = self._marked(self._text.line)
         if self._writer.is_terminal or line.startswith(self._written):
             self._update_line(line, colour)
 
     def finish(self) -> None:
         """Write what still waits."""
-        self._update_line(self._text.finish(), "")
+        self._update_line(self._marked(self._text.finish()), "")
         self._written = ""
+
+    def _marked(self, line: str) -> str:
+        return f"{_STDERR_MARK}{line}" if line and self._is_stderr and not self._writer.has_colours else line
 
     def _update_line(self, line: str, colour: str) -> None:
         """Change the last line to this text, if possible by appending to it."""

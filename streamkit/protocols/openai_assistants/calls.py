@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...events import CallPassed, Delta, Event, MessageCreated, MessageDone
+from ...events import CallPassed, Delta, Event, MessageCreated, MessageDone, MetadataHeld
 from ...messages import CodeMessage, ConsoleMessage, ImageMessage, Message, Status, ToolCallMessage, ToolOutputMessage
 from ..values import WireObject, as_object, as_objects, as_text, text_or_json
 from .wire import Warn, nonempty_values
@@ -143,6 +143,7 @@ class Call:
         if self.type == "function" and not self._name:
             if piece and not is_repeated:
                 self._pieces_before_name.append(piece)
+                yield MetadataHeld(None, len(piece))
             return
         yield from self._create()
         if piece and not is_repeated:

@@ -67,6 +67,7 @@ class Choice:
     __slots__ = (
         "_annotations",
         "_complete_message",
+        "_hold",
         "_is_in_thought",
         "_warn",
         "extra",
@@ -85,13 +86,18 @@ class Choice:
     )
 
     def __init__(
-        self, index: int, group: str | None, new_id: Callable[[], str], warn: Callable[[str, str], None]
+        self,
+        index: int,
+        group: str | None,
+        new_id: Callable[[], str],
+        warn: Callable[[str, str], None],
+        hold: Callable[[str | None, object], None],
     ) -> None:
         self.index = index
         self.finish_reason: str | None = None
         self.is_finished = False
         self.extra: dict[str, Any] = {}
-        self.messages = OpenMessages(index, group, new_id, warn)
+        self.messages = OpenMessages(index, group, new_id, warn, hold)
         self.tool_calls = self.messages.tool_calls
         self.open_text_id: str | None = None
         self.open_reasoning_id: str | None = None
@@ -101,6 +107,7 @@ class Choice:
         self.is_reasoning = False
         self.takes_pieces = True
         self._warn = warn
+        self._hold = hold
         self._complete_message: WireObject | None = None  # not read until the choice ends
         self._annotations: list[tuple[WireObject, WireObject]] = []  # each with its chunk, until there is a text
         self._is_in_thought = False
@@ -216,6 +223,8 @@ class Choice:
         for annotation in self._list_at(delta, "annotations"):
             if is_object(annotation):
                 self._annotations.append((annotation, chunk))
+                if "text" not in messages.ids:
+                    self._hold(None, annotation)
             else:
                 yield RawEvent("annotations", chunk)
         if self._annotations and "text" in messages.ids:
@@ -285,6 +294,7 @@ class Choice:
         if opaque := {key: text for key in OPAQUE_KEYS if (text := as_text(delta.get(key)))}:
             yield from self._open_reasoning()
             messages.add_returned(self._reasoning_kind, opaque)
+            self._hold(messages.ids.get(self._reasoning_kind), opaque)
 
     def _open_reasoning(self) -> Iterator[Event]:
         """The beginning of redacted reasoning, if none is open."""
@@ -315,6 +325,8 @@ class Choice:
                     yield from self.messages.append("reasoning", thinking_text(part.get("thinking")))
                 case {"type": "reference"} if is_object(part):
                     self._annotations.append((part, chunk))  # Mistral: of what was written before it
+                    if "text" not in self.messages.ids:
+                        self._hold(None, part)
                 case {"type": "image_url"}:
                     yield from self._read_image(part, chunk)
                 case _:

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-from ...events import Event, RawEvent, Run, RunCreated, RunDone, StreamWarning, TextDelta
-from ...messages.json_text import NOT_JSON, has_surrogates
+from ...events import Event, MetadataHeld, RawEvent, Run, RunCreated, RunDone, StreamWarning, TextDelta
+from ...messages.json_text import NOT_JSON, has_surrogates, json_key
 from .. import base
 from ..framing import Frame, Frames, as_frame
 from ..values import (
@@ -73,7 +73,7 @@ class Decoder(base.Decoder):
         self._answer_id: str | None = None
         self._metadata: dict[str, Any] = {}
         self._usage: WireObject = {}
-        self._warnings: list[Event] = []
+        self._warnings: list[Event] = []  # and what is held
         self._repeated = RepeatedFields()
         self._new_usage: WireObject | None = None  # of the newest chunk, where it is another one
         self._chunk: Chunk | None = None  # the newest chunk, where that is a typed one
@@ -232,7 +232,7 @@ class Decoder(base.Decoder):
     def feed(self, item: WireObject) -> Iterable[Event]:
         """The events of one chunk, then its warnings. A chunk without events but with unread values is a raw event."""
         events = [*self._read_chunk(item)]
-        if not events and not self._warnings and has_unread_keys(item):
+        if not events and not any(isinstance(one, StreamWarning) for one in self._warnings) and has_unread_keys(item):
             name = as_text(item.get("type")) or as_text(item.get("object")) or "chat.completion.chunk"
             events.append(RawEvent(name, item))
         return events + self._take_warnings()
@@ -299,7 +299,7 @@ class Decoder(base.Decoder):
             index = place
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = Choice(index, self._answer_id, self.new_id, self._warn)
+            choice = self._choices[index] = Choice(index, self._answer_id, self.new_id, self._warn, self._hold)
         yield from choice.feed(wire, chunk)
 
     def _read_usage(self, chunk: WireObject, choices: list[Any]) -> Iterator[Event]:
@@ -367,6 +367,10 @@ class Decoder(base.Decoder):
 
     def _warn(self, code: str, fault: str) -> None:
         self._warnings.append(self.warn(code, fault, "chat.completion.chunk"))
+
+    def _hold(self, message_id: str | None, value: object) -> None:
+        """Report a value that is held until a message is done."""
+        self._warnings.append(MetadataHeld(message_id, len(json_key(value))))
 
     def _take_warnings(self) -> list[Event]:
         warnings, self._warnings = self._warnings, []

@@ -51,7 +51,12 @@ class OpenMessages:
     """
 
     def __init__(
-        self, choice: int, group: str | None, new_id: Callable[[], str], warn: Callable[[str, str], None]
+        self,
+        choice: int,
+        group: str | None,
+        new_id: Callable[[], str],
+        warn: Callable[[str, str], None],
+        hold: Callable[[str | None, object], None],
     ) -> None:
         self.role = ""
         self.ids: dict[str, str] = {}
@@ -61,6 +66,7 @@ class OpenMessages:
         self._group = group
         self._new_id = new_id
         self._warn = warn
+        self._hold = hold  # reports a value that is held for a message
         self._held_status: Status | None = None
         self._executed: dict[Any, str] = {}  # ids of the calls that the provider ran, by index; "" with an output
         self._count = 0  # of the messages created so far
@@ -101,6 +107,7 @@ class OpenMessages:
     def extend_metadata(self, kind: str, key: str, values: list[Any]) -> None:
         """More elements of a list in the metadata of the done message of this kind."""
         self._metadata.setdefault(kind, {}).setdefault(key, []).extend(values)
+        self._hold(self.ids.get(kind), values)
 
     def add_returned(self, kind: str, fields: WireObject) -> None:
         """What goes back along with the message of this kind, which need not have been created yet."""
@@ -112,7 +119,10 @@ class OpenMessages:
 
     def add_returned_pieces(self, kind: str, key: str, pieces: Iterable[WireObject]) -> None:
         """Further pieces of a list that goes back along with the message of this kind."""
-        self._returned.setdefault(kind, {}).setdefault(key, []).extend(pieces)
+        held = self._returned.setdefault(kind, {}).setdefault(key, [])
+        for piece in pieces:
+            held.append(piece)
+            self._hold(self.ids.get(kind), piece)
 
     def set_final_content(self, kind: str, content: str) -> None:
         """The provider's entire content of the open message of this kind, for the engine to compare when it is done."""
@@ -225,6 +235,7 @@ class OpenMessages:
             return
         if arguments:
             call.pending_arguments.append(arguments)
+            self._hold(None, arguments)
         if call.name:
             yield from self.finish_reasoning()
             yield from self._create_call(call)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...events import AnnotationAdded, ConsoleDelta, Event, MessageDone
+from ...events import AnnotationAdded, ConsoleDelta, Event, MessageDone, MetadataHeld
 from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
 from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
 from .final_items import append_console, end_patch, hold_console
@@ -42,6 +42,7 @@ def read_delta(state: ResponseState, event: WireObject, *, stem: str) -> Iterato
     item = state.items.of_event(event, stream.item)
     if stream.part == "call" and not item.name:
         item.pending_arguments.append(value)
+        yield MetadataHeld(None, len(value))
         return
     index = as_count(event.get(stream.index_key)) or 0
     yield from item.open(stream.part, index)
