@@ -11,7 +11,7 @@ Subclass `EventHandler`, override the hooks you care about, and run it over any 
     sk.stream(lambda: client.responses.create(model=…, input=…, stream=True), Printer()).until_done()
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import events
 from .answers import Confirmation
@@ -19,6 +19,7 @@ from .errors import (
     IncompleteStreamError,
     LimitError,
     ProtocolError,
+    RequestError,
     RunFailedError,
     SourceError,
     SourceTimeoutError,
@@ -27,6 +28,7 @@ from .errors import (
 )
 from .events import *  # noqa: F403  # every event there is
 from .handlers import AsyncEventHandler, EventHandler, Handler, Hooks
+from .lazy_names import lazy_names
 from .limits import Limits, Timeouts
 from .messages import (
     Annotation,
@@ -43,17 +45,18 @@ from .messages import (
     ToolOutputMessage,
 )
 from .protocols import to_input
-from .recorder import Recorder
-from .sources.recording import replay
-from .streams.api import AsyncStreamManager, StreamManager, astream, stream
+from .streams.api import StreamManager, astream, stream
 from .streams.state import StreamState
 from .streams.timing import Timing
-from .throttled import Throttled
 
 if TYPE_CHECKING:
     from .agent import Agent, AsyncAgent, tool
+    from .recorder import Recorder
     from .relay import MemoryRelay
     from .relay.emitter import Emitter
+    from .sources.recording import replay
+    from .streams.aio import AsyncStreamManager
+    from .throttled import Throttled
 
 __all__ = [
     "Agent",
@@ -80,6 +83,7 @@ __all__ = [
     "ReasoningMessage",
     "Recorder",
     "RefusalMessage",
+    "RequestError",
     "RunFailedError",
     "SourceError",
     "SourceTimeoutError",
@@ -101,19 +105,18 @@ __all__ = [
 ]
 __all__ += events.__all__
 
-_LATER = {
-    "Agent": "agent",
-    "AsyncAgent": "agent",
-    "Emitter": "relay.emitter",
-    "MemoryRelay": "relay",
-    "tool": "agent",
-}  # imported when they are asked for
-
-if not TYPE_CHECKING:  # to type checkers it would give every name there is
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "Agent": ".agent",
+            "AsyncAgent": ".agent",
+            "AsyncStreamManager": ".streams.aio",
+            "Emitter": ".relay.emitter",
+            "MemoryRelay": ".relay",
+            "Recorder": ".recorder",
+            "Throttled": ".throttled",
+            "replay": ".sources.recording",
+            "tool": ".agent",
+        },
+    )

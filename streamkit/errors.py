@@ -2,6 +2,7 @@
 
     StreamkitError
     ├── UsageError               the caller erred: a wrong argument, an answer that cannot be taken
+    ├── RequestError             a client erred: the request that it sent to our server is malformed
     ├── ProtocolError            an item of the source is malformed (strict streams only)
     │   └── LimitError           the source is larger than `limits=` allows
     ├── SourceError              the transport failed: connection, HTTP status, a producer that raised
@@ -24,6 +25,7 @@ __all__ = [
     "IncompleteStreamError",
     "LimitError",
     "ProtocolError",
+    "RequestError",
     "RunFailedError",
     "SourceError",
     "SourceTimeoutError",
@@ -71,6 +73,22 @@ def _escaped(character: str) -> str:
 
 class UsageError(StreamkitError):
     """The calling code is at fault. No request was sent for it, unless the text says so."""
+
+
+class RequestError(StreamkitError):
+    """A request that a client sent is malformed: the client is at fault. Nothing was done for it.
+
+    Attributes:
+        code: `bad-json` if it is no JSON, else `invalid`.
+        path: where in the request the fault is, as `messages[2].parts[0].text`; "" for all of it.
+        fault: what is wrong there.
+    """
+
+    def __init__(self, path: str, fault: str, code: str = "invalid") -> None:
+        super().__init__(f"the client's request is malformed: {path or 'its body'} {fault}")
+        self.code = code
+        self.path = path
+        self.fault = fault
 
 
 class ProtocolError(StreamkitError):

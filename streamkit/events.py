@@ -30,6 +30,7 @@ import msgspec
 from . import messages as m
 from .answers import Confirmation
 from .messages.json_text import decode_json, read_json
+from .messages.sdk_objects import as_item
 
 __all__ = [
     "EVENTS",
@@ -161,9 +162,10 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
 
     @property
     def raw(self) -> Any:
-        """The provider's item that the event came from. JSON text is parsed at each reading; other text stays a str."""
+        """The provider's item that the event came from. JSON text is parsed at each reading, and so is an SDK's object;
+        other text stays a str."""
         if not isinstance(self.raw_item, bytes):
-            return self.raw_item
+            return as_item(self.raw_item)
         try:
             return decode_json(self.raw_item)
         except (ValueError, RecursionError):

@@ -8,7 +8,7 @@ import msgspec
 
 from .errors import UsageError
 
-__all__ = ["Limits", "Timeouts"]
+__all__ = ["DEFAULT_LIMITS", "Limits", "Timeouts"]
 
 _MIB = 1 << 20
 _SHORTEST_LINE = 1000  # shorter ones are not measured one by one
@@ -47,6 +47,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(f"Limits.{name} is a whole number above 0, not {value!r}")
         if self.line < _SHORTEST_LINE:
             raise UsageError(f"Limits.line is at least {_SHORTEST_LINE:,}, not {self.line}")
+
+
+DEFAULT_LIMITS = Limits()
+"""Those of a stream that was made without `limits=`."""
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):

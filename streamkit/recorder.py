@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from os import SEEK_END, PathLike
 from pathlib import Path
@@ -29,7 +29,7 @@ from .events import (
     ToolCallDone,
     ToolOutputDone,
 )
-from .handlers import Handler
+from .handlers import Call, Handler
 from .messages import ToolCallMessage
 from .messages.json_text import MAX_NESTING, decode_json, is_nested_too_deep, is_too_deep
 from .protocols import codec, registry
@@ -117,7 +117,8 @@ class Recorder(Handler):
         self._begin_source(items)
         self._written |= {item.message.id for item in items if isinstance(item, ToolOutputDone)}
         self._written |= {item.confirmation.id for item in items if isinstance(item, ConfirmationDone)}
-        self._write([_line(item, self._now()) for item in items])
+        now = self._now()
+        self._write([_line(item, now) for item in items])
 
     def handle(self, event: Event, /) -> None:
         """Write what is not among the items: answers to tool calls, a failure, and the end."""
@@ -142,6 +143,13 @@ class Recorder(Handler):
                     self._file = None
             case _:
                 pass
+
+    def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
+        """As of any handler, but for deltas, of which `handle` writes nothing."""
+        calls = super().streamkit_plan()
+        if type(self).handle is not Recorder.handle:
+            return calls
+        return {kind: call for kind, call in calls.items() if not issubclass(kind, Delta)}
 
     def _begin_source(self, items: Sequence[Any] = ()) -> None:
         """Write the line of a source that began, and how it is read. `items` are its first."""
@@ -229,12 +237,14 @@ class Recorder(Handler):
         if self._file is None:
             self._begin()
         assert self._file is not None
-        self._file.write(b"".join(_encoded(line) + b"\n" for line in lines))
+        self._file.write(b"\n".join([*map(_encoded, lines), b""]))
         self._file.flush()
 
 
 def _encoded(line: dict[str, Any]) -> bytes:
     """A line as JSON. An item that JSON cannot hold is written as text, so that it does not end the stream."""
+    if type(line.get("data")) is msgspec.Raw:  # which was JSON when it came
+        return _encode(line)
     if is_nested_too_deep(line):
         line = _to_depth(line, MAX_NESTING)
     try:
@@ -289,7 +299,7 @@ def _line(item: Any, now: float) -> dict[str, Any]:
     except (ValueError, RecursionError):
         line["text"] = _as_text(data)
         return line
-    if is_too_deep(b"[" + data + b"]"):
+    if len(data) > MAX_NESTING and is_too_deep(b"[" + data + b"]"):
         line["text"] = _as_text(data)  # as JSON it would be too deep in this line
     else:
         line["data"] = value if b"\n" in data else msgspec.Raw(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .streams.state import StreamState
 
 __all__ = ["Throttled"]
+
+_NEVER = float("-inf")
 
 
 class Throttled(Handler):
@@ -46,8 +48,10 @@ class Throttled(Handler):
         self._held: dict[str, list[Delta]] = {}
 
     def handle(self, event: Event, /) -> Any:
-        """Pass on an event, or hold it back. Returns an awaitable if the handler is async, else None."""
+        """Pass on an event, or hold it back. Returns an awaitable if it is passed on to an async handler, else None."""
         due = self._due(event)
+        if not due:
+            return None
         if self._handler.streamkit_needs_async():
             return self._handle_async(due)
         for one in due:
@@ -60,7 +64,7 @@ class Throttled(Handler):
             if inspect.isawaitable(result):
                 await result
 
-    def _due(self, event: Event) -> list[Event]:
+    def _due(self, event: Event) -> Sequence[Event]:
         """The events to pass on now that this one has come."""
         if not isinstance(event, Delta):
             return [*self._release(), event]
@@ -68,9 +72,13 @@ class Throttled(Handler):
         key = event.message_id
         if event.replace:
             self._held.pop(key, None)  # deltas that are replaced need not be passed on
-        self._held.setdefault(key, []).append(event)
-        if now - self._last.get(key, float("-inf")) < self._interval:
-            return []
+        held = self._held.get(key)
+        if held is None:
+            self._held[key] = [event]
+        else:
+            held.append(event)
+        if now - self._last.get(key, _NEVER) < self._interval:
+            return ()
         self._last[key] = now
         return self._release(key)
 
@@ -90,6 +98,12 @@ class Throttled(Handler):
     def receive(self, items: Sequence[Any], /) -> None:
         """Pass on the source's raw items at once."""
         self._handler.receive(items)
+
+    def streamkit_receiver(self) -> Callable[[Sequence[Any]], None] | None:
+        """As of the handler that the items are passed on to."""
+        self._require_init("_handler", "handler, interval")
+        is_own = type(self).receive is not Throttled.receive
+        return self.receive if is_own else self._handler.streamkit_receiver()
 
     def bind(self, stream: StreamState) -> None:
         """Attach the handler, too. Raises as `Handler.bind`."""

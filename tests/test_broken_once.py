@@ -188,11 +188,9 @@ def test_a_recorded_run_over_two_responses_replays_whole(protocol: str, tmp_path
     assert len(path.read_bytes()) < 3 * len(before), "what is recorded into the file that is read is not read again"
 
 
-@pytest.mark.parametrize(
-    "output", [print, object(), {"a": object()}, "\ud800"], ids=["function", "object", "inside", "surrogate"]
-)
+@pytest.mark.parametrize("output", [print, object(), {"a": object()}], ids=["function", "object", "inside"])
 def test_an_output_that_json_cannot_hold_is_refused_where_it_is_given(output: Any) -> None:
-    """Else the model would be told a `repr`."""
+    """Else the model would read a `repr`. Text with half of a surrogate pair is taken: it is sent as U+FFFD."""
     refused: list[str] = []
 
     class Answering(sk.EventHandler):

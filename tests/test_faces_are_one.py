@@ -67,11 +67,15 @@ def test_the_loop_that_performs_the_steps_is_the_same_but_for_what_it_waits_in()
 
     sync, aio = loop("sync.py", "_drive"), loop("aio.py", "_advance")
     pull = aio[aio.index("if drains:") : aio.index("elif isinstance(step, Event)")]
-    assert pull.startswith("if drains: step = send(self._source.next()) continue pull = self._source.next()")
-    aio = aio.replace(pull, "step = send(self._source.next()) ")
-    aio = aio.replace("(step if not self._ending else self._shielded(step)) step = send(None)", "AWAIT")
+    assert pull.startswith("if drains: step = steps.send(self._source.next()) continue pull = self._source.next()")
+    aio = aio.replace(pull, "step = steps.send(self._source.next()) ")
+    handed_out = (
+        "if (picked := (step if pick is None else pick(step))) is not None: return picked step = steps.send(None)"
+    )
+    aio = aio.replace(handed_out, "return step")
+    aio = aio.replace("(step if not self._ending else self._shielded(step)) step = steps.send(None)", "AWAIT")
     sync = sync.replace("raise AssertionError(f'a sync stream cannot {step!r}')", "AWAIT")
-    sync = sync.replace("yield step step = send(None)", "return step")
+    sync = sync.replace("yield step step = steps.send(None)", "return step")
     assert aio == sync
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import warnings
 from typing import Any
@@ -434,6 +435,36 @@ async def test_throttled_hands_on_its_stream(face: Face) -> None:
     told = face.told(on_confirmation=lambda told, asked: told.stream.pending[asked.id].approve())
     await face.stream(face.generator(source), sk.Throttled(told, 3600)).until_done()
     assert told.of("on_console_output")
+
+
+@pytest.mark.parametrize("interval", [0, 3600])
+def test_throttled_leaves_the_raw_items_to_handlers_that_take_them(interval: float) -> None:
+    """A stream then decodes bytes directly, as without it."""
+    items: list[Any] = []
+
+    class Receiver(sk.EventHandler):
+        def receive(self, batch: Any) -> None:
+            items.extend(batch)
+
+    plain = sk.stream(chat("a"), sk.Throttled(sk.EventHandler(), interval))
+    taking = sk.stream(chat("a"), sk.Throttled(sk.Throttled(Receiver(), interval), interval))
+    assert not plain._receivers
+    for stream in (plain, taking):
+        stream.until_done()
+    assert items
+
+
+def test_throttled_makes_nothing_to_await_of_what_it_holds_back() -> None:
+    """An async handler gets a coroutine for what is passed on, and none is left unawaited."""
+
+    class Told(sk.AsyncEventHandler):
+        pass
+
+    throttled = sk.Throttled(Told(), 3600)
+    first = throttled.handle(sk.TextDelta("m", "a"))
+    assert inspect.iscoroutine(first)
+    first.close()
+    assert throttled.handle(sk.TextDelta("m", "b")) is None
 
 
 def test_no_thread_is_left_behind() -> None:

@@ -598,3 +598,14 @@ def test_a_character_costs_the_same_however_deep_the_chosen_path_is(repeats: boo
         return min(times) / (len(opening) + depth + told)
 
     assert cost(8_000, 2) < 3 * cost(400, 10)
+
+
+@pytest.mark.parametrize("size", [3, 7, 100_000])
+def test_many_escapes_in_a_string_that_is_skipped(size: int) -> None:
+    document = json.dumps({"skipped": "ab\n\u00e9" * 2_000, "message": "text"})
+    fields = JsonFields("message")
+    texts = [
+        text.text for start in range(0, len(document), size) for text in fields.feed(document[start : start + size])
+    ]
+    assert "".join(texts) == "text"
+    assert fields.complete

@@ -19,7 +19,7 @@ PACKAGE = Path(streamkit.__file__).parent
 # side in one line: what users name, which knows each other (a message knows the events about it), and edges that have
 # nothing to do with each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "html_text"),
+    ("_version", "html_text", "lazy_names"),
     ("errors",),
     ("limits",),
     ("messages", "answers", "events"),
@@ -67,6 +67,7 @@ ALLOWED = {
     "json",
     "math",
     "msgspec",
+    "operator",
     "re",
     "threading",
     "types",

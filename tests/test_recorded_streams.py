@@ -22,15 +22,22 @@ from .recorded import each_recording, own_recordings
 from .recordings import make
 from .telling import Story, tell_bytes, tell_items
 
-PROTOCOLS = ("openai_chat", "openai_responses", "openai_assistants", "anthropic", "open_interpreter", "letta")
+PROTOCOLS = (
+    *("openai_chat", "openai_responses", "openai_assistants", "anthropic", "open_interpreter", "letta"),
+    *("vercel_ui", "ag_ui"),
+)
 FOLDERS = {name: name.replace("_", "-") for name in PROTOCOLS} | {"anthropic": "anthropic-messages"}
-NO_STREAMS = ("conformance",)  # lists of cases, which `tests/protocols` has tests for
+NO_STREAMS = ("conformance", "dart-malformed-examples")  # lists of cases, which `tests/protocols` has tests for
 LARGEST_CUT_EVERYWHERE = 20_000  # bytes; larger ones are cut at 500 random places
 
 # Recordings that do not end well, and what they were cut off by or failed with.
 ENDS: dict[str, type[sk.StreamkitError]] = {
     "cut-off": sk.IncompleteStreamError,
     "error": sk.RunFailedError,
+    "ai6-http-500": sk.RunFailedError,
+    "ai6-responses-error-quota": sk.RunFailedError,
+    "dart-unicode-and-special-characters": sk.IncompleteStreamError,
+    "dart-with-event-ids-and-retry": sk.IncompleteStreamError,
     "php-keepalive-json": sk.IncompleteStreamError,
     "pydai-openrouter-stream-error": sk.RunFailedError,
     "recorded_issue2463_claude37_2025-03": sk.IncompleteStreamError,

@@ -19,7 +19,7 @@ import msgspec
 
 from ..events import Event
 from ..sources.interrupt import Interruptible
-from ..sources.open import open_async
+from ..sources.open_async import open_async
 from ..sources.source import AsyncSource, Batch
 from ..streams.tasks import scheduler, start_task
 from .calls import PendingCall

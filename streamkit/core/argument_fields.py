@@ -50,8 +50,15 @@ class ArgumentFields:
     def feed(self, events: Iterable[Event]) -> list[Event]:
         """These events, with the events of fields among them. Fields that the source itself emits are left out."""
         out: list[Event] = []
+        is_open, dropped = self._open, self._dropped
         for event in events:
-            if event.message_id is not None and event.message_id in self._dropped:
+            id = event.message_id
+            if id is not None and id in dropped:
+                continue
+            if id in is_open and isinstance(event, Delta):  # the common case
+                out.append(event)
+                if (call := is_open[id]) is not None:
+                    out += call.feed(event)
                 continue
             match event:
                 case Delta():
@@ -81,18 +88,14 @@ class ArgumentFields:
         self._open.clear()
 
     def _delta(self, event: Delta) -> Iterator[Event]:
-        begins = event.message_id not in self._open and bool(event.value or event.metadata or event.replace)
+        """A delta of a message that is not open: the message begins here, unless the delta is empty."""
+        begins = bool(event.value or event.metadata or event.replace)
         family = event.family or TextMessage
         if begins and self._choices.is_made_of_field(family(event.message_id)):
             self._dropped.add(event.message_id)
             return
         yield event
-        if begins:
-            self._begin(family(event.message_id))
-        elif not (event.value or event.metadata or event.replace):
-            return
-        call = self._open[event.message_id]
-        if call is not None:
+        if begins and (call := self._begin(family(event.message_id))) is not None:
             yield from call.feed(event)
 
     def _created(self, event: Created) -> Iterator[Event]:

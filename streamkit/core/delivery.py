@@ -7,18 +7,18 @@ goes to all handlers, in their order, before the next event is completed, and th
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from types import CoroutineType
 from typing import Any, TypeAlias
 
 from ..errors import UsageError, raise_source_error
 from ..events import Delta, Event
-from ..handlers import Call, Handler, own_hooks, plan, refuse_async
+from ..handlers import Call, Handler, hook_events, own_hooks, plan, refuse_async
 from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import PULL, Step, Stopped
 
-__all__ = ["Delivery", "HookStopped", "Steps", "add_note"]
+__all__ = ["NOT_DIRECT", "Delivery", "Direct", "HookStopped", "Steps", "add_note"]
 
 Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 """What a manager drives: see `core.steps`."""
@@ -26,8 +26,17 @@ Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 _DeltaHook: TypeAlias = Callable[[Any, Any], Any]  # takes the delta and its snapshot
 
 
+Direct: TypeAlias = tuple[type[bytes] | None, Callable[[bytes], Any], Callable[[Any], Sequence[Any]]]
+"""The class of batches that two calls alone make events of, None if there is none; and these: the one that makes frames of
+a batch, and the one that makes events of frames."""
+
+NOT_DIRECT: Direct = (None, list, list)
+
 # No row yet: the message, its id, the class of its deltas, its pieces, and the hooks.
 _NO_ROW: tuple[Any, Any, Any, Any, Any] = (None, None, None, [], ())
+
+
+_UNOBSERVED: set[type[Event]] = set()  # the classes of events that mean nothing for any stream itself
 
 
 class HookStopped(Exception):
@@ -43,21 +52,24 @@ class Delivery:
         awaits: whether a task drives the stream, so that a hook may return an awaitable.
     """
 
+    # Where a stream begins. They stand here and not in each stream, for most streams change few of them.
+    _awaits = False
+    _coroutine: type[CoroutineType[Any, Any, Any]] | None = None  # what a hook returns that certainly has to be awaited
+    _current: Any = None  # an event
+    _batch: Sequence[Event] = ()  # the events that are being delivered
+    _closing = False  # `close` or `cancel` was called, or the stream failed
+    _ending = False  # it ends early: the async manager shields what is awaited from cancellation
+    _ended = False  # `StreamEnd` was delivered
+    _nested = False  # a source is read inside another
+    _iterated = True  # somebody iterates, so events are handed out as well
+    _pulling = False  # the manager waits for the source
+
     def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
         self._engine = engine
-        self._awaits = awaits
-        self._coroutine = CoroutineType if awaits else None  # what a hook returns that certainly has to be awaited
-        self._current: Event | None = None
-        self._position: int | str | None = (
-            None  # of the last event before the current one that had one, as `_note` saw it
-        )
-        self._batch: Sequence[Event] = ()  # the events that are being delivered
-        self._closing = False  # `close` or `cancel` was called, or the stream failed
-        self._ending = False  # it ends early: the async manager shields what is awaited from cancellation
-        self._ended = False  # `StreamEnd` was delivered
-        self._nested = False  # a source is read inside another
-        self._iterated = True  # somebody iterates, so events are handed out as well
-        self._pulling = False  # the manager waits for the source
+        if awaits is not self._awaits:
+            self._awaits, self._coroutine = awaits, CoroutineType if awaits else None
+        # Of the last event before the current one that had one, as `_note` saw it.
+        self._position: int | str | None = None
         self._delta_hooks: dict[type[Event], tuple[_DeltaHook, ...]] = {}
         self._use_handlers(handlers)
 
@@ -65,13 +77,12 @@ class Delivery:
         """Look up once which of their hooks each kind of event calls."""
         self._handlers: tuple[Handler, ...] = tuple(handlers)
         self._own_hooks = own_hooks(handlers)
-        self._plan: Mapping[type[Event], tuple[Call, ...]] = plan(handlers)
+        self._plan: dict[type[Event], tuple[Call, ...]] = plan(handlers)
+        self._hook_events = hook_events()
         self._delta_hooks.clear()  # in place: the loop over the deltas holds it
-        self._delta_hooks.update(
-            (kind, tuple(map(_taking_snapshot, calls)))
-            for kind, calls in self._plan.items()
-            if calls and issubclass(kind, Delta)
-        )
+        for kind, calls in self._plan.items():
+            if issubclass(kind, Delta):
+                self._delta_hooks[kind] = tuple(map(_taking_snapshot, calls))
 
     def _notice_hooks(self) -> None:
         """Call from here on what was assigned to a handler as a hook since the last time.
@@ -79,6 +90,13 @@ class Delivery:
         Raises:
             UsageError: it is async, and this is a sync stream.
         """
+        names = self._hook_events.keys()
+        for handler in self._handlers:
+            if not names.isdisjoint(vars(handler)):
+                break
+        else:
+            if not self._own_hooks:
+                return  # the common case, which is asked for at every event that is no delta
         if own_hooks(self._handlers) != self._own_hooks:
             self._use_handlers(self._handlers)
             if not self._awaits:
@@ -86,12 +104,12 @@ class Delivery:
 
     # -- batches
 
+    # Pulls batches and delivers their events. False: the source has ended. True: look again before the next pull.
     # A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
     # come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
     def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
-        """Pull batches and deliver their events. False: the source has ended. True: look again before the next pull."""
-        find, pending, hooks_of = self._engine.find_open, self._engine.pending, self._delta_hooks.get
-        message, message_id, kind, pieces, hooks = _NO_ROW
+        engine, (message, message_id, kind, pieces, hooks) = self._engine, _NO_ROW
+        direct, to_frames, to_events = NOT_DIRECT
         try:
             while True:
                 self._pulling = True
@@ -101,24 +119,23 @@ class Delivery:
                     batch = self._result_of_failed_pull(error)
                 self._pulling = False
                 if batch is None or self._closing:
-                    self._check()
-                    return False
-                events = decode(batch)
-                if self._position is not None and self._current is not None:
+                    return self._check()
+                events = decode(batch) if batch.__class__ is not direct else to_events(to_frames(batch))
+                if self._position is not None:
                     self._position = self._current.position or self._last_position()
                 self._batch, look_again = events, not events
                 for event in events:
-                    if event.message_id is not message_id or type(event) is not kind or event.replace:
+                    if event.message_id is not message_id or event.__class__ is not kind or event.replace:
                         message_id = None
-                        found = find(event.message_id)
-                        if found is None or type(event) is not found.delta_event or event.replace:
+                        found = engine.find_open(event.message_id)
+                        if found is None or event.__class__ is not found.delta_event or event.replace:
                             look_again = True
-                            yield from self._deliver(self._engine.complete_event(event))
+                            yield from self._deliver(engine.complete_event(event))
                             continue
                         if len(pieces) >= COMPACT_AT:
-                            self._engine.compact(message)
-                        message, message_id, kind = found, event.message_id, type(event)
-                        pieces, hooks = found.pieces, hooks_of(kind, ())
+                            engine.compact(message)
+                        message, message_id, kind, pieces = found, event.message_id, event.__class__, found.pieces
+                        hooks = self._delta_hooks.get(kind, ())
                     pieces.append(event.value)
                     event.snapshot = message
                     self._current = event
@@ -130,11 +147,14 @@ class Delivery:
                             raise Stopped
                     if self._iterated:
                         yield event
-                        self._check()
+                        if self._closing:
+                            self._check()
                 if len(pieces) >= COMPACT_AT:
-                    self._engine.compact(message)
-                if (look_again or pending) and self._must_look():
-                    return True
+                    engine.compact(message)
+                if look_again or engine.changes or (engine.pull_approves and engine.pending):
+                    if self._must_look():
+                        return True
+                    direct, to_frames, to_events = self._direct()
         except StopIteration as error:
             raise HookStopped from error
 
@@ -146,15 +166,20 @@ class Delivery:
             raise Stopped from None  # closing the source is what broke the pull
         raise_source_error(error)
 
+    def _direct(self) -> Direct:
+        """The calls that make events of a batch of bytes, where nothing else takes part."""
+        raise NotImplementedError("the lifecycle's")
+
     def _must_look(self) -> bool:
         """Whether something is to be decided before the source is pulled again."""
         raise NotImplementedError("the lifecycle's")
 
-    def _check(self) -> None:
+    def _check(self) -> bool:
         """Go no further once `close` or `cancel` was called. What the end itself emits is delivered; a source that is read
-        inside another stops even after the end."""
+        inside another stops even after the end. Returns False: there is no reason to look again."""
         if self._closing and (self._nested or not self._ended):
             raise Stopped
+        return False
 
     # -- single events
 
@@ -162,17 +187,24 @@ class Delivery:
         """Deliver completed events. Each is completed when the one before was delivered."""
         for event in events:
             yield from self._emit(event)
-            self._check()
+            if self._closing:
+                self._check()
             if self._iterated:
                 yield event
-                self._check()
+                if self._closing:
+                    self._check()
 
     def _emit(self, event: Event) -> Steps:
         """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""
         self._note(event)
         if not isinstance(event, Delta):
             self._notice_hooks()
-        calls = self._calls_of(type(event))
+        calls = self._plan.get(type(event))
+        if calls is None:
+            if hook_events() is self._hook_events:
+                return
+            self._use_handlers(self._handlers)  # the application has declared events since the stream was made
+            calls = self._plan.get(type(event), ())
         for number, call in enumerate(calls, 1):
             if self._closing and isinstance(event, Delta):
                 return
@@ -183,13 +215,8 @@ class Delivery:
             except BaseException as error:
                 yield from self._emit_to_rest(calls[number:], event, error)
                 raise
-        if calls and not isinstance(event, Delta):
+        if not isinstance(event, Delta):
             self._notice_hooks()  # a hook may have assigned one for the deltas that follow
-
-    def _calls_of(self, kind: type[Event]) -> tuple[Call, ...]:
-        if kind not in self._plan:  # declared by the application after the stream was made
-            self._use_handlers(self._handlers)
-        return self._plan.get(kind, ())  # nothing where an event class was declared once more
 
     def _emit_to_rest(self, calls: Sequence[Call], event: Event, error: BaseException) -> Steps:
         """Call the remaining hooks of an event after one raised. Their errors become notes of the first."""
@@ -207,8 +234,16 @@ class Delivery:
 
     def _note(self, event: Event) -> None:
         """Make an event the current one."""
-        self._position = self._last_position()
+        if self._position is not None or (self._current is not None and self._current.position is not None):
+            self._position = self._last_position()
         self._current = event
+        kind = type(event)
+        if kind not in _UNOBSERVED and not self._observe(event):
+            _UNOBSERVED.add(kind)
+
+    def _observe(self, event: Event) -> bool:
+        """Take note of what an event means for the stream itself. False: no event of this class means anything."""
+        return False
 
     def _last_position(self) -> int | str | None:
         """The position of the current event, else of the last one before it that has one: some servers number only some

@@ -23,6 +23,7 @@ import msgspec
 from .. import events as e
 from ..messages import COMPACT_AT
 from .message_content import MessageContent
+from .open_messages import NOTHING
 from .pending import NOT_ANSWERED, PendingAnswers
 from .run_tracker import RunTracker
 from .split_text import SplitDelta
@@ -56,26 +57,32 @@ class Engine(MessageContent):
         ends_before: those of them that stand before the cursor after which the stream resumes.
     """
 
+    failure: e.StreamException | None = None
+    forgotten_deltas = 0
+    is_ending = False
+    is_canonical = False
+    ends_before: frozenset[type[e.Event]] = frozenset()
+    # The event that is being completed, and the number of the item that it came from.
+    _cause: e.Event | None = None
+    _item_index: int | None = None
+
     def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
         super().__init__(wake)
         self.runs = RunTracker()
         self.warning_list = WarningList(strict=strict)
-        self.failure: e.StreamException | None = None
-        self.forgotten_deltas = 0
-        self.is_ending = False
-        self.is_canonical = False
         self.source_ends: dict[type[e.Event], int | str | None] = {}
-        self.ends_before: frozenset[type[e.Event]] = frozenset()
-        # The event that is being completed, and the number of the item that it came from.
-        self._cause: e.Event | None = None
-        self._item_index: int | None = None
         self.number_of: Callable[[Any], int | None] = _unknown
 
     # -- what drives it, and what it forgets
 
     def release(self) -> None:
-        """Refer no more to what drives the engine, so that both are freed as soon as nothing else refers to them."""
+        """Nothing more comes. Refer no more to what drives the engine, so that both are freed as soon as nothing else
+        refers to them, and keep no more than what users read: messages, the run and its steps, warnings."""
+        super().release()
         self.wake, self.number_of = _nothing, _unknown
+        self.source_ends = self._halves = self._annotated = NOTHING
+        self.runs.release()
+        self._cause = None
 
     def forget_oldest(self, limit: int) -> None:
         """Forget messages, confirmations and run steps that are over, the oldest first, where there are more than
@@ -116,7 +123,7 @@ class Engine(MessageContent):
     def complete_event(self, event: e.Event) -> Iterator[e.Event]:
         """Any event, with everything that belongs before and after it."""
         self._cause, self._item_index, event.item_index = event, event.item_index, None
-        yield from _completion_of(type(event))(self, event)
+        yield from (_COMPLETIONS.get(type(event)) or _completion_of(type(event)))(self, event)
         self._cause = None  # the item that it came from may be large
 
     def _emit(self, event: e.Event) -> Iterator[e.Event]:
@@ -287,11 +294,13 @@ class Engine(MessageContent):
     }
 
 
+_COMPLETIONS = Engine.completions
+
+
 def _completion_of(kind: type[e.Event]) -> _Completion:
-    completion = Engine.completions.get(kind)
-    if completion is None:
-        completion = next(Engine.completions[base] for base in kind.__mro__ if base in Engine.completions)
-        Engine.completions[kind] = completion
+    """What completes the events of a class that was not seen before."""
+    completion = next(_COMPLETIONS[base] for base in kind.__mro__ if base in _COMPLETIONS)
+    _COMPLETIONS[kind] = completion
     return completion
 
 

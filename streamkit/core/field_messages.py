@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from ..events import Delta, Event, MessageDone, ToolCallDelta
 from ..messages import COMPACT_AT, CodeMessage, Message, Status
@@ -45,9 +45,10 @@ class _Field:
     it. Deltas after a replacement would confuse a reader that only appends.
     """
 
-    def __init__(self, message: Message, language: str | None) -> None:
+    def __init__(self, message: Message, language: str | None, *, is_language: bool) -> None:
         self.message = message
         self.language = language  # as `fields=` names it
+        self.is_language = is_language  # whether its text may be the language of another field
         self.created = False
         self.done = False  # whether the string is complete
         self.emitted = _GrowingText()
@@ -57,6 +58,11 @@ class _Field:
     def begin_again(self) -> None:
         """The key comes again: the next piece is the first of its new text."""
         self._waiting = _GrowingText()
+
+    @property
+    def grows(self) -> bool:
+        """Whether a piece of its text does no more than extend what was emitted."""
+        return self.created and self._waiting is None and not self.is_language
 
     def has_emitted(self, text: str) -> bool:
         """Whether exactly this text was emitted, and more can be added to it."""
@@ -127,13 +133,27 @@ class CallFields:
     def _new_reader(self) -> JsonFields:
         return JsonFields(*(path for choice in self._choices for path in choice.paths))
 
-    def feed(self, delta: Delta) -> Iterator[Event]:
+    def feed(self, delta: Delta) -> Iterable[Event]:
         """The fields' events of a delta of the arguments."""
         if delta.replace:
-            yield from self._replace(delta.value, delta)
-        elif delta.value:
-            self._arguments.add(delta.value)
-            yield from self._read(delta.value, delta)
+            return self._replace(delta.value, delta)
+        if not delta.value:
+            return ()
+        self._arguments.add(delta.value)
+        if self._reader is None:
+            return ()
+        pieces = self._reader.feed(delta.value)
+        if len(pieces) == 1:
+            piece = pieces[0]
+            field = self._fields.get(piece.path)
+            if field is not None and field.grows and not piece.replace:  # the common case
+                field.done = piece.done
+                if not piece.text:
+                    return ()
+                field.emitted.add(piece.text)
+                make: Any = field.message.delta_event
+                return (at_place_of(delta, make(field.message.id, piece.text)),)
+        return self._add_pieces(pieces, delta)
 
     def finish(self, call: Message, cause: Event) -> Iterator[Event]:
         """The events before the call's own end. Arguments that come only with the end are emitted as one delta first."""
@@ -164,7 +184,10 @@ class CallFields:
     # -- the arguments
 
     def _read(self, text: str, cause: Event) -> Iterator[Event]:
-        for piece in self._reader.feed(text) if self._reader is not None else ():
+        return self._add_pieces(self._reader.feed(text) if self._reader is not None else (), cause)
+
+    def _add_pieces(self, pieces: Iterable[FieldText], cause: Event) -> Iterator[Event]:
+        for piece in pieces:
             self._note_language(piece)
             yield from self._add(piece, cause)
 
@@ -237,7 +260,7 @@ class CallFields:
             step_id=call.step_id,
             metadata={"field": join_path((self._name, *keys))},
         )
-        return _Field(message, choice.language)
+        return _Field(message, choice.language, is_language=_may_name_language(path))
 
     def _language(self, path: str, kind: type[Message]) -> str | None:
         """The argument `language` beside a piece of code, if it is complete."""
@@ -247,11 +270,16 @@ class CallFields:
         return language if done and language and len(language) <= _LONGEST_LANGUAGE else None
 
     def _note_language(self, piece: FieldText) -> None:
-        if not piece.path.endswith("language"):
+        if not _may_name_language(piece.path):
             return
         before, _ = self._languages.get(piece.path, ("", False))
         text = "" if piece.replace else before[: _LONGEST_LANGUAGE + 1]
         self._languages[piece.path] = (text + piece.text, piece.done)
+
+
+def _may_name_language(path: str) -> bool:
+    """Whether the text at this path may be the language of the code beside it."""
+    return path.endswith("language")
 
 
 def _values(reader: JsonFields, text: str) -> dict[str, FieldText]:

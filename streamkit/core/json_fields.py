@@ -50,7 +50,9 @@ def _matcher(pattern: str) -> _Match:
 
 
 _plain_text = _matcher(r'[^"\\\x00-\x1f\ud800-\udfff]*')
-_any_text = _matcher(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')  # of a string that is skipped
+# Of a string that is skipped, perhaps a part. Before CPython 3.11.5 a possessive group that fails in its middle forgets to
+# go back; one that is not possessive needs memory for each repetition, so they are limited.
+_any_text = _matcher(r'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+){0,500}')
 _space = _matcher(r"[ \t\n\r]*")
 _number_characters = _matcher(r"[0-9+\-.eE]*")
 

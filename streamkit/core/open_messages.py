@@ -18,7 +18,18 @@ from .sizes import Sizes
 from .unique_ids import UniqueIds
 from .warning_list import WarningList
 
-__all__ = ["OpenMessages", "has_arguments"]
+__all__ = ["NOTHING", "OpenMessages", "has_arguments"]
+
+
+NOTHING: dict[Any, Any] = {}
+"""In the place of what a stream needed until it ended, shared by all: nothing is added to it."""
+
+_find_nothing: Callable[[Any], Any] = NOTHING.get
+_NO_IDS = UniqueIds(NOTHING)
+
+
+def _new_id_of_none() -> str:
+    raise RuntimeError("a stream that has ended gets no more messages")
 
 
 class OpenMessages(PendingAnswers):
@@ -48,6 +59,11 @@ class OpenMessages(PendingAnswers):
         self.new_id = _ids_from(self._ids)
         self._annotated: dict[str, set[bytes]] = {}  # the annotations of open messages
         self._early_lines: dict[str, int | None] = {}  # active lines of console messages that have not begun
+
+    def release(self) -> None:
+        """Forget what only further events would need. The messages stay."""
+        self._open = self._renamed = self._by_id = self._early_lines = NOTHING
+        self.find_open, self._ids, self.new_id = _find_nothing, _NO_IDS, _new_id_of_none
 
     # -- sizes
 
@@ -132,13 +148,13 @@ class OpenMessages(PendingAnswers):
         """A message is done. `key` is the id that the decoder uses for it."""
         status = "completed" if status == "in_progress" else status
         call = message if isinstance(message, ToolCallMessage) and not message.provider_executed else None
-        pending_key = self._pending_ids.free(call.call_id or call.id) if call is not None else ""
+        pending_key = self._questions.ids.free(call.call_id or call.id) if call is not None else ""
         if call is not None and status == "completed":
             yield from self._check_arguments(call, pending_key, cause)  # it is open: if this raises, the end closes it
         self._open.pop(key, None)
         self._renamed.pop(key, None)
         message.status = status
-        message.mark_complete()
+        message.finish()
         self._sizes.message_done(message)
         self._annotated.pop(message.id, None)
         if call is not None and status == "completed":

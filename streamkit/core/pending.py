@@ -13,8 +13,7 @@ all of it: an answer that changes says so (`Answer.changes`), and calls are foun
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
-from heapq import heappop, heappush
+from collections.abc import Callable, Collection, ItemsView, Iterator, Mapping, ValuesView
 
 from .. import events as e
 from ..answers import Answer, Confirmation
@@ -53,12 +52,65 @@ class Pending(Mapping[str, Confirmation | ToolCallMessage]):
         return repr(self._pending)
 
 
+def _never(call: ToolCallMessage) -> bool:
+    return False
+
+
+class _Questions:
+    """What an engine has of questions, from its first one on.
+
+    Attributes:
+        ids: those of `pending`.
+        changes: the answers that were given, deferred or decided since they were looked at last.
+        own: the answers that were made here, each with its question's number and key.
+        own_count: how many there were.
+        asked: those of confirmations among them.
+        passive: the confirmations that nobody can answer.
+        call_keys: the keys of calls, by call id and by their message's id.
+
+    What the changes have shown:
+        ready: a heap of answers to deliver, by their questions' numbers.
+        unstarted: those that are awaitables and were not started.
+        awaited: those to wait for.
+        deferred: new deferrals among them.
+        undeferred: those of confirmations that nobody deferred.
+    """
+
+    __slots__ = (
+        "asked",
+        "awaited",
+        "call_keys",
+        "changes",
+        "deferred",
+        "ids",
+        "own",
+        "own_count",
+        "passive",
+        "ready",
+        "undeferred",
+        "unstarted",
+    )
+
+    def __init__(self, pending: dict[str, Confirmation | ToolCallMessage]) -> None:
+        self.ids = UniqueIds(pending)
+        self.changes: deque[Answer] = deque()
+        self.own: dict[Answer, tuple[int, str]] = {}
+        self.own_count = 0
+        self.asked: set[Answer] = set()
+        self.passive: dict[str, Confirmation] = {}
+        self.call_keys: dict[str, deque[str]] = {}
+        self.ready: list[tuple[int, Answer]] = []
+        self.unstarted: list[Answer] = []
+        self.awaited: dict[Answer, None] = {}
+        self.deferred: list[Answer] = []
+        self.undeferred: dict[Answer, None] = {}
+
+
 class PendingAnswers:
     """The part of the engine that knows what waits for an answer.
 
     Attributes:
         pending: what waits: confirmations by their id, tool calls by their call id.
-        changes: the answers that were given, deferred or decided since they were looked at last. Any thread appends.
         confirmations: all of them, in the order they came.
         answered_later: the ids of confirmations, and of calls that were promised an output, whose answer comes after the
             source's end, as a recording has it.
@@ -75,42 +127,36 @@ class PendingAnswers:
         takes_awaitables: an output may be an awaitable.
         executes: whether the source itself answers a call.
         new_answer: makes the place for an answer.
+        changes: the answers that were given, deferred or decided since they were looked at last. Any thread appends.
     """
 
     runs: RunTracker
     is_canonical: bool
+    answered_later: frozenset[str] = frozenset()
+    declined = False
+    pull_approves = False
+    pull_approved = False
+    has_outcomes = False
+    takes_approvals = False
+    takes_edits = False
+    takes_outputs = False
+    takes_awaitables = False
+    executes: Callable[[ToolCallMessage], bool] = staticmethod(_never)
+    new_answer: type[Answer] = Answer
+    _made: _Questions | None = None  # most streams have no question
+    changes: Collection[Answer] = ()
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
         self.wake: Callable[[], None] = wake or _nothing
         self.pending: dict[str, Confirmation | ToolCallMessage] = {}
-        self.changes: deque[Answer] = deque()
         self.confirmations: list[Confirmation] = []
-        self.answered_later: frozenset[str] = frozenset()
-        self.declined = False
-        self.pull_approves = False
-        self.pull_approved = False
-        self.has_outcomes = False
-        self.takes_approvals = False
-        self.takes_edits = False
-        self.takes_outputs = False
-        self.takes_awaitables = False
-        self.executes: Callable[[ToolCallMessage], bool] = _never
-        self.new_answer: type[Answer] = Answer
-        self._pending_ids = UniqueIds(self.pending)
-        # The parts of `pending`: answers that were made here, each with its question's number and key; those of confirmations
-        # among them; the confirmations that nobody can answer; the keys of calls, by call id and by their message's id.
-        self._own: dict[Answer, tuple[int, str]] = {}
-        self._own_count = 0
-        self._asked: set[Answer] = set()
-        self._passive: dict[str, Confirmation] = {}
-        self._call_keys: dict[str, deque[str]] = {}
-        # What the changes have shown: a heap of answers to deliver, by their questions' numbers; those that are awaitables and
-        # were not started; those to wait for, a new deferral among them; confirmations that nobody deferred.
-        self._ready: list[tuple[int, Answer]] = []
-        self._unstarted: deque[Answer] = deque()
-        self._awaited: dict[Answer, None] = {}
-        self._deferred: list[Answer] = []
-        self._undeferred: dict[Answer, None] = {}
+
+    @property
+    def _questions(self) -> _Questions:
+        if self._made is None:
+            self._made = _Questions(self.pending)
+            self.changes = self._made.changes
+        return self._made
 
     def _message(self, id: str) -> Message | None:
         raise NotImplementedError("the engine's")
@@ -135,8 +181,9 @@ class PendingAnswers:
             yield self._warn("duplicate-confirmation", f"confirmation {question.id!r} came twice", event)
             return
         yield from self.runs.open_step(event)
+        questions = self._questions
         confirmation = Confirmation(
-            self._pending_ids.free(question.id), self._subject(question.subject), malformed=question.malformed
+            questions.ids.free(question.id), self._subject(question.subject), malformed=question.malformed
         )
         if question.answer_slot is not None:  # another stream's: that stream waits for the answer
             confirmation.answer_slot = question.answer_slot
@@ -144,10 +191,10 @@ class PendingAnswers:
         elif (self.pull_approves or self.takes_edits or self.takes_approvals) and not question.malformed:
             confirmation.answer_slot = self._new_answer(f"confirmation {question.id!r}", confirmation.id)
             confirmation.editable = self.takes_edits
-            self._asked.add(confirmation.answer_slot)
-            self._undeferred[confirmation.answer_slot] = None
+            questions.asked.add(confirmation.answer_slot)
+            questions.undeferred[confirmation.answer_slot] = None
         elif not (self.pull_approved or self.has_outcomes or self.is_canonical):
-            self._passive[confirmation.id] = confirmation
+            questions.passive[confirmation.id] = confirmation
         self.pending[confirmation.id] = confirmation
         self.confirmations.append(confirmation)
         yield e.ConfirmationCreated(confirmation, position=event.position, raw_item=event.raw_item)
@@ -197,11 +244,15 @@ class PendingAnswers:
 
     def _unanswerable(self) -> list[Confirmation]:
         """The pending confirmations that take no answer of ours."""
-        return [*self._passive.values()]
+        if (questions := self._made) is None:
+            return []
+        return [*questions.passive.values()]
 
     @property
     def pending_confirmations(self) -> list[Confirmation]:
         """The confirmations that were not decided yet."""
+        if not self.pending:
+            return []
         return [waiting for waiting in self.pending.values() if isinstance(waiting, Confirmation)]
 
     # -- tool calls
@@ -209,11 +260,15 @@ class PendingAnswers:
     @property
     def unanswered(self) -> list[ToolCallMessage]:
         """The tool calls that want our output and have none."""
+        if not self.pending:
+            return []
         return [waiting for waiting in self.pending.values() if isinstance(waiting, ToolCallMessage)]
 
     def unanswered_with(self, id: str | None) -> list[ToolCallMessage]:
         """Those of them that have this call id, or are the message with this id."""
-        waiting = [self.pending[key] for key in self._call_keys.get(id, ())] if id is not None else []
+        if (questions := self._made) is None:
+            return []
+        waiting = [self.pending[key] for key in questions.call_keys.get(id, ())] if id is not None else []
         return [call for call in waiting if isinstance(call, ToolCallMessage)]
 
     def _expect_output(self, call: ToolCallMessage, key: str) -> None:
@@ -223,11 +278,12 @@ class PendingAnswers:
                 call.answer_slot = self._new_answer(f"tool call {key!r}", key, awaitables=self.takes_awaitables)
             self.pending[key] = call
             for id in {call.call_id or call.id, call.id}:
-                self._call_keys.setdefault(id, deque()).append(key)
+                self._questions.call_keys.setdefault(id, deque()).append(key)
 
     def _call_answered(self, call_id: str | None) -> None:
         """A call got its output: it takes none of ours any more."""
-        if call_id is not None and (keys := self._call_keys.get(call_id)):
+        questions = self._made
+        if questions is not None and call_id is not None and (keys := questions.call_keys.get(call_id)):
             self._drop_call(keys[0])
 
     def drop_calls(self) -> None:
@@ -246,57 +302,64 @@ class PendingAnswers:
 
     def _new_answer(self, what: str, key: str, *, awaitables: bool = False) -> Answer:
         """The place for the application's answer to what `pending` holds under this key."""
-        answer = self.new_answer(what, self.wake, awaitables=awaitables, changes=self.changes)
-        self._own_count += 1
-        self._own[answer] = (self._own_count, key)
+        questions = self._questions
+        answer = self.new_answer(what, self.wake, awaitables=awaitables, changes=questions.changes)
+        questions.own_count += 1
+        questions.own[answer] = (questions.own_count, key)
         return answer
 
     def _remove(self, key: str) -> None:
         """What was pending under this key waits no longer."""
-        waiting = self.pending.pop(key)
+        waiting, questions = self.pending.pop(key), self._questions
         if isinstance(waiting, ToolCallMessage):
             for id in {waiting.call_id or waiting.id, waiting.id}:
-                keys = self._call_keys[id]
+                keys = questions.call_keys[id]
                 keys.remove(key)
                 if not keys:
-                    del self._call_keys[id]
+                    del questions.call_keys[id]
         else:
-            self._passive.pop(key, None)
-        if (answer := waiting.answer_slot) is not None and self._own.pop(answer, None) is not None:
-            self._awaited.pop(answer, None)
-            self._undeferred.pop(answer, None)
-            self._asked.discard(answer)
+            questions.passive.pop(key, None)
+        if (answer := waiting.answer_slot) is not None and questions.own.pop(answer, None) is not None:
+            questions.awaited.pop(answer, None)
+            questions.undeferred.pop(answer, None)
+            questions.asked.discard(answer)
 
-    def _take_changes(self) -> None:
+    def _take_changes(self, questions: _Questions) -> None:
         """Sort out what has changed."""
-        while self.changes:
-            answer = self.changes.popleft()
-            if answer not in self._own:
+        while questions.changes:
+            answer = questions.changes.popleft()
+            if answer not in questions.own:
                 continue  # its question was settled meanwhile
             if answer.ready:
-                heappush(self._ready, (self._own[answer][0], answer))
+                from heapq import heappush  # few streams have questions
+
+                heappush(questions.ready, (questions.own[answer][0], answer))
             elif answer.given:
-                self._unstarted.append(answer)
+                questions.unstarted.append(answer)
             elif answer.deferred:
-                self._deferred.append(answer)
+                questions.deferred.append(answer)
             if answer.given or answer.deferred:
-                self._awaited[answer] = None
-                self._undeferred.pop(answer, None)
+                questions.awaited[answer] = None
+                questions.undeferred.pop(answer, None)
             else:  # its time is over
-                self._awaited.pop(answer, None)
-                if answer in self._asked:
-                    self._undeferred[answer] = None
+                questions.awaited.pop(answer, None)
+                if answer in questions.asked:
+                    questions.undeferred[answer] = None
 
     def next_answered(self) -> Confirmation | ToolCallMessage | None:
         """The first of the pending questions whose answer has come and was not returned here before; None if there is none."""
-        self._take_changes()
-        while self._ready:
-            _, answer = heappop(self._ready)
-            if answer in self._own:
-                key = self._own[answer][1]
+        if (questions := self._made) is None:
+            return None
+        self._take_changes(questions)
+        while questions.ready:
+            from heapq import heappop
+
+            _, answer = heappop(questions.ready)
+            if answer in questions.own:
+                key = questions.own[answer][1]
                 waiting = self.pending[key]
                 if isinstance(waiting, ToolCallMessage):  # it is this one's output that comes next, whatever its id
-                    keys = self._call_keys[waiting.call_id or waiting.id]
+                    keys = questions.call_keys[waiting.call_id or waiting.id]
                     keys.remove(key)
                     keys.appendleft(key)
                 return waiting
@@ -304,30 +367,31 @@ class PendingAnswers:
 
     def take_awaitables(self) -> list[Answer]:
         """The answers that are awaitables and were not returned here before."""
-        self._take_changes()
-        unstarted = [*self._unstarted]
-        self._unstarted.clear()
+        if (questions := self._made) is None:
+            return []
+        self._take_changes(questions)
+        unstarted = [*questions.unstarted]
+        questions.unstarted.clear()
         return unstarted
 
     def take_deferred(self) -> list[Answer]:
         """The answers that were deferred since the last time."""
-        deferred, self._deferred = self._deferred, []
+        if (questions := self._made) is None:
+            return []
+        deferred, questions.deferred = questions.deferred, []
         return deferred
 
     def must_wait(self, *, at_end: bool) -> bool:
         """Whether the source cannot go on before something is answered. Confirmations that nobody deferred are declined
         for it: their answers are ready at once."""
-        if not (at_end or self.pull_approves):
+        questions = self._made
+        if questions is None or not (at_end or self.pull_approves):
             return False
-        undeferred, self._undeferred = self._undeferred, {}
+        undeferred, questions.undeferred = questions.undeferred, {}
         for answer in undeferred:
             answer.give_up((False, NOT_ANSWERED))
-        return bool(self._asked or (at_end and self._awaited))
+        return bool(questions.asked or (at_end and questions.awaited))
 
 
 def _nothing() -> None:
     """The `wake` of an engine that no stream waits on."""
-
-
-def _never(call: ToolCallMessage) -> bool:
-    return False

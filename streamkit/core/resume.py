@@ -13,34 +13,31 @@ from ..events import ActiveLine, AnnotationAdded, ConfirmationCreated, Event, Ru
 from ..messages import Annotation, ConsoleMessage, Message, TextMessage
 from .engine import Engine
 
-__all__ = ["ResumableEngine", "Resumption", "events_so_far"]
+__all__ = ["Resumption", "events_so_far"]
 
 
 class Retell(Event):
     """Not an event of streams: it makes the engine emit again what is open."""
 
 
-class ResumableEngine(Engine):
-    """An engine that emits again what is open, where `Retell` stands among the events."""
+def _emit_open(engine: Engine, event: Event) -> Iterator[Event]:
+    """The events that re-create what is open: the run, its step, its messages and confirmations. Nothing of a run whose
+    end was delivered."""
+    position = event.position
+    engine.ends_before = frozenset(engine.source_ends)
+    if RunDone in engine.ends_before:
+        return
+    if engine.runs.run is not None:
+        yield RunCreated(engine.runs.run, position=position)
+    if engine.runs.step is not None:
+        yield RunStepCreated(engine.runs.step, position=position)
+    for message in [message for message in engine.messages if message.status == "in_progress"]:
+        yield from events_so_far(message, position)
+    for confirmation in engine.pending_confirmations:
+        yield ConfirmationCreated(confirmation, position=position)
 
-    def complete_event(self, event: Event) -> Iterator[Event]:
-        """As `Engine.complete_event`; in place of `Retell` come the events of what is open."""
-        return self.emit_open(event.position) if type(event) is Retell else super().complete_event(event)
 
-    def emit_open(self, position: int | str | None) -> Iterator[Event]:
-        """The events that re-create what is open: the run, its step, its messages and confirmations. Nothing of a run
-        whose end was delivered."""
-        self.ends_before = frozenset(self.source_ends)
-        if RunDone in self.ends_before:
-            return
-        if self.runs.run is not None:
-            yield RunCreated(self.runs.run, position=position)
-        if self.runs.step is not None:
-            yield RunStepCreated(self.runs.step, position=position)
-        for message in [message for message in self.messages if message.status == "in_progress"]:
-            yield from events_so_far(message, position)
-        for confirmation in self.pending_confirmations:
-            yield ConfirmationCreated(confirmation, position=position)
+Engine.completions[Retell] = _emit_open
 
 
 def events_so_far(message: Message, position: int | str | None) -> Iterator[Event]:

@@ -25,17 +25,22 @@ class RunTracker:
         usage: the run's tokens: the sum of its steps'.
     """
 
+    run: e.Run | None = None
+    step: e.RunStep | None = None
+    outcome: e.Run | None = None
+    ended = False
+    requires_action = False
+    usage: e.Usage | None = None
+    _usage_before: e.Usage | None = None  # of the steps before this one
+    _step_count = 0  # forgotten steps count as well
+
     def __init__(self) -> None:
-        self.run: e.Run | None = None
-        self.step: e.RunStep | None = None
         self.steps: list[e.RunStep] = []
-        self.outcome: e.Run | None = None
-        self.ended = False
-        self.requires_action = False
-        self.usage: e.Usage | None = None
-        self._usage_before: e.Usage | None = None  # of the steps before this one
-        self._step_count = 0  # forgotten steps count as well
         self._by_id: dict[str, e.RunStep] = {}
+
+    def release(self) -> None:
+        """Nothing more comes: forget the ids of steps."""
+        self._by_id = {}
 
     # -- the run
 
@@ -153,7 +158,6 @@ class RunTracker:
 
 def merge(live: e.Run | e.RunStep, update: e.Run | e.RunStep, keep: tuple[str, ...] = ()) -> None:
     """Take over every field that the update has a value for, but for those to keep."""
-    for key in live.__struct_fields__:
-        value = getattr(update, key)
-        if key not in keep and value is not None and value != "" and value != {}:
+    for key, value in msgspec.structs.asdict(update).items():
+        if (value or value == 0) and key not in keep:  # "", {} and None are no values
             setattr(live, key, value)

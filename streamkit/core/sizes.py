@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import LimitError
-from ..limits import Limits
+from ..limits import DEFAULT_LIMITS
 from ..messages import Message
 from ..messages.json_text import json_key
 
@@ -26,10 +26,11 @@ class Sizes:
         limits: the sizes that end the stream.
     """
 
+    limits = DEFAULT_LIMITS
+    _unmeasured = 0  # bytes of long items since all open messages were measured
+    _total = 0  # characters of all messages, as far as they were measured
+
     def __init__(self) -> None:
-        self.limits = Limits()
-        self._unmeasured = 0  # bytes of long items since all open messages were measured
-        self._total = 0  # characters of all messages, as far as they were measured
         self._sizes: dict[str, int] = {}  # of the open messages, when they were measured
         self._besides: dict[str, int] = {}  # of what the open messages have beside their content
         self._metadata: dict[str, int] = {}  # of the part of it that is metadata

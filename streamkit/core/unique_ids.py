@@ -7,6 +7,9 @@ from collections.abc import Container
 __all__ = ["UniqueIds"]
 
 
+_NONE: set[str] = set()  # of those whose ids another object holds: nothing is added to it
+
+
 class UniqueIds:
     """The ids that are in use. Finding a free form of an id takes one look-up, however often it came before.
 
@@ -15,7 +18,7 @@ class UniqueIds:
     """
 
     def __init__(self, used: Container[str] | None = None) -> None:
-        self._own: set[str] = set()
+        self._own: set[str] = set() if used is None else _NONE
         self.used: Container[str] = self._own if used is None else used
         self._times: dict[str, int] = {}
 

@@ -30,11 +30,11 @@ class WarningList:
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
         self.warnings: list[StreamWarning] = []
-        self._faults: set[str] = set()  # those of the warnings
+        self._faults: set[str] | None = None  # those of the warnings, once there are any
 
     def has_fault(self, fault: str) -> bool:
         """Whether one of the warnings is about this fault."""
-        return fault in self._faults
+        return self._faults is not None and fault in self._faults
 
     def add_checked(self, warning: StreamWarning) -> StreamWarning:
         """Add a warning about the source.
@@ -52,5 +52,6 @@ class WarningList:
             raw = warning.raw_item
             is_long = isinstance(raw, bytes) and len(raw) > _LONG_ITEM
             self.warnings.append(msgspec.structs.replace(warning, raw_item=None) if is_long else warning)
+            self._faults = self._faults or set()
             self._faults.add(warning.fault)
         return warning

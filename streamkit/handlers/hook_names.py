@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -60,5 +59,7 @@ def warn_of_near_misses(cls: type, hooks: Collection[str], others: Mapping[str, 
 
 def _differing_characters(one: str, other: str) -> int:
     """How many characters of two names are only in one of them, at their place in the order."""
+    import difflib  # only for names that are nearly hooks
+
     blocks = difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
     return len(one) + len(other) - 2 * sum(block.size for block in blocks)

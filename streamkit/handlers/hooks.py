@@ -6,7 +6,7 @@ A hook that is not overridden costs nothing: the calls of an event are computed 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Generator, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, Generic, TypeVar, cast
 
@@ -51,12 +51,14 @@ _ASSISTANTS_HOOK = "on_run_step_delta"  # the one hook that only openai's own ha
 _MAY_PAUSE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
-def _has_flag(function: Any, look: Callable[[Any], bool]) -> bool:
-    """What `inspect` says of a function; a quick check of its code answers for a plain method."""
+def _is_plain(function: Any) -> bool:
+    """Whether it is surely the method of an object that neither pauses nor is decorated: most hooks are."""
     plain = getattr(function, "__func__", None)
-    if type(plain) is FunctionType and not plain.__dict__ and not plain.__code__.co_flags & _MAY_PAUSE:
-        return False
-    return look(function)
+    return type(plain) is FunctionType and not plain.__dict__ and not plain.__code__.co_flags & _MAY_PAUSE
+
+
+def _is_async(function: Any) -> bool:
+    return not _is_plain(function) and inspect.iscoroutinefunction(function)
 
 
 class Hooks(Handler, Generic[R]):
@@ -111,9 +113,11 @@ class Hooks(Handler, Generic[R]):
 
     def _streamkit_call(self, name: str) -> Call:
         hook = getattr(self, name)
-        if _has_flag(hook, inspect.isgeneratorfunction) or _has_flag(hook, inspect.isasyncgenfunction):
+        if _is_plain(hook):
+            return Call(hook, name == "on_event", False)
+        if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
             raise UsageError(f"{type(self).__name__}.{name} has a `yield`: as a generator it would never run")
-        return Call(hook, name == "on_event", _has_flag(hook, inspect.iscoroutinefunction))
+        return Call(hook, name == "on_event", inspect.iscoroutinefunction(hook))
 
     def _streamkit_overridden(self) -> list[str]:
         """The names of the hooks that the subclass, or the object itself, overrides."""
@@ -121,7 +125,7 @@ class Hooks(Handler, Generic[R]):
         own = events.keys() & getattr(self, "__dict__", {}).keys()
         found = {*own}
         for cls in kind.__mro__:
-            if cls not in _ROOTS:
+            if cls not in _ROOTS and not events.keys().isdisjoint(cls.__dict__):
                 found |= events.keys() & cls.__dict__.keys()
         names = found if len(found) < 2 else [name for name in events if name in found]
         return [name for name in names if name in own or _is_overridden(kind, name)]
@@ -138,7 +142,10 @@ class Hooks(Handler, Generic[R]):
             return overridden[0] if overridden else "handle"
         if self._streamkit_handles() and inspect.iscoroutinefunction(self.handle):
             return "handle"
-        return next((name for name in overridden if _has_flag(getattr(self, name), inspect.iscoroutinefunction)), None)
+        for name in overridden:
+            if _is_async(getattr(self, name)):
+                return name
+        return None
 
     def on_event(self, event: Event, /) -> R:
         """Called for every event, before the event's other hooks: for logs and metrics, or to forward a stream.

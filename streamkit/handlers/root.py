@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ..errors import UsageError
 from ..events import EVENTS, Event
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Call", "Handler", "needs_async", "own_hooks", "plan", "refuse_async"]
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """One call that an event makes to a handler.
 
     Attributes:
@@ -89,6 +91,10 @@ class Handler:
         """The handler that streams attach and call for this one: itself, unless its class says otherwise."""
         return self
 
+    def streamkit_receiver(self) -> Callable[[Sequence[Any]], None] | None:
+        """The method that takes the raw items, None if the handler's class does not override `receive`."""
+        return None if type(self).receive is Handler.receive else self.receive
+
     def streamkit_is_on(self, stream: StreamState) -> bool:
         """Whether this is the stream that the handler was attached to last."""
         return self._streamkit_live is stream
@@ -139,9 +145,10 @@ def own_hooks(handlers: Iterable[Handler]) -> list[tuple[str, int]]:
 
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:
-    """The calls that each kind of event makes to these handlers, in their order."""
-    calls: dict[type[Event], tuple[Call, ...]] = dict.fromkeys(EVENTS.values(), ())
+    """The calls that each kind of event makes to these handlers, in their order. Kinds that make none are missing."""
+    calls: dict[type[Event], tuple[Call, ...]] = {}
     for handler in handlers:
         for kind, more in handler.streamkit_plan().items():
-            calls[kind] += more
+            if more:
+                calls[kind] = (*calls[kind], *more) if kind in calls else more
     return calls

@@ -8,11 +8,10 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -46,7 +45,8 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _TOO_DEEP_MARK, _DAMAGED_MARK = b"nested too deep: ", b"damaged: "
 _MARKS = {_TOO_DEEP_MARK: TOO_DEEP, _DAMAGED_MARK: "it is a damaged line of a recording"}
 _decode = msgspec.json.Decoder().decode
-_strings = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_CONTAINERS = (dict, list)
+_STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _not_brackets = bytes(code for code in range(256) if code not in b"[]{}")
 _surrogate = re.compile("[\ud800-\udfff]").search
 _MOST_BITS = 14_000  # of a number with 4,200 digits; Python writes 4,300
@@ -58,7 +58,7 @@ def is_too_deep(text: bytes | bytearray | str) -> bool:
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if data.count(b"[") + data.count(b"{") <= MAX_NESTING:
         return False
-    brackets = _strings.sub(b"", data).translate(None, _not_brackets)
+    brackets = re.sub(_STRING, b"", data, flags=re.DOTALL).translate(None, _not_brackets)
     return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_NESTING
 
 
@@ -76,11 +76,15 @@ def is_nested_too_deep(value: Any) -> bool:
     """As `is_too_deep`, of a value of parsed JSON. One that contains itself is too deep as well."""
     level: list[Any] = [value]
     for _ in range(MAX_NESTING + 1):
-        inside = (one for outer in level for one in _inside(outer))
-        inner: dict[int, Any] = {id(one): one for one in inside if type(one) in (dict, list)}
+        inner: list[Any] = []
+        for outer in level:
+            for one in outer.values() if _is_object(outer) else outer if _is_list(outer) else ():
+                if type(one) in _CONTAINERS:
+                    inner.append(one)
         if not inner:
             return False
-        level = [*inner.values()]
+        # The same one at several places is looked at once: values that share parts would take forever.
+        level = inner if len(inner) < 8 else [*{id(one): one for one in inner}.values()]
     return True
 
 
@@ -104,13 +108,6 @@ def bounded(value: Any) -> Any:
 
 def _key(key: object) -> str:
     return key if isinstance(key, str) else str(key)
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    """The values in an object or list."""
-    if _is_object(value):
-        return value.values()
-    return value if _is_list(value) else ()
 
 
 def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -138,7 +135,7 @@ def decode_json(text: bytes | bytearray | str) -> Any:
         raise
 
 
-class Lenient(NamedTuple):
+class Lenient(msgspec.Struct, frozen=True):
     """JSON text as far as it could be read.
 
     Attributes:
@@ -190,6 +187,8 @@ def well_formed(value: Any) -> Lenient:
 
 def _loads(text: str, faults: list[str]) -> Any:
     """`json.loads`, which notes what it reads although it is not JSON."""
+    import json  # only for text that msgspec refuses
+
     constants: set[str] = set()
 
     def constant(name: str) -> float:

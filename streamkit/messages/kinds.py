@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import inspect
 import re
 from collections.abc import Sequence
@@ -172,6 +171,8 @@ class AudioMessage(Message):
         self._joined = -1
 
     def _join(self, pieces: list[str]) -> str:
+        import base64  # only for audio
+
         # Each piece has its own padding, so the bytes are joined and not the base64 texts.
         return base64.b64encode(b"".join(_decode_piece(piece) for piece in pieces)).decode("ascii")
 
@@ -302,9 +303,6 @@ CLASSES.update(
 )
 
 
-_NO_BASE64 = re.compile(r"[^A-Za-z0-9+/]+")
-
-
 def output_text(output: object) -> str:
     """A tool's output as text: a str unchanged, any other value as JSON. Half of a surrogate pair, as the names of files
     have for bytes that are not UTF-8, is U+FFFD.
@@ -335,9 +333,10 @@ def _plain(value: Any) -> Any:
 
 def _decode_piece(piece: str) -> bytes:
     """The bytes of one base64 piece. Other characters are dropped, and so is an incomplete last byte."""
+    import base64
+
     text = piece.rstrip("=")
-    if _NO_BASE64.search(text):
-        text = _NO_BASE64.sub("", text)
+    text = re.sub(r"[^A-Za-z0-9+/]+", "", text)
     if len(text) % 4 == 1:
         text = text[:-1]
     return base64.b64decode(text + "=" * (-len(text) % 4))

@@ -8,6 +8,8 @@ that still grows. The static form (`to_dict`) is Open Interpreter's flat message
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import msgspec
@@ -174,9 +176,12 @@ class Message:
         if len(self.pieces) >= COMPACT_AT:
             self._join_pieces()
 
-    def mark_complete(self) -> None:
-        """Note that the content is known, even if it is empty."""
+    def finish(self) -> None:
+        """The content is known, even if it is empty, and does not grow any more: it is joined, so that it takes no more
+        memory than it needs."""
         self._has_content = True
+        if self.pieces or len(self._chunks) > 1:
+            _ = self.content
 
     def _join_pieces(self) -> None:
         self._compacted += len(self.pieces)
@@ -246,8 +251,7 @@ class Message:
     def header(self) -> Self:
         """The same message without its content, as before its first delta."""
         other = type(self).__new__(type(self))
-        for key in _HEADER:
-            setattr(other, key, getattr(self, key))
+        any(map(setattr, repeat(other), _HEADER, _header_of(self)))  # a loop over the fields, in C
         other.status = "in_progress"
         other._has_content = False
         other._chunks = []
@@ -277,6 +281,7 @@ class Message:
 
 # The fields that a message has before its first delta.
 _HEADER = tuple(key for key in Message.__slots__ if not key.startswith("_") and key not in ("pieces", "status"))
+_header_of = attrgetter(*_HEADER)
 _OPTIONAL = tuple(key for key in _HEADER if key not in ("id", "role", "type", "metadata"))
 FIELDS = frozenset((*_HEADER, "content", "status"))
 _TYPES: dict[str, type | tuple[type, ...]] = {

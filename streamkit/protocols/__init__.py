@@ -5,18 +5,28 @@ A protocol is a package with a class `Decoder` (items to events), a class `Encod
 one, and `values` has the readers for values of any JSON type.
 """
 
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazy_names
 from .base import Decoder, Encoder
-from .encoding_report import left_out_of
 from .registry import BUILT_IN, find, names, recognise, to_input
-from .request_content import LeftOut
 from .values import is_list, is_object
+
+if TYPE_CHECKING:
+    from .encoding_report import left_out_of
+    from .request_content import LeftOut
+    from .ui_answers import Approval, ToolResult, UiAnswer, give_answers
 
 __all__ = [
     "BUILT_IN",
+    "Approval",
     "Decoder",
     "Encoder",
     "LeftOut",
+    "ToolResult",
+    "UiAnswer",
     "find",
+    "give_answers",
     "is_list",
     "is_object",
     "left_out_of",
@@ -24,3 +34,8 @@ __all__ = [
     "recognise",
     "to_input",
 ]
+
+if not TYPE_CHECKING:
+    _places = {"LeftOut": ".request_content", "left_out_of": ".encoding_report"}
+    _places |= dict.fromkeys(("Approval", "ToolResult", "UiAnswer", "give_answers"), ".ui_answers")
+    __getattr__, __dir__ = lazy_names(__name__, _places)

@@ -45,14 +45,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import msgspec
 
 from ..core.split_text import SplitDelta, split_deltas
-from ..events import Event, StreamWarning
+from ..events import Delta, Event, StreamWarning
 from ..messages import TextMessage
 from ..messages.json_text import Lenient, decode_json, is_nested_too_deep, read_leniently, well_formed
+from ..messages.sdk_objects import as_item
 from .framing import Frames, as_frame
 from .values import WireObject, is_object
 
@@ -179,15 +180,48 @@ class Decoder:
         self.index += 1
         return events
 
+    def plain_event(self, item: Any) -> Event | None:
+        """The one event of a parsed item in its common form: a dict, or an object of an SDK; None for any other item.
+
+        A protocol with a fast path overrides it, by an `item_reader` of the struct that `feed_frames` decodes. It may raise
+        anything: the item then takes the tolerant path. Nothing may have changed where it returns None or raises.
+        """
+        return None
+
     def feed_items(self, items: Iterable[Any]) -> list[Event]:
         """The events of items that are parsed already, as a producer in this process yields them."""
         events: list[Event] = []
+        plain_event, index = self.plain_event, self.index
         for item in items:
-            emitted = self._feed_item(item)
-            for event in emitted:
-                event.raw_item, event.item_index = item, self.index
-            self.index += 1
-            events += emitted
+            try:
+                event = plain_event(item)
+            except Exception:  # another item; what is wrong with it the tolerant path finds
+                event = None
+            if event is not None:
+                event.item_index = index
+                events.append(event)
+            else:
+                self.index = index
+                item = as_item(item)
+                emitted = self._feed_item(item)
+                for event in emitted:
+                    event.raw_item, event.item_index = item, index
+                events += emitted
+            index += 1
+        self.index = index
+        return events
+
+    def _typed(self, events: list[Event], data: bytes, id: bytes = b"") -> list[Event]:
+        """The events of one frame that was read by its type, with where they came from. Then comes the next frame. Deltas
+        need no index: it is found by their item."""
+        position = _text(id) if id else None
+        for event in events:
+            event.raw_item = data
+            if position is not None:
+                event.position = position
+            if not isinstance(event, Delta):
+                event.item_index = self.index
+        self.index += 1
         return events
 
     def _named(self, name: bytes, item: Any) -> Any:
@@ -237,6 +271,14 @@ class Decoder:
         """The index of the item with this data among the newest frames, None if it is not one of them."""
         numbers = enumerate(self._frames, self._first)
         return next((number for number, frame in numbers if as_frame(frame)[2] is source), None)
+
+    def remainder(self) -> Self:
+        """The decoder of a source that is over, without what it has read: its name, index and endings."""
+        left = type(self).__new__(type(self))
+        left.index, left.complete, left.exhausted = self.index, self.complete, self.exhausted
+        left.continues_in_next_source = self.continues_in_next_source
+        left._frames, left._first, left.foreign_decoder = (), 0, None
+        return left
 
     def forget(self) -> None:
         """Release the newest frames. Called when no more items come."""

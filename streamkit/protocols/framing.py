@@ -42,7 +42,6 @@ class Framer:
 
     Attributes:
         measure: called with the size of each long item.
-        rescued: the frames that came in one chunk with, and before, one that was too long.
     """
 
     def __init__(self, longest: int = Limits().line) -> None:
@@ -50,7 +49,7 @@ class Framer:
         self._pending: list[bytes] = []  # pieces of what is unfinished
         self._size = 0  # the size of `_pending`, where that has several pieces
         self._failure: LimitError | None = None
-        self.rescued: Frames = []
+        self._heeded_names: Container[bytes] | None = None
         self.measure: Callable[[int], object] = _nothing
 
     def _hold(self, piece: bytes) -> None:
@@ -69,13 +68,15 @@ class Framer:
         """Frames, of which some are long: those that are nested too deep are marked.
 
         Raises:
-            LimitError: one is too long. `rescued` has those before it.
+            LimitError: the first one is too long. If others came before it, these are returned, and the next call raises.
         """
         checked: list[Any] = []
         for frame in frames:
             data = frame if isinstance(frame, bytes) else frame[2]
             if len(data) > self._longest:
-                self.rescued, self._failure = checked, LimitError("line", self._longest)
+                self._failure = LimitError("line", self._longest)
+                if checked:
+                    return checked
                 raise self._failure
             if len(data) >= _LONG:
                 self.measure(len(data))
@@ -91,9 +92,15 @@ class Framer:
     def expect_names(self, names: Container[bytes] | None) -> None:
         """Set the SSE event names that the decoder heeds, None (as at the beginning) for all. Frames without an id and
         without such a name may then be returned as plain data."""
+        self._heeded_names = names
+
+    def _heeded(self, frames: Frames) -> Frames:
+        """These frames, as plain data where they may be."""
+        return frames if self._heeded_names is None else as_data(frames, self._heeded_names)
 
     def feed(self, chunk: bytes) -> Frames:
-        """The frames that this chunk completes. Raises `LimitError` where an item is too long, then and from then on."""
+        """The frames that this chunk completes. Raises `LimitError` where an item is too long, from then on: after the frames
+        that came before it in the same chunk were returned."""
         raise NotImplementedError(f"{type(self).__name__}.feed")
 
     def finish(self) -> Frames:
@@ -133,12 +140,11 @@ class SseFramer(Framer):
         self._started = False  # the byte order mark, if any, was dropped
         self._seen_cr = False
         self._after_cr = False  # the last chunk ended with a carriage return, whose newline may follow
-        self._heeded_names: Container[bytes] | None = None
         self._expect_head(b"", b"data: ")
 
     def expect_names(self, names: Container[bytes] | None) -> None:
         """Set the event names that the decoder heeds."""
-        self._heeded_names = names
+        super().expect_names(names)
         self._as_data = names is not None and self._head_name not in names
 
     def _expect_head(self, name: bytes, head: bytes) -> None:
@@ -150,11 +156,11 @@ class SseFramer(Framer):
 
     def feed(self, chunk: bytes) -> Frames:
         """The frames that this chunk completes. The paths before `_feed_any` are for one block, and for a run of them."""
-        pending = self._pending
-        if not pending and self._is_lf_only and chunk[: self._head_size] == self._head and chunk[-2:] == b"\n\n":
+        if not self._pending and self._is_lf_only and chunk.startswith(self._head) and chunk.endswith(b"\n\n"):
             data = chunk[self._head_size : -2]  # one block alone, from a server that flushes each event
             if _LF not in data and _CR not in data and len(data) < _LONG:
                 return [data if self._as_data else (b"", self._head_name, data)]
+        pending = self._pending
         if self._in_data and _CR not in chunk:
             if _LF not in chunk:
                 self._hold(chunk)
@@ -170,7 +176,7 @@ class SseFramer(Framer):
         ):
             pieces = text[self._head_size :].split(self._separator)
         else:
-            return self._feed_any(chunk)
+            return self._one_block(chunk) or self._feed_any(chunk)
         rest = pieces.pop()
         if _LF in b"".join(pieces):
             return self._feed_any(chunk)
@@ -180,17 +186,26 @@ class SseFramer(Framer):
         elif not self._end_run(rest, pieces):
             return self._feed_any(chunk)
         if pieces and max(map(len, pieces)) >= _LONG:
-            pieces = self._checked_pieces(pieces)
+            pieces = [as_frame(piece)[2] for piece in self._checked(pieces)]
         return pieces if self._as_data else self._named(pieces)
 
-    def _checked_pieces(self, pieces: list[bytes]) -> list[bytes]:
-        """As `_checked`, for the data of blocks with the expected name."""
+    def _checked(self, frames: Frames) -> Frames:
         try:
-            return [as_frame(piece)[2] for piece in self._checked(pieces)]
-        except LimitError:
-            self.rescued = self._named([as_frame(frame)[2] for frame in self.rescued])
-            self._in_data = self._is_lf_only = False  # the next chunk raises it again
-            raise
+            return super()._checked(frames)
+        finally:
+            if self._failure is not None:
+                self._in_data = self._is_lf_only = False  # so that the next chunk raises it again
+
+    def _one_block(self, chunk: bytes) -> Frames:
+        """The frame of a chunk that is one block, with another event name than the expected one; none if it is not."""
+        head, _, data = chunk.partition(b"\ndata: ")
+        if self._pending or not self._is_lf_only or head[:7] != b"event: " or data[-2:] != b"\n\n":
+            return []
+        data = data[:-2]
+        if _LF in head or _LF in data or _CR in chunk or len(data) >= _LONG:
+            return []
+        self._expect_head(head[7:], head + b"\ndata: ")
+        return self._named([data])
 
     def _end_run(self, rest: bytes, pieces: list[bytes]) -> bool:
         """Take in the data of the last block of a run, and what follows it. The data joins the pieces if its block is
@@ -230,7 +245,7 @@ class SseFramer(Framer):
             pending[:] = (rest,) if rest else ()
             lines = text.split(b"\n")
             lines.append(b"")
-            frames = self._by_columns(lines) or self._by_lines(lines)
+            frames = self._by_columns(lines) or self._heeded(self._by_lines(lines))
             if max(map(len, lines)) >= _LONG:
                 frames = self._checked(frames)
         if self._is_lf_only and len(pending) == 1 and pending[0].startswith(self._head):
@@ -344,10 +359,13 @@ class NdjsonFramer(Framer):
             if chunk:
                 self._hold(chunk)
             return []
-        lines = self._take_pending(lines)
+        if self._pending or not self._started:
+            lines = self._take_pending(lines)
         if rest:
             self._pending.append(rest)
-        return self._checked([(b"", b"", line) for line in lines.split(b"\n") if line.strip()])
+        found = [line for line in lines.split(b"\n") if line.strip()]
+        frames = found if self._heeded_names is not None else [(b"", b"", line) for line in found]
+        return self._checked(frames) if max(map(len, found), default=0) >= min(_LONG, self._longest) else frames
 
     def finish(self) -> list[Frame]:
         """The frame of the last line, where no newline ends it."""

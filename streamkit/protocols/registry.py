@@ -14,7 +14,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,10 +23,12 @@ from ..errors import UsageError
 from ..messages import CodeMessage, Message, ReasoningMessage, TextMessage, ToolCallMessage
 from ..messages.json_text import well_formed
 from .base import Decoder
-from .request_content import Report
 from .values import is_object
 
-__all__ = ["BUILT_IN", "find", "name_of", "names", "recognise", "to_input"]
+if TYPE_CHECKING:
+    from .request_content import Report
+
+__all__ = ["BUILT_IN", "PULL_APPROVES", "SHAPES", "find", "name_of", "names", "recognise", "to_input"]
 
 BUILT_IN = (
     "openai_responses",
@@ -36,9 +38,21 @@ BUILT_IN = (
     "anthropic",
     "open_interpreter",
     "letta",
+    "vercel_ui",
+    "ag_ui",
     "streamkit",
 )
 """The names of streamkit's own protocols, in the order in which an unknown item is shown to them."""
+
+# A decoder takes milliseconds to import. So what is asked of protocols that a stream may not have stands beside it.
+SHAPES = (
+    *("openai_responses", "openai_chat", "openai_completions", "openai_assistants", "anthropic"),
+    *("vercel_ui", "ag_ui"),
+)
+"""Those in whose package the module `shape` recognises an item."""
+
+PULL_APPROVES = ("open_interpreter",)
+"""Those whose decoders have `pull_approves`. Their package has `may_be_question_line`."""
 
 ENTRY_POINTS = "streamkit.protocols"
 """The group of the entry points of other packages' protocols."""
@@ -98,11 +112,21 @@ def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
         event_name: the name of the SSE event that it came in.
     """
     for name in _all_names():
-        decoder: type[Decoder] = find(name).Decoder
-        wrapped = {"event": event_name, "data": item} if decoder.wraps_event_name and event_name else item
-        if is_object(wrapped) and decoder.recognises(wrapped):
+        shape = _shape(name)
+        wraps = event_name and getattr(shape, "wraps_event_name", False)
+        wrapped = {"event": event_name, "data": item} if wraps else item
+        if is_object(wrapped) and shape.recognises(wrapped):
+            decoder: type[Decoder] = find(name).Decoder
             return decoder
     return None
+
+
+@cache
+def _shape(name: str) -> Any:
+    """What recognises a protocol's items: the module `shape` of its package, or else its decoder."""
+    if name in SHAPES:
+        return importlib.import_module(f"{__package__}.{name}.shape")
+    return find(name).Decoder
 
 
 def to_input(

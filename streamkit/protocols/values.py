@@ -7,8 +7,8 @@ A decoder that wants to warn about such a value checks its type before it reads 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias, TypeGuard, cast
 
 import msgspec
@@ -47,7 +47,13 @@ LARGEST_COUNT = 2**53
 """No counter of a real stream exceeds what every JSON reader can hold exactly."""
 
 _OTHER_JSON_TYPES = frozenset((str, int, float, bool, list, type(None)))
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+
+
+@cache
+def _encoder() -> Callable[[Any], str]:
+    import json  # seldom needed
+
+    return json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 # -- values of one type
@@ -137,7 +143,7 @@ def json_text(value: Any) -> str:
     if is_nested_too_deep(value):
         return ""
     try:
-        return _encode(value)
+        return _encoder()(value)
     except (TypeError, ValueError, RecursionError):
         return ""
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..answers import Answer, Confirmation
 from ..errors import UsageError
 from ..messages import ToolCallMessage
-from ..streams.manager import Deadlines
+from ..streams.deadlines import Deadlines
 from .interface import RunLog
 from .shared_answer import ReaderAnswer, SharedAnswer
 from .wakers import async_wait_until, in_event_loop, wait_until

@@ -20,9 +20,9 @@ from collections.abc import Callable
 
 __all__ = ["BodyJoiner"]
 
-_named_field = re.compile(rb"(?:data|event|id|retry|error) ?:").match
-_field = re.compile(rb"(data|event|id|retry|error)? ?:").match
-_tokens = re.compile(rb'\\.|["{}\[\]\\]', re.DOTALL).findall
+_NAMED_FIELD = rb"(?:data|event|id|retry|error) ?:"
+_FIELD = rb"(data|event|id|retry|error)? ?:"
+_TOKEN = rb'\\.|["{}\[\]\\]'
 _HEAD = 32  # the first bytes of a line, enough to see its SSE field
 
 
@@ -95,13 +95,13 @@ class BodyJoiner:
     def _starts_line(self, item: bytes) -> bool:
         """Whether the line so far cannot continue with this item."""
         head = self._head
-        field = _field(head)
+        field = re.match(_FIELD, head)
         value = head[field.end() :].lstrip(b" ") if field and field[1] == b"data" else head
         if value[:1] in (b"{", b"["):
             return self._json.complete and (item[:1] not in (b"", b" ", b"\t") or (not item and field is not None))
         if field is None or field[1] is None:  # a comment may hold anything but the name of a field
-            return field is not None and _named_field(item) is not None
-        return _named_field(item) is not None or item.startswith(b": ")
+            return field is not None and re.match(_NAMED_FIELD, item) is not None
+        return re.match(_NAMED_FIELD, item) is not None or item.startswith(b": ")
 
 
 class _Json:
@@ -117,7 +117,7 @@ class _Json:
         """Take the next piece."""
         if self._escaped and piece:
             piece, self._escaped = piece[1:], False
-        for token in _tokens(piece):
+        for token in re.findall(_TOKEN, piece, re.DOTALL):
             if token == b"\\":
                 self._escaped = True
             elif token == b'"':

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..core.argument_fields import ArgumentFields
+from ..core.delivery import NOT_DIRECT, Direct
 from ..core.engine import Engine
 from ..core.resume import Resumption
 from ..core.split_text import without_split_deltas
-from ..errors import IncompleteStreamError, LimitError, ProtocolError, StreamkitError, raise_source_error
+from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
 from ..messages.json_text import read_json
+from ..messages.sdk_objects import as_item
 from ..protocols import registry
 from ..protocols.base import Decoder
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
@@ -24,11 +25,22 @@ from .chained import UpstreamConfirmations
 from .live import ForeignQuestions, decoder_of_possible_question
 from .source import AsyncSource, Source
 
+if TYPE_CHECKING:
+    from ..core.argument_fields import ArgumentFields
+
 __all__ = ["PreparingDecoder", "SourceDecoder"]
 
 _SSE_FIELDS = (b"data", b"event", b"id", b"retry")
 _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
+
+
+def _no_events(frames: Frames) -> Sequence[Event]:
+    """In the place of a decoder's `feed_frames`, where the stream is over."""
+    return ()
+
+
+_ENDED = Source(iter(()), lambda: None)  # in the place of the source of a stream that is over
 
 
 class SourceDecoder:
@@ -44,6 +56,15 @@ class SourceDecoder:
         is_over: whether the source has ended, and its last events were handled.
         resumption: skips what comes before the cursor; None if the source is read from its beginning.
     """
+
+    _framer: Framer | None = None
+    _start = b""
+    _seen = b""  # the source's first bytes
+    cut: bytes | None = None
+    is_over = False
+    _upstream: UpstreamConfirmations | None = None
+    _foreign: ForeignQuestions | None = None
+    _was_complete: bool | None = None  # what `complete` was when the stream ended
 
     def __init__(
         self,
@@ -63,15 +84,12 @@ class SourceDecoder:
         # From bytes to events in two calls, once nothing but the framer and the decoder takes part.
         self._to_frames: Callable[[bytes], Frames] | None = None
         self._to_events: Callable[[Frames], Sequence[Event]]
-        self._framer: Framer | None = None
-        self._start = b""
+        # The same of items that are parsed already. Bytes among them have ints for elements.
+        self._of_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None
         self._held: list[Any] = []
-        self._seen = b""  # the source's first bytes
-        self.cut: bytes | None = None
-        self.is_over = False
         traits = source.traits
-        self._upstream = UpstreamConfirmations(traits.chunks, engine) if traits.chunks is not None else None
-        self._foreign: ForeignQuestions | None = None
+        if traits.chunks is not None:
+            self._upstream = UpstreamConfirmations(traits.chunks, engine)
         after = after if traits.resume is None else traits.resume(after)
         self.resumption = None if after is None else Resumption(after, engine)
         engine.pull_approves = engine.pull_approved = False
@@ -86,7 +104,8 @@ class SourceDecoder:
     @property
     def exhausted(self) -> bool:
         """Whether nothing more can come, so that the source need not be pulled again."""
-        return self.decoder is not None and self.decoder.exhausted and not self._read_to_end
+        decoder = self.decoder
+        return decoder is not None and decoder.exhausted and not self._read_to_end
 
     @property
     def continues_in_next_source(self) -> bool:
@@ -98,35 +117,27 @@ class SourceDecoder:
         """Whether bytes go through the framer and the decoder alone: the way of most streams, and the fast one."""
         return self._to_frames is not None
 
+    @property
+    def direct(self) -> Direct:
+        """The calls that make events of a batch of bytes, if it `is_direct`."""
+        return NOT_DIRECT if self._to_frames is None else (bytes, self._to_frames, self._to_events)
+
     # -- batches
 
     def decode(self, batch: Any) -> Sequence[Event]:
         """The events of a batch of the source: bytes, or a list of frames or of items."""
         if self._to_frames is not None and batch.__class__ is bytes:
-            try:
-                return self._to_events(self._to_frames(batch))
-            except LimitError as error:
-                return self._to_events(self._rescued(error))
+            return self._to_events(self._to_frames(batch))
+        if self._of_items is not None and batch and not isinstance(batch[0], (tuple, Event, int)):
+            return self._of_items(batch)
         events = self._filtered(self._decode(batch))
         only_decoded = not self._receivers and self._fields is None and self.resumption is None
-        if only_decoded and self._framer is not None and self.decoder is not None:
-            self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
+        if only_decoded and self.decoder is not None:
+            if self._framer is not None:
+                self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
+            elif self._upstream is None:
+                self._of_items = self.decoder.feed_items
         return events
-
-    def _frames(self, chunk: bytes) -> Frames:
-        assert self._framer is not None
-        try:
-            return self._framer.feed(chunk)
-        except LimitError as error:
-            return self._rescued(error)
-
-    def _rescued(self, error: LimitError) -> Frames:
-        """The frames before one that was too long, of the same chunk. Where there are none, the error is raised."""
-        assert self._framer is not None
-        frames, self._framer.rescued = self._framer.rescued, []
-        if not frames:
-            raise error
-        return frames
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
         """These events with the messages that `fields=` makes of arguments, without those before the cursor."""
@@ -138,12 +149,14 @@ class SourceDecoder:
         if type(batch) is bytes:
             if self.decoder is None and len(self._seen) < _SHOWN:
                 self._seen += batch[:_SHOWN]
-            return self._decode_frames(self._frames(batch)) if self._framer else self._decode_first(batch)
+            return self._decode_frames(self._framer.feed(batch)) if self._framer else self._decode_first(batch)
         if batch and type(batch[0]) is tuple:
             return self._decode_frames(batch)
         decoder = self.decoder
         if decoder is not None and decoder.name != "streamkit" and batch and isinstance(batch[0], Event):
             return [msgspec.structs.replace(event) for event in batch]  # a recording's answers
+        if self._receivers:
+            batch = [*map(as_item, batch)]
         for receive in self._receivers:
             receive(batch)
         if decoder is None:
@@ -161,7 +174,7 @@ class SourceDecoder:
             return ()
         self._drop_event_names()
         start, self._start = self._start, b""
-        return self._decode_frames(self._frames(start))
+        return self._decode_frames(self._framer.feed(start))
 
     def _decode_frames(self, frames: Frames) -> Sequence[Event]:
         for receive in self._receivers:
@@ -234,10 +247,19 @@ class SourceDecoder:
 
     def release(self) -> None:
         """Drop the references to handlers and to the decoder's newest items, once nothing more comes."""
-        self._receivers, self._to_frames = (), None
+        self._receivers, self._to_frames, self._of_items = (), None, None
         if self.decoder is not None:
             self.decoder.foreign_decoder = None
             self.decoder.forget()
+
+    def end(self) -> None:
+        """The stream is over: keep only what says how the source ended."""
+        self.release()
+        self._was_complete = self.complete
+        self.source, self._to_events = _ENDED, _no_events
+        if self.decoder is not None:
+            self.decoder = self.decoder.remainder()
+        self.resumption = self._fields = self._framer = self._upstream = self._foreign = None
 
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
@@ -275,6 +297,8 @@ class SourceDecoder:
     @property
     def complete(self) -> bool:
         """Whether a protocol's terminal rule is met, or there is nothing that one could apply to."""
+        if self._was_complete is not None:
+            return self._was_complete
         if self.decoder is None:
             return bool(self._held)  # which was an error
         if self._upstream is not None and self._upstream.cancelled:
@@ -318,6 +342,10 @@ class SourceDecoder:
 class PreparingDecoder(SourceDecoder):
     """Decodes what an async source pulled, which its `prepare` makes a batch of."""
 
+    @property
+    def direct(self) -> Direct:
+        return NOT_DIRECT
+
     def decode(self, batch: Any) -> Sequence[Event]:
         assert isinstance(self.source, AsyncSource)
         assert self.source.prepare is not None
@@ -347,14 +375,14 @@ def _protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
         kind: type[Decoder] = registry.find("streamkit").Decoder
         return kind
     if parsed:
-        return registry.recognise(item)
+        return registry.recognise(as_item(item))
     return registry.recognise(read_json(item[2]), item[1].decode("utf-8", "replace"))
 
 
 def _parsed(held: Any) -> Any:
     """A held item, or a held frame's data: as JSON where it is JSON, else as text."""
     if not is_frame(held):
-        return held
+        return as_item(held)
     _, _, data = held
     value = read_json(data)
     return data.decode("utf-8", "replace") if value is None else value

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import socket
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from ..core.steps import Stopped
+
+if TYPE_CHECKING:
+    import socket
 
 __all__ = ["Interruptible", "Stopped", "hang_up", "hang_up_response", "stop_with_caller"]
 
@@ -153,6 +155,8 @@ def stop_with_caller(stream: _Stream) -> None:
 
 def _awaited(frame: FrameType | None) -> socket.socket | None:
     """The connection that a thread reads or writes, None if it does something else."""
+    import socket  # only where something is stopped
+
     while frame is not None:
         code = frame.f_code
         if code.co_name in ("read", "write", "readinto") and code.co_varnames[:1] == ("self",):
@@ -192,6 +196,8 @@ def hang_up_response(response: Any) -> None:
 
 def hang_up(connection: Any) -> None:
     """End a connection that another thread reads from. (Closing its socket would not wake that thread.)"""
+    import socket
+
     with contextlib.suppress(OSError):
         if isinstance(connection, socket.socket):
             socket.socket.shutdown(connection, socket.SHUT_RDWR)  # not TLS's own, which would drop its state

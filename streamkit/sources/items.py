@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..events import Event
+from ..events import EVENTS, Event
+from ..messages.sdk_objects import as_item, is_plain_model
 from .body import BodyJoiner
 from .live import ends_with_question
 from .source import Batch
@@ -13,19 +14,20 @@ from .source import Batch
 __all__ = ["Items", "batches_of"]
 
 
+# What a decoder takes as it is. Most items are of these classes; the others are looked at one by one.
+_TAKEN = frozenset((dict, *EVENTS.values()))
+
+
 def _item(value: Any) -> Any:
-    """An item of an iterable in the form that a decoder takes: bytes, a mapping or an event."""
+    """An item of an iterable in the form that a decoder takes: bytes, a mapping, an event or a plain model."""
     item: Any = value
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(item)
     if isinstance(value, tuple):
         return list(item)  # only frames may be tuples; the decoder reports that a list is no object
-    if isinstance(value, (Mapping, Event)):
+    if isinstance(value, Event) or is_plain_model(value.__class__):
         return item
-    for name in ("to_dict", "model_dump"):
-        if callable(dump := getattr(value, name, None)):
-            return dump() if name == "to_dict" else dump(mode="json", exclude_unset=True)
-    return value  # the decoder reports that it is no object
+    return as_item(item)  # of what has no dict the decoder reports that it is no object
 
 
 class Items:
@@ -50,6 +52,8 @@ class Items:
         """The item as a batch of its own: bytes, or a list of one object."""
         if type(value) is bytes and self.body.is_plain:
             return value
+        if type(value) in _TAKEN or is_plain_model(value.__class__):
+            return [value]
         item = self.item(value)
         return item if isinstance(item, bytes) else [item]
 
@@ -60,8 +64,12 @@ def batches_of(values: Iterable[Any], *, live: bool = False) -> Iterator[Batch]:
     if not isinstance(values, (list, tuple)):
         yield from map(items.batch, values)
         return
+    kinds = {*map(type, values)}
+    if values and all(kind in _TAKEN or is_plain_model(kind) for kind in kinds):
+        yield [*values]
+        return
     together: list[Any] = []
-    only_bytes = {*map(type, values)} == {bytes}
+    only_bytes = kinds == {bytes}
     for place, value in enumerate(values):
         if only_bytes and items.body.is_plain:
             yield from values[place:]

@@ -22,8 +22,13 @@ __all__ = ["ForeignQuestions", "decoder_of_possible_question", "ends_with_questi
 @cache
 def _asking_decoders() -> tuple[type[Decoder], ...]:
     """The decoders of protocols with questions that pulling on answers."""
-    decoders: list[type[Decoder]] = [registry.find(name).Decoder for name in registry.BUILT_IN]
-    return tuple(decoder for decoder in decoders if decoder.pull_approves)
+    return tuple(registry.find(name).Decoder for name in registry.PULL_APPROVES)
+
+
+@cache
+def _marks_of_questions() -> tuple[Callable[[bytes], bool], ...]:
+    """What says of a line whether it may be a question of such a protocol, without importing the decoder."""
+    return tuple(registry.find(name).may_be_question_line for name in registry.PULL_APPROVES)
 
 
 def decoder_of_possible_question(item: Any) -> type[Decoder] | None:
@@ -40,7 +45,9 @@ def _decoder_with_questions(item: Any) -> type[Decoder] | None:
 
 def ends_with_question(line: bytes) -> bool:
     """Whether a line, of SSE or of JSON Lines, is a complete question although its end has not come."""
-    return b'"content"' in line and any(decoder.is_question_line(line) for decoder in _asking_decoders())
+    if b'"content"' not in line or not any(may_be(line) for may_be in _marks_of_questions()):
+        return False
+    return any(decoder.is_question_line(line) for decoder in _asking_decoders())
 
 
 class ForeignQuestions:

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import anyio
-
 from ..errors import raise_source_error
 from ..events import Run, RunDone, StreamEnd
-from ..limits import Limits
-from .chunks import AsyncChunks, SyncChunks
-from .generators import GeneratorSource
+from ..limits import DEFAULT_LIMITS, Limits
+from .chunks import SyncChunks
 from .interrupt import Interruptible
-from .items import Items, batches_of
+from .items import batches_of
 from .recognition import (
     http_error,
     is_async_response,
@@ -32,25 +29,18 @@ from .recognition import (
     is_live,
     is_path,
     is_response,
-    is_sync_response,
     refuse_read,
     response_of,
     unknown_source,
     unread_body,
     wants_async,
 )
-from .recording import read_recording, recording_in
-from .source import AsyncSource, Batch, Readable, Source, SourceTraits, await_source, call_source
-from .threads import call_off_loop, direct, in_thread, threaded
+from .source import Batch, Readable, Source, SourceTraits, call_source
 
-__all__ = ["open_async", "open_sync", "source_of_async_stream", "source_of_stream", "wants_async"]
+__all__ = ["CANCELLED", "distinct", "open_sync", "source_of_stream", "wants_async"]
 
 _END: Any = object()
-_DEFAULT = Limits()
-_CANCELLED = [RunDone(Run(status="cancelled")), StreamEnd(status="cancelled")]  # the end of a stream that was cancelled
-
-
-# -- sync
+CANCELLED = [RunDone(Run(status="cancelled")), StreamEnd(status="cancelled")]  # the end of a stream that was cancelled
 
 
 def _close_nothing() -> None:
@@ -65,7 +55,7 @@ def source_of_stream(manager: Any, chunks: SyncChunks | None = None) -> Source:
         for item in items:
             yield [item]
         if chunks is None and manager.status == "cancelled":
-            yield _CANCELLED
+            yield CANCELLED
 
     protocol = "streamkit" if chunks is None else chunks.protocol
     traits = SourceTraits(protocol=protocol, read_to_end=True, chunks=chunks)
@@ -101,23 +91,22 @@ def _beginning(chunks: Iterator[bytes], limit: int) -> bytes:
     return body[:limit]
 
 
-async def _async_beginning(chunks: AsyncIterator[bytes], limit: int) -> bytes:
-    """As `_beginning`."""
-    body = b""
-    async for chunk in chunks:
-        body += chunk
-        if len(body) >= limit:
-            break
-    return body[:limit]
-
-
 def _of_file(file: Any) -> Source:
     """An open file, from its position on: as a recording if it is one and can be sought in, else as a body."""
+    from .recording import recording_in  # no other source needs it
+
     try:
         recording = recording_in(file) if file.seekable() else None
     except Exception as error:
         raise_source_error(error)
     return recording or _of_iterable(file)
+
+
+def _of_path(path: Any) -> Source:
+    """A recording, or a body in a file."""
+    from .recording import read_recording  # no other source needs it
+
+    return read_recording(path)
 
 
 def _of_iterable(value: Iterable[Any]) -> Source:
@@ -127,7 +116,7 @@ def _of_iterable(value: Iterable[Any]) -> Source:
     items = iter(value)
 
     def finish() -> None:
-        for thing in _distinct(items, value):
+        for thing in distinct(items, value):
             if callable(close := getattr(thing, "close", None)):
                 close()
 
@@ -137,7 +126,7 @@ def _of_iterable(value: Iterable[Any]) -> Source:
     return Source(batches_of(pulled, live=live), finish, SourceTraits(live=live), interruptible=interruptible)
 
 
-def _distinct(items: Any, value: Any) -> tuple[Any, ...]:
+def distinct(items: Any, value: Any) -> tuple[Any, ...]:
     """What has to be closed: an iterator, and the iterable that it came from, if that is another object."""
     return (items,) if items is value else (items, value)
 
@@ -203,7 +192,7 @@ _SYNC_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Limits], Source]]
     (_is_a(SyncChunks), lambda value, _: source_of_stream(value.manager, value)),
     (_is_a(Source), lambda value, _: value),
     (lambda value: response_of(value) is not None, _of_response),
-    (is_path, lambda value, _: read_recording(value)),
+    (is_path, lambda value, _: _of_path(value)),
     (_is_a(bytes, bytearray), lambda value, _: Source(iter([bytes(value)]), _close_nothing)),
     (_is_a(str, Mapping, type), lambda value, _: _refuse_unknown(value)),
     (is_complete_answer, lambda value, _: Source(batches_of([value]), _close_nothing)),
@@ -215,129 +204,17 @@ _SYNC_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Limits], Source]]
 )
 
 
-def open_sync(value: Any, limits: Limits = _DEFAULT) -> Source:
+def open_sync(value: Any, limits: Limits = DEFAULT_LIMITS) -> Source:
     """The source for a sync stream that a value is, contains or returns. Its request is sent here.
 
     Raises:
         UsageError: the value is no source, or only an async one, or was read already.
         SourceError: opening it failed.
     """
+    if type(value) is list:
+        return _of_iterable(value)  # nothing else that a list might be
     refuse_read(value)
     for is_kind, source_of in _SYNC_KINDS:
         if is_kind(value):
             return source_of(value, limits)
     raise unknown_source(value)
-
-
-# -- async
-
-
-async def open_async(value: Any, limits: Limits = _DEFAULT) -> AsyncSource:
-    """The source for an async stream that a value is, contains or returns. Its request is sent here.
-
-    A sync source is pulled in worker threads, one call at a time. Raises as `open_sync`.
-    """
-    refuse_read(value)
-    if isinstance(value, AsyncSource):
-        return value
-    if isinstance(value, Readable):
-        return value.async_source()
-    if isinstance(value, AsyncChunks):
-        return source_of_async_stream(value.manager, value)
-    if inspect.isawaitable(value):
-        return await open_async(await await_source(value), limits)
-    response = response_of(value)
-    if response is not None and not is_sync_response(response) and hasattr(response, "aiter_bytes"):
-        return await _of_async_response(response, limits)
-    if isinstance(value, type):
-        raise unknown_source(value)
-    if hasattr(value, "__aiter__") and response is None:
-        return _of_async_iterable(value)
-    if hasattr(value, "__aenter__") and response is None and not hasattr(value, "__iter__") and not is_client(value):
-        return await _of_async_context(value, limits)
-    if callable(value) and not hasattr(value, "__iter__") and not hasattr(value, "__enter__"):
-        return await open_async(await call_off_loop(value), limits)
-    if isinstance(value, (SyncChunks, Source)):
-        return threaded(open_sync(value))
-    opens = partial(open_sync, value, limits)
-    source = opens() if not hasattr(value, "__enter__") else await in_thread(opens)
-    blocks = source.response is not None or not isinstance(value, (list, tuple, bytes, bytearray))
-    return threaded(source) if blocks else direct(source)
-
-
-def source_of_async_stream(manager: Any, chunks: AsyncChunks | None = None) -> AsyncSource:
-    """As `source_of_stream`, of an async stream."""
-    items = aiter(manager) if chunks is None else chunks
-    has_ended = False
-
-    async def pull() -> Batch | None:
-        nonlocal has_ended
-        async for item in items:
-            return [item]
-        is_first_end, has_ended = not has_ended, True
-        return _CANCELLED if chunks is None and manager.status == "cancelled" and is_first_end else None
-
-    protocol = "streamkit" if chunks is None else chunks.protocol
-    return AsyncSource(pull, manager.close, SourceTraits(protocol=protocol, read_to_end=True, chunks=chunks))
-
-
-async def _of_async_response(response: Any, limits: Limits) -> AsyncSource:
-    chunks: AsyncGenerator[bytes, None] = response.aiter_bytes()
-    if response.status_code >= 400:
-        try:
-            body = await _async_beginning(chunks, limits.error_body)
-        except Exception as error:
-            raise_source_error(error)
-        finally:
-            await _close_all(chunks, response)
-        raise http_error(response, body)
-    if not is_framed(response):
-        await _close_all(chunks, response)
-        raise unread_body(response)
-    return GeneratorSource(chunks, partial(_close_all, chunks, response), nested=True)
-
-
-async def _close_all(chunks: Any, response: Any) -> None:
-    await response.aclose()
-    # The client's generators are nested, and not all of them close the inner one. Reading on until one reads the closed
-    # connection ends them all; otherwise trio warns of those that the garbage collector finds.
-    with anyio.move_on_after(0), contextlib.suppress(Exception):
-        async for _ in chunks:
-            pass
-    await chunks.aclose()
-
-
-def _of_async_iterable(value: Any) -> AsyncSource:
-    items = aiter(value)
-    live = is_live(value)
-    converter = Items(live=live)
-    feed, batch = converter.body.feed, converter.batch
-
-    def prepare(item: Any) -> Batch:
-        return feed(item) if type(item) is bytes else batch(item)
-
-    async def finish() -> None:
-        for thing in _distinct(items, value):
-            close = getattr(thing, "aclose", None) or getattr(thing, "close", None)
-            if callable(close) and inspect.isawaitable(result := close()):
-                await result
-
-    traits = SourceTraits(live=live)
-    if inspect.isasyncgen(items):
-        return GeneratorSource(items, finish, traits, prepare=prepare)
-    return AsyncSource(items.__anext__, finish, traits, prepare=prepare)
-
-
-async def _of_async_context(value: Any, limits: Limits) -> AsyncSource:
-    stack = contextlib.AsyncExitStack()
-    try:
-        entered = await stack.enter_async_context(value)
-    except Exception as error:
-        raise_source_error(error)
-    try:
-        source = await open_async(entered, limits)
-    except BaseException:
-        await stack.aclose()
-        raise
-    stack.push_async_callback(source.close)
-    return AsyncSource(source.pull, stack.aclose, source.traits)

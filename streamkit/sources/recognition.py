@@ -41,9 +41,8 @@ _INNER_STREAMS = ("_raw_stream", "_AssistantEventHandler__stream", "_AsyncAssist
 
 # The content types of bodies that streamkit frames: Server-Sent Events and JSON, under whichever names servers send them.
 # Some send none.
-_FRAMED = re.compile(
-    r"$|text/|application/octet-stream|application/[\w.+-]*json|application/event-stream", re.IGNORECASE
-)
+_FRAMED = ("text/", "application/octet-stream", "application/event-stream")
+_FRAMED_JSON = r"application/[\w.+-]*json"
 
 
 # -- HTTP responses
@@ -78,7 +77,8 @@ def _sdk_response(value: Any) -> Any:
 def is_framed(response: Any) -> bool:
     """Whether streamkit can read the body of a response, as far as its content type says. Amazon's are binary."""
     headers: Mapping[str, str] = getattr(response, "headers", None) or {}
-    return _FRAMED.match(str(headers.get("content-type") or "")) is not None
+    kind = str(headers.get("content-type") or "").lower()
+    return not kind or kind.startswith(_FRAMED) or re.match(_FRAMED_JSON, kind) is not None
 
 
 def unread_body(response: Any) -> UsageError:

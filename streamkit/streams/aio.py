@@ -9,8 +9,8 @@ import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
-from types import AsyncGeneratorType, TracebackType
-from typing import Any, Self
+from types import AsyncGeneratorType, CoroutineType, TracebackType
+from typing import Any, NamedTuple, Self
 
 import anyio
 import anyio.lowlevel
@@ -22,12 +22,35 @@ from ..handlers import Handler
 from ..messages import Message
 from ..sources.awaiting import finish, interruptible, is_cancellation
 from ..sources.chunks import AsyncChunks
-from ..sources.open import open_async, source_of_async_stream, wants_async
+from ..sources.open_async import open_async, source_of_async_stream
+from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
-from .manager import AnswerText, Manager
+from .lifecycle import NO_STEPS
+from .manager import Manager, share_names
 from .tasks import Work, close_unused, scheduler, task_finder
 
 __all__ = ["AsyncStreamManager"]
+
+
+def _do_nothing() -> None:
+    """At the end of steps that nobody iterates over."""
+
+
+class _Reader(NamedTuple):
+    """What takes the events of steps.
+
+    Attributes:
+        pick: makes of an event what is wanted, None of one that is not; without it every event is wanted.
+        at_end: called when there are no more steps; may raise.
+        drains: whether it is one task's until then, that makes all of it interruptible.
+    """
+
+    pick: Callable[[Event], Any] | None = None
+    at_end: Callable[[], None] = _do_nothing
+    drains: bool = False
+
+
+_PLAIN, _DRAIN = _Reader(), _Reader(drains=True)
 
 
 class AsyncStreamManager(Manager):
@@ -45,16 +68,19 @@ class AsyncStreamManager(Manager):
     a stream may be used in generators, and be entered, read and left in different tasks, one at a time.
     """
 
+    _awaits = True
+    _coroutine = CoroutineType
+    _work: Work | None = None  # what runs beside it, once something does
+    _sleep: anyio.CancelScope | None = None  # the newest sleep in which the stream waits for its source
+    _wakeup: anyio.Event | None = None  # while it waits for an answer
+    _token: Any = None  # the event loop's own
+    _find_task: Callable[[], object] | None = None
+    _schedule: Callable[[Callable[[], object]], object] | None = None
+    _running: Steps | None = None  # the steps that are performed just now
+    _pause: anyio.Event | None = None  # while another task waits until none are
+    _guard: AsyncGeneratorType[None, None] | None = None  # closes it where it is dropped
+
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
-        self._sleep: anyio.CancelScope | None = None  # the newest sleep in which the stream waits for its source
-        self._wakeup: anyio.Event | None = None  # while it waits for an answer
-        self._token: Any = None  # the event loop's own
-        self._find_task: Callable[[], object] | None = None
-        self._schedule: Callable[[Callable[[], object]], object] | None = None
-        self._work = Work()
-        self._running: Steps | None = None  # the steps that are performed just now
-        self._pause: anyio.Event | None = None  # while another task waits until none are
-        self._guard: AsyncGeneratorType[None, None] | None = None  # closes it where it is dropped
         super().__init__(source, handlers, awaitables=True, **options)
         self._course = self._run()
 
@@ -71,13 +97,14 @@ class AsyncStreamManager(Manager):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `StreamManager.__iter__`."""
-        return AsyncEvents(partial(self._advance, self._course), self._final)
+        return AsyncEvents(partial(self._advance, self._course, None, _Reader(None, self._end_iteration)))
 
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
         self._check_text_is_left()
-        return AsyncTexts(partial(self._advance, self._course), self._final, self._answer_text)
+        reader = _Reader(self._answer_text.piece, self._end_iteration)
+        return AsyncTexts(partial(self._advance, self._course, None, reader))
 
     async def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
@@ -126,6 +153,9 @@ class AsyncStreamManager(Manager):
         self._closing = True
         self._in_loop(self._stop_waiting)
 
+    def _release_steps(self) -> None:
+        self._course = NO_STEPS
+
     # -- as another stream's source
 
     def source(self) -> Source:
@@ -136,25 +166,24 @@ class AsyncStreamManager(Manager):
 
     # -- steps
 
-    async def _advance(self, steps: Steps, error: BaseException | None = None, *, drains: bool = False) -> Event | None:
-        """Perform steps up to the next event, and return it; None at their end. An error is thrown into them first."""
-        before = self._running
+    async def _advance(self, steps: Steps, error: BaseException | None = None, reader: _Reader = _PLAIN) -> Any:
+        """Perform steps up to the next event for this reader, and return it. An error is thrown into them first."""
+        before, (pick, at_end, drains) = self._running, reader
         if before is not None and steps is self._course:
             self._refuse_second_reader("task")
-            return None
+            return at_end()
         self._running = steps
         if self._handlers and not drains:
             self._note_driver()
-        send = steps.send
         try:
             while True:
                 try:
-                    step = send(None) if error is None else steps.throw(error)
+                    step = steps.send(None) if error is None else steps.throw(error)
                     error = None
                     while True:
                         if step is PULL:
                             if drains:  # `_drain` makes it interruptible
-                                step = send(await self._source.next())
+                                step = steps.send(await self._source.next())
                                 continue
                             pull = self._source.next().__await__()  # as `interruptible`, without a generator for each
                             try:
@@ -163,14 +192,16 @@ class AsyncStreamManager(Manager):
                                 batch = end.value
                             else:
                                 batch = await finish(pull, signal, self._new_sleep)
-                            step = send(batch)
+                            step = steps.send(batch)
                         elif isinstance(step, Event):
-                            return step
+                            if (picked := step if pick is None else pick(step)) is not None:
+                                return picked
+                            step = steps.send(None)
                         elif isinstance(step, Step):
-                            step = send(await self._perform(step))
+                            step = steps.send(await self._perform(step))
                         else:
                             await (step if not self._ending else self._shielded(step))
-                            step = send(None)
+                            step = steps.send(None)
                 except StopIteration:
                     break
                 except BaseException as raised:
@@ -181,11 +212,19 @@ class AsyncStreamManager(Manager):
         finally:
             self._running = before
             if self._pause is not None:
-                self._pause.set()
-                self._pause = None
-        if self._ended:
+                self._end_pause()
+        if self._ended and self._work is not None:
             await self._shielded(self._work.stop())
-        return None
+        return at_end()
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.set()
+            self._pause = None
+
+    def _end_iteration(self) -> None:
+        self._final()
+        raise StopAsyncIteration
 
     async def _perform_all(self, steps: Steps, error: BaseException | None = None) -> None:
         """Perform steps that hand out no event."""
@@ -216,7 +255,8 @@ class AsyncStreamManager(Manager):
             case _:  # CLOSE
                 if not self._ending:
                     return await self._close_source()
-                await self._shielded(self._work.stop())
+                if self._work is not None:
+                    await self._shielded(self._work.stop())
                 return await self._shielded(self._close_source())
 
     @staticmethod
@@ -230,7 +270,7 @@ class AsyncStreamManager(Manager):
         if self._running is None:
             self._iterated = False
             self._note_driver()
-        await interruptible(self._advance(self._course, drains=True), self._new_sleep_of_pull)
+        await interruptible(self._advance(self._course, None, _DRAIN), self._new_sleep_of_pull)
 
     async def read_nested(self, source: Any) -> AsyncGenerator[Event, None]:
         """Read another source of the same run inside a hook or a loop: the events, each after the handlers got it."""
@@ -287,6 +327,7 @@ class AsyncStreamManager(Manager):
         """Start the awaitables that tool calls were answered with, beside the stream, and end its wait."""
         if not self._closing and not self._ending:
             for answer in self._engine.take_awaitables():
+                self._work = self._work or Work()
                 self._work.start(answer, self._token)
         self._wake()
 
@@ -341,41 +382,28 @@ class AsyncStreamManager(Manager):
                 await self.close()
 
 
+share_names(AsyncStreamManager, "_course _schedule _token _running _guard _find_task")
+
+
 class _Iteration:
     """A loop over a stream's events. It may be left at any time: the stream stays open.
 
     Args:
-        next_event: gives the stream's next event, None at its end.
-        finish: called at the end; raises the error that the stream ended with.
+        advance: gives what comes next; at the end of the stream it raises `StopAsyncIteration`, or the error that the stream
+            ended with.
     """
 
-    def __init__(self, next_event: Callable[[], Awaitable[Event | None]], finish: Callable[[], object]) -> None:
-        self._next_event = next_event
-        self._finish = finish
+    def __init__(self, advance: Callable[[], Awaitable[Any]]) -> None:
+        self._advance = advance
+
+    # No coroutine of its own: there is one for each delta already.
+    def __anext__(self) -> Awaitable[Any]:
+        return self._advance()
 
 
 class AsyncEvents(_Iteration, AsyncIterator[Event]):
     """All events."""
 
-    async def __anext__(self) -> Event:
-        if (event := await self._next_event()) is not None:
-            return event
-        self._finish()
-        raise StopAsyncIteration
-
 
 class AsyncTexts(_Iteration, AsyncIterator[str]):
-    """The assistant's text. `text` picks its pieces."""
-
-    def __init__(
-        self, next_event: Callable[[], Awaitable[Event | None]], finish: Callable[[], object], text: AnswerText
-    ) -> None:
-        super().__init__(next_event, finish)
-        self._piece_of = text.piece
-
-    async def __anext__(self) -> str:
-        while (event := await self._next_event()) is not None:
-            if (piece := self._piece_of(event)) is not None:
-                return piece
-        self._finish()
-        raise StopAsyncIteration
+    """The assistant's text."""

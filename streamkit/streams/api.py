@@ -5,42 +5,54 @@ The two managers are thin shells around one course of events (`lifecycle.py`); t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from os import PathLike
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..handlers import Handler
 from ..limits import Limits, Timeouts
 from ..protocols import Decoder
-from ..sources.source import AsyncSource, Readable, Source
-from .aio import AsyncStreamManager
+from ..sources.source import Readable
 from .state import MAX_STEPS, StreamState
 from .sync import StreamManager
 
-__all__ = ["AsyncStreamManager", "StreamManager", "astream", "stream"]
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from os import PathLike
+    from typing import Protocol, TypeAlias
 
+    from ..sources.source import AsyncSource, Source
+    from .aio import AsyncStreamManager
 
-class HttpResponse(Protocol):
-    """The part of an httpx or httpx2 response that a stream reads."""
+    class HttpResponse(Protocol):
+        """The part of an httpx or httpx2 response that a stream reads."""
 
-    @property
-    def status_code(self) -> int:
-        """The HTTP status."""
-        ...
+        @property
+        def status_code(self) -> int:
+            """The HTTP status."""
+            ...
 
-    def iter_bytes(self) -> Iterator[bytes]:
-        """The body's bytes, as they arrive."""
-        ...
+        def iter_bytes(self) -> Iterator[bytes]:
+            """The body's bytes, as they arrive."""
+            ...
 
+    SyncSource: TypeAlias = (
+        Iterable[Any]
+        | PathLike[str]
+        | AbstractContextManager[Any]
+        | Callable[[], Any]
+        | HttpResponse
+        | Source
+        | Readable
+    )
+    """What `stream` takes."""
 
-SyncSource: TypeAlias = (
-    Iterable[Any] | PathLike[str] | AbstractContextManager[Any] | Callable[[], Any] | HttpResponse | Source | Readable
-)
-"""What `stream` takes."""
+    AnySource: TypeAlias = (
+        SyncSource | AsyncIterable[Any] | AbstractAsyncContextManager[Any] | Awaitable[Any] | AsyncSource
+    )
+    """What `astream` takes."""
 
-AnySource: TypeAlias = SyncSource | AsyncIterable[Any] | AbstractAsyncContextManager[Any] | Awaitable[Any] | AsyncSource
-"""What `astream` takes."""
+__all__ = ["StreamManager", "astream", "stream"]
 
 
 def stream(
@@ -135,6 +147,8 @@ def astream(
         "limits": limits,
         "timeouts": timeouts,
     }
+    from .aio import AsyncStreamManager  # it brings asyncio, which no sync stream needs
+
     return AsyncStreamManager(_for_stream(source), handlers, **options)
 
 

@@ -14,7 +14,8 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from ..core.delivery import HookStopped, Steps, add_note
+from ..core.delivery import NOT_DIRECT, Direct, HookStopped, Steps, add_note
+from ..core.open_messages import NOTHING
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError, UsageError
 from ..events import Event, RunDone, RunStep, StreamEnd
@@ -22,9 +23,17 @@ from ..handlers import Handler
 from ..sources.interrupt import stop_with_caller
 from .state import StreamState
 
-__all__ = ["Lifecycle"]
+__all__ = ["NO_STEPS", "Lifecycle"]
 
 _MOST_NAMES = 10  # of calls in one warning
+
+
+def _no_steps() -> Steps:
+    yield from ()
+
+
+NO_STEPS: Any = _no_steps()  # in the place of the steps of a stream that has ended
+NO_STEPS.close()
 
 
 class Lifecycle(StreamState):
@@ -105,10 +114,18 @@ class Lifecycle(StreamState):
 
     def _release(self) -> None:
         """Drop what refers back to the stream, so that it is freed as soon as nothing else refers to it."""
-        self._handlers, self._plan, self._delta_hooks, self._receivers = (), {}, {}, ()
+        self._handlers, self._receivers, self._batch = (), (), ()
+        self._plan = self._delta_hooks = NOTHING
+        self._own_hooks.clear()
+        self._source_given = self._source = self._then = self._clock = None
         self._engine.release()
         if self._source_decoder is not None:
-            self._source_decoder.release()
+            self._source_decoder.end()
+        self._release_steps()
+
+    def _release_steps(self) -> None:
+        """Drop the generators that have ended, and what opened the source."""
+        raise NotImplementedError("the manager's")
 
     # -- sources
 
@@ -140,6 +157,9 @@ class Lifecycle(StreamState):
         assert self._source_decoder is not None
         decode = self._source_decoder.decode
         return decode if self._clock is None else self._clock.noting(decode)
+
+    def _direct(self) -> Direct:
+        return NOT_DIRECT if self._clock is not None or self._source_decoder is None else self._source_decoder.direct
 
     def _claim_handlers(self) -> None:
         """The stream starts: its handlers are its own from here on.
@@ -189,12 +209,17 @@ class Lifecycle(StreamState):
     @property
     def _is_read(self) -> bool:
         """Whether the source is not to be pulled any more."""
+        source_decoder = self._source_decoder
         is_declined = self._engine.declined and not self._engine.pull_approved  # a recording has nothing more anyway
-        return is_declined or (self._source_decoder is not None and self._source_decoder.exhausted)
+        return is_declined or (source_decoder is not None and source_decoder.exhausted)
 
     def _must_look(self) -> bool:
-        self._check()
-        return bool(self._engine.pending) or self._decoder is None or self._is_read
+        if self._closing:
+            self._check()
+        source_decoder = self._source_decoder
+        if self._engine.pending or source_decoder is None or source_decoder.decoder is None:
+            return True
+        return self._is_read
 
     def _next_source(self) -> Callable[[], Any] | None:
         """What gives the run's next source; None where the run ends."""

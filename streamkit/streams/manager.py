@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
-import logging
 import time
-from collections.abc import Iterable
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from ..answers import Answer
 from ..errors import ProtocolError, UsageError
 from ..events import ConfirmationCreated, ConfirmationDone, Created, Event, Run, RunStep, StreamWarning, TextDelta
 from ..handlers import Handler
@@ -18,63 +14,41 @@ from ..protocols.base import Encoder
 from ..sources.source import Readable
 from .lifecycle import Lifecycle
 
-__all__ = ["AnswerText", "Manager", "is_answer_text"]
+if TYPE_CHECKING:
+    from .deadlines import Deadlines
+
+__all__ = ["AnswerText", "Manager", "is_answer_text", "share_names"]
 
 STEP_BREAK = "\n\n"  # between the texts of two run steps: a model that calls a tool often says something before
-
-_log = logging.getLogger("streamkit")
-_log.addHandler(logging.NullHandler())
-
-
-class Deadlines:
-    """When the time of what was deferred is over. Deferred again, the time begins anew."""
-
-    def __init__(self) -> None:
-        self._deferrals: dict[Answer, int] = {}  # the deferral that each one's time is of
-        self._ends: list[tuple[float, int, int, Answer]] = []  # a heap: when, of which deferral, and an id to sort by
-
-    def left(self, deferred: Iterable[Answer]) -> float | None:
-        """Seconds until the first is over of these and of all before, None if none ever is."""
-        now = time.monotonic()
-        for answer in deferred:
-            deferral, seconds = answer.deferrals, answer.timeout
-            if self._deferrals.get(answer) != deferral:
-                self._deferrals[answer] = deferral
-                if seconds is not None:
-                    heapq.heappush(self._ends, (now + seconds, deferral, id(answer), answer))
-        self._drop_settled()
-        return max(0.0, self._ends[0][0] - now) if self._ends else None
-
-    def over(self) -> list[tuple[Answer, int]]:
-        """Those whose time is over without an answer, each with the number of its deferral."""
-        now = time.monotonic()
-        over: list[tuple[Answer, int]] = []
-        self._drop_settled()
-        while self._ends and self._ends[0][0] <= now:
-            _, deferral, _, answer = heapq.heappop(self._ends)
-            over.append((answer, deferral))
-            self._drop_settled()
-        return over
-
-    def _drop_settled(self) -> None:
-        """Drop what was answered, closed or deferred again from the front."""
-        ends = self._ends
-        while ends and (not ends[0][3].open or ends[0][3].deferrals != ends[0][1]):
-            answer = heapq.heappop(ends)[3]
-            if not answer.open:
-                self._deferrals.pop(answer, None)
 
 
 class Manager(Lifecycle, Readable):
     """What both managers share. A stream is a source for other streams, too."""
 
+    driver: int | None = None  # the id of the thread or task that drives it, once it has started
+    _made_answer_text: AnswerText | None = None
+    _made_deadlines: Deadlines | None = None
+    _asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
+
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
         self._source_given = source
-        self.driver: int | None = None  # the id of the thread or task that drives it, once it has started
-        self._deadlines = Deadlines()
-        self._answer_text = AnswerText()
-        self._asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
         super().__init__(handlers, wake=self._answered, **options)
+
+    @property
+    def _answer_text(self) -> AnswerText:
+        """Picks the pieces of the answer's text. All loops over `text_deltas` share it."""
+        if self._made_answer_text is None:
+            self._made_answer_text = AnswerText()
+        return self._made_answer_text
+
+    @property
+    def _deadlines(self) -> Deadlines:
+        """When the time of what was deferred is over. Few streams wait for anything."""
+        if self._made_deadlines is None:
+            from .deadlines import Deadlines
+
+            self._made_deadlines = Deadlines()
+        return self._made_deadlines
 
     def _answered(self) -> None:
         """Something was answered or deferred, perhaps in another thread."""
@@ -103,17 +77,20 @@ class Manager(Lifecycle, Readable):
     def _mark(self, moment: str) -> None:
         self._times.setdefault(moment, time.monotonic())
 
-    def _note(self, event: Event) -> None:
-        super()._note(event)
+    def _observe(self, event: Event) -> bool:
         if isinstance(event, Created):
             self._mark("first")
         elif isinstance(event, StreamWarning):
-            _log.warning("%s", ProtocolError(event.code, event.fault, event.index, event.kind))
+            _log_warning(event)
         elif isinstance(event, ConfirmationCreated):
             self._asked_at = self._asked_at or time.monotonic()
-        elif isinstance(event, ConfirmationDone) and self._asked_at and not self._engine.pending_confirmations:
-            self._times["asking"] = self._times.get("asking", 0.0) + time.monotonic() - self._asked_at
-            self._asked_at = 0.0
+        elif isinstance(event, ConfirmationDone):
+            if self._asked_at and not self._engine.pending_confirmations:
+                self._times["asking"] = self._times.get("asking", 0.0) + time.monotonic() - self._asked_at
+                self._asked_at = 0.0
+        else:
+            return False
+        return True
 
     def for_stream(self) -> Readable:
         """The stream itself: another stream over it closes it."""
@@ -146,6 +123,29 @@ class Manager(Lifecycle, Readable):
     def _encoder(protocol: str) -> Encoder:
         encoder: Encoder = registry.find(protocol).Encoder()
         return encoder
+
+
+# What a manager gets while it runs, if it is read in the usual way.
+_NAMES = """_source_given _engine _position _delta_hooks _handlers _own_hooks _plan _hook_events _times _iterated driver _source
+_source_decoder _source_number _pulling _batch _current _status _ended _receivers _then _clock"""
+
+
+def share_names(kind: type[Manager], more: str) -> None:
+    """Let Python share the names of attributes among all objects of a class: it shares those that its first object gets,
+    up to 30. An object that gets another one has a dict of its own, of 1.5 KB."""
+    first = object.__new__(kind)
+    for name in f"{_NAMES} {more}".split():
+        setattr(first, name, None)
+
+
+def _log_warning(warning: StreamWarning) -> None:
+    """Log a warning of the stream. Nothing is printed in an application that has not set up logging."""
+    import logging  # few streams have warnings
+
+    log = logging.getLogger("streamkit")
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
+    log.warning("%s", ProtocolError(warning.code, warning.fault, warning.index, warning.kind))
 
 
 class AnswerText:

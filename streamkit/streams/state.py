@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import protocols
 from ..answers import Confirmation
-from ..core.argument_fields import ArgumentFields
 from ..core.delivery import Delivery
 from ..core.engine import Engine
 from ..core.pending import Pending
-from ..core.resume import ResumableEngine
 from ..core.run_tracker import merge
 from ..errors import IncompleteStreamError, RunFailedError, SourceTimeoutError, StreamkitError, UsageError
 from ..events import (
@@ -32,10 +30,13 @@ from ..messages import Message, ToolCallMessage
 from ..protocols import Decoder
 from ..sources.decoding import PreparingDecoder, SourceDecoder
 from ..sources.source import AsyncSource, Source
-from ..sources.timeouts import ContentClock
 from .argument_checks import check_arguments, check_kind
 from .failures import details_of, error_of
 from .timing import Timing, timing_of
+
+if TYPE_CHECKING:
+    from ..core.argument_fields import ArgumentFields
+    from ..sources.timeouts import ContentClock
 
 __all__ = ["MAX_STEPS", "StreamState"]
 
@@ -48,6 +49,22 @@ class StreamState(Delivery):
 
     Handlers read it as `self.stream`; the managers of `stream` and `astream` have the same members.
     """
+
+    # Where a stream begins, and what most streams have.
+    _protocol: type[Decoder] | None = None
+    _then: Callable[[Any], Any] | None = None
+    _after: str | None = None
+    _max_steps = MAX_STEPS
+    _fields: ArgumentFields | None = None
+    _clock: ContentClock | None = None
+    _receivers: Sequence[Callable[[Sequence[Any]], None]] = ()
+    _source: Any = None
+    _source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
+    _source_number = 0
+    _nested_outcome: Run | None = None  # how the run of a source ended that was read inside this one
+    _error: BaseException | None = None
+    _status = "in_progress"
+    _answers_taken = 0
 
     def __init__(
         self,
@@ -69,27 +86,27 @@ class StreamState(Delivery):
         check_kind("limits", limits, Limits)
         check_kind("timeouts", timeouts, Timeouts)
         handlers = [handler.streamkit_attachable() for handler in handlers]
-        super().__init__(ResumableEngine(strict=strict, wake=wake), handlers, awaits=awaitables)
-        self._fields = None if fields is None else ArgumentFields(fields)
-        self._protocol = kind
-        self._then = then
-        self._max_steps = max_steps
-        self._after = after
-        self._engine.limits = limits or Limits()
-        self._clock = None if timeouts is None else ContentClock(timeouts)
-        self._engine.takes_outputs = self._engine.takes_approvals = then is not None
+        super().__init__(Engine(strict=strict, wake=wake), handlers, awaits=awaitables)
+        if fields is not None:
+            self._fields = _argument_fields(fields)
+        if kind is not None:
+            self._protocol = kind
+        if then is not None:
+            self._then = then
+        if after is not None:
+            self._after = after
+        if max_steps != MAX_STEPS:
+            self._max_steps = max_steps
+        if limits is not None:
+            self._engine.limits = limits
+        if timeouts is not None:
+            self._clock = _content_clock(timeouts)
+        if then is not None:
+            self._engine.takes_outputs = self._engine.takes_approvals = True
         self._engine.takes_awaitables = awaitables
         self._engine.number_of = lambda item: self._decoder.number_of(item) if self._decoder else None
-        self._receivers: Sequence[Callable[[Sequence[Any]], None]] = [
-            h.receive for h in handlers if type(h).receive is not Handler.receive
-        ]
-        self._source: Any = None
-        self._source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
-        self._source_number = 0
-        self._nested_outcome: Run | None = None  # how the run of a source ended that was read inside this one
-        self._error: BaseException | None = None
-        self._status = "in_progress"
-        self._answers_taken = 0
+        if receivers := [receive for h in handlers if (receive := h.streamkit_receiver()) is not None]:
+            self._receivers = receivers
         self._times: dict[str, float] = {}
         self._bind(handlers)
 
@@ -186,7 +203,8 @@ class StreamState(Delivery):
     @property
     def current_event(self) -> Event | None:
         """The newest event that was delivered."""
-        return self._current
+        current: Event | None = self._current
+        return current
 
     @property
     def current_run(self) -> Run | None:
@@ -244,7 +262,7 @@ class StreamState(Delivery):
         after = self._after if self._source_number == 0 else None
         traits = source.traits
         if traits.fields and self._fields is None:
-            self._fields = ArgumentFields(traits.fields)
+            self._fields = _argument_fields(traits.fields)
         prepares = isinstance(source, AsyncSource) and source.prepare is not None
         self._source_decoder = (PreparingDecoder if prepares else SourceDecoder)(
             source, self._engine, self._protocol, self._receivers, after, fields=self._fields
@@ -373,3 +391,18 @@ class StreamState(Delivery):
             event = StreamException(type(error).__name__, str(error), details_of(error), error)
             yield from self._engine.end_event(event)
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
+
+
+# Few streams have these, so their modules are imported with the first one that does.
+
+
+def _argument_fields(fields: Mapping[str, str]) -> ArgumentFields:
+    from ..core.argument_fields import ArgumentFields
+
+    return ArgumentFields(fields)
+
+
+def _content_clock(timeouts: Timeouts) -> ContentClock:
+    from ..sources.timeouts import ContentClock
+
+    return ContentClock(timeouts)

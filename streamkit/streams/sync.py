@@ -21,8 +21,8 @@ from ..sources.chunks import SyncChunks
 from ..sources.interrupt import Interruptible
 from ..sources.open import open_sync, source_of_stream
 from ..sources.source import AsyncSource, Source, call_source
-from ..sources.threads import threaded
-from .manager import Manager
+from .lifecycle import NO_STEPS
+from .manager import Manager, share_names
 
 __all__ = ["StreamManager"]
 
@@ -41,10 +41,11 @@ class StreamManager(Manager):
     sent at the first use, and the end of the stream closes it.
     """
 
+    _wakeup: threading.Event | None = None  # while it waits for an answer
+
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
         refuse_async(handlers)
-        self._wakeup: threading.Event | None = None  # while it waits for an answer
-        self._calls = Interruptible()  # those that open a source
+        self._calls: Any = Interruptible()  # those that open a source; None once it has ended
         super().__init__(source, handlers, awaitables=False, **options)
         self._events: Any = self._drive(self._run())  # Any: its type does not show `gi_running`
 
@@ -134,9 +135,13 @@ class StreamManager(Manager):
     def cancel(self) -> None:
         self._closing = True
         self._answered()
-        self._calls.stop()
-        if self._source is not None:
-            self._source.interrupt()
+        if (calls := self._calls) is not None:
+            calls.stop()
+        if (source := self._source) is not None:
+            source.interrupt()
+
+    def _release_steps(self) -> None:
+        self._events, self._calls = NO_STEPS, None
 
     # -- as another stream's source
 
@@ -144,6 +149,8 @@ class StreamManager(Manager):
         return source_of_stream(self)
 
     def async_source(self) -> AsyncSource:
+        from ..sources.threads import threaded  # for async streams alone, as anyio is
+
         return threaded(self.source())
 
     # -- steps
@@ -152,19 +159,18 @@ class StreamManager(Manager):
         """Perform steps, and hand out the events among them."""
         self.driver = threading.get_ident()
         error: BaseException | None = None
-        send = steps.send
         while True:
             try:
-                step = send(None) if error is None else steps.throw(error)
+                step = steps.send(None) if error is None else steps.throw(error)
                 error = None
                 while True:
                     if step is PULL:
-                        step = send(self._source.next())
+                        step = steps.send(self._source.next())
                     elif isinstance(step, Event):
                         yield step
-                        step = send(None)
+                        step = steps.send(None)
                     elif isinstance(step, Step):
-                        step = send(self._perform(step))
+                        step = steps.send(self._perform(step))
                     else:
                         raise AssertionError(f"a sync stream cannot await {step!r}")
             except StopIteration:
@@ -176,7 +182,6 @@ class StreamManager(Manager):
                     error = raised  # what a step raised, the lifecycle decides about
                 elif raised is error and isinstance(error, Stopped):
                     steps, error = self._stop(), None  # the steps were garbage collected before this generator
-                    send = steps.send
                 else:
                     error = None  # its traceback refers to this frame
                     raise
@@ -233,3 +238,6 @@ class StreamManager(Manager):
             wakeup.wait(left)
         self._wakeup = None
         return self._deadlines.over()
+
+
+share_names(StreamManager, "_calls _events")

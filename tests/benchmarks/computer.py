@@ -1,7 +1,8 @@
 """What running code costs: latency of a print, time to stop, the active line.
 
-    python tests/benchmarks/computer.py
-    python tests/benchmarks/computer.py --prints 500 --without-stops
+    python -m tests.benchmarks --only computer      # the latencies alone
+    python -m tests.benchmarks.computer
+    python -m tests.benchmarks.computer --prints 500 --without-stops
 
 First the latency from a `print` in Python code to the hook of a stream, compared with a plain ipykernel that
 `jupyter_client` reads (`pip install ipykernel` brings both); and the same of the shell and of JavaScript, without a
@@ -13,17 +14,21 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import streamkit as sk
 from streamkit.computer import Computer
 from tests.computer.faults import FAULTS
+
+from .measuring import Profile, Row, interleaved, numbered
+
+TITLE = "Running code"
+ABOUT = """\
+The time from a `print` in code that runs to the application's hook: the only rows here that are by the clock on the wall. The
+baseline is an IPython kernel without streamkit, read by its own client."""
 
 # The code, and the clock that it reads as well as the hook does.
 PRINTS: dict[str, tuple[str, Callable[[], int]]] = {
@@ -88,21 +93,43 @@ def through_jupyter(client: Any, n: int) -> Latency:
             return latency
 
 
-def latencies(n: int) -> None:
+@contextmanager
+def plain_kernel() -> Iterator[Any]:
+    """A kernel without streamkit: its client."""
     from jupyter_client.manager import start_new_kernel
 
     manager, client = start_new_kernel()
     try:
-        with Computer() as computer:
-            print("| from a print to the hook | median | p99 |\n|---|---|---|")
-            through_jupyter(client, 5), through_streamkit(computer, "python", 5)
-            print(through_streamkit(computer, "python", n).row("python"))
-            print(through_jupyter(client, n).row("python, a plain ipykernel and its client"))
-            print(through_streamkit(computer, "shell", n).row("shell"))
-            print(through_streamkit(computer, "javascript", n).row("javascript"))
+        yield client
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
+
+
+PLAIN = "python, a plain ipykernel and its client"
+
+
+def measure(n: int) -> dict[str, Latency]:
+    """The latencies of n prints, by what printed."""
+    with plain_kernel() as client, Computer() as computer:
+        through_jupyter(client, 5), through_streamkit(computer, "python", 5)
+        return {
+            "python": through_streamkit(computer, "python", n),
+            PLAIN: through_jupyter(client, n),
+            "shell": through_streamkit(computer, "shell", n),
+            "javascript": through_streamkit(computer, "javascript", n),
+        }
+
+
+def rows(profile: Profile) -> Iterator[Row]:
+    medians = {name: statistics.median(one.seconds) * 1e3 for name, one in measure(profile.pick(2, 20, 200)).items()}
+    yield from numbered(medians, "a print", "ms until the hook", PLAIN)
+
+
+def latencies(n: int) -> None:
+    print("| from a print to the hook | median | p99 |\n|---|---|---|")
+    for name, latency in measure(n).items():
+        print(latency.row(name))
 
 
 def stops() -> None:
@@ -129,27 +156,19 @@ def stops() -> None:
 
 def active_line(rounds: int) -> None:
     """The same loop in the kernel, where a thread samples its line, and in a plain kernel."""
-    from jupyter_client.manager import start_new_kernel
+    with plain_kernel() as client, Computer() as computer:
 
-    manager, client = start_new_kernel()
-    try:
-        with Computer() as computer:
+        def sampled() -> float:
+            return float("".join(e.value for e in computer.run("python", LOOP) if isinstance(e, sk.ConsoleDelta)))
 
-            def sampled() -> float:
-                return float("".join(e.value for e in computer.run("python", LOOP) if isinstance(e, sk.ConsoleDelta)))
+        def plain() -> float:
+            printed: list[str] = []
+            client.execute_interactive(
+                LOOP, output_hook=lambda m: printed.append(m["content"].get("text", "")), timeout=60
+            )
+            return float("".join(printed))
 
-            def plain() -> float:
-                printed: list[str] = []
-                client.execute_interactive(
-                    LOOP, output_hook=lambda m: printed.append(m["content"].get("text", "")), timeout=60
-                )
-                return float("".join(printed))
-
-            pairs = [(sampled(), plain()) for _ in range(rounds)]
-            with_line, without = (statistics.median(values) for values in zip(*pairs, strict=True))
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+        with_line, without = interleaved({"sampled": sampled, "plain": plain}, rounds).values()
     cost = (with_line / without - 1) * 100
     print(f"\na loop of 2,000,000 turns: {with_line * 1e3:.1f} ms of CPU, {without * 1e3:.1f} ms plain: {cost:+.1f} %")
 

@@ -1,7 +1,8 @@
 """What the text of a field costs while its JSON document streams, in pieces of four characters.
 
-    python tests/benchmarks/json_fields.py                     # 10 KB to 1 MB
-    python tests/benchmarks/json_fields.py --sizes 10,100 --seconds 5
+    python -m tests.benchmarks --only json_fields
+    python -m tests.benchmarks.json_fields                     # 10 KB to 1 MB
+    python -m tests.benchmarks.json_fields --sizes 10,100 --seconds 5
 
 Contestants in one run, on the same documents, each giving the text of one string field as it grows: `JsonFields`;
 jiter's partial mode, which reads all that there is again at each piece; partial-json-parser, likewise; and ijson, fed
@@ -22,10 +23,18 @@ import argparse
 import importlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from streamkit.core.json_fields import JsonFields
+
+from .measuring import Contestant, Profile, Row, missing, numbered
+
+TITLE = "A field of a tool call while it streams"
+ABOUT = """\
+CPU time for each piece of four characters of a JSON document, of which one string field is shown as it grows. The baseline
+is `JsonFields`, which `fields=` uses. Its piece costs the same in a document of any size. A parser that reads all again
+at each piece becomes dearer with the document; one that gives only whole strings shows nothing until the field is over."""
 
 PIECE = 4
 WORDS = ("The ", "quick ", "brown ", "fox\n", 'said "no" ', "na\u00efve ", "caf\u00e9 ", "and so on. ")
@@ -44,6 +53,9 @@ def many(size: int) -> str:
 
 
 DOCUMENTS: dict[str, Callable[[int], str]] = {"one long text": message, "many small fields": many}
+
+
+MARKS = {"~": "the mean of pieces that are evenly spread", ">": "stopped early: it becomes dearer"}
 
 
 class Cost(NamedTuple):
@@ -132,6 +144,38 @@ CONTESTANTS: dict[str, tuple[str | None, Callable[[Sequence[str], float], Cost]]
 }
 
 
+def best(name: str, pieces: Sequence[str], seconds: float, rounds: int) -> Cost:
+    """The least of the rounds.
+
+    Raises:
+        AssertionError: the contestant gave another text than is in the document.
+    """
+    cost = min(CONTESTANTS[name][1](pieces, seconds / rounds) for _ in range(rounds))
+    assert cost.text is None or cost.text == json.loads("".join(pieces))["message"], f"{name} gave another text"
+    return cost
+
+
+def cut(document: str) -> list[str]:
+    return [document[i : i + PIECE] for i in range(0, len(document), PIECE)]
+
+
+def rows(profile: Profile) -> Iterator[Row]:
+    notes = {
+        name: missing(Contestant(float, (module, module.replace("_", "-")) if module else None))
+        for name, (module, _) in CONTESTANTS.items()
+    }
+    for kind, make in DOCUMENTS.items():
+        for size in profile.pick((1,), (10,), (10, 100)):
+            pieces = cut(make(size * 1000))
+            costs = {
+                name: None if note else best(name, pieces, profile.pick(0.1, 0.5, 5), profile.pick(1, 2, 3))
+                for name, note in notes.items()
+            }
+            values = {name: None if cost is None else cost.seconds * 1e6 for name, cost in costs.items()}
+            marks = {name: MARKS.get(cost.mark, "") if cost else notes[name] for name, cost in costs.items()}
+            yield from numbered(values, f"{kind}, {size} KB", "µs a piece", "JsonFields", marks)
+
+
 def installed() -> list[str]:
     """The contestants that are there; the others are named."""
     out = []
@@ -163,14 +207,12 @@ def main() -> None:
         for name in names:
             row, before = [], None
             for place, document in enumerate(documents):
-                pieces = [document[i : i + PIECE] for i in range(0, len(document), PIECE)]
-                best = min(CONTESTANTS[name][1](pieces, given.seconds / given.rounds) for _ in range(given.rounds))
-                assert best.text is None or best.text == json.loads(document)["message"], f"{name} gave another text"
+                cost = best(name, cut(document), given.seconds, given.rounds)
                 if name == "JsonFields":
-                    base.append(best.seconds)
-                growth = "" if before is None else f"{best.seconds / before:.2f}"
-                row.append(f" {best.mark}{best.seconds * 1e6:.2f} | {best.seconds / base[place]:.1f} x | {growth} |")
-                before = best.seconds
+                    base.append(cost.seconds)
+                growth = "" if before is None else f"{cost.seconds / before:.2f}"
+                row.append(f" {cost.mark}{cost.seconds * 1e6:.2f} | {cost.seconds / base[place]:.1f} x | {growth} |")
+                before = cost.seconds
             print(f"| {name} |" + "".join(row), flush=True)
 
 

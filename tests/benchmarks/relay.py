@@ -1,8 +1,8 @@
 """What fan-out costs: an event from one producer to several consumers, through a shared log and through queues.
 
-    python tests/benchmarks/relay.py
-    python tests/benchmarks/relay.py --n 20000 --rounds 7
-    python tests/benchmarks/relay.py --memory 1000000      # this table alone
+    python -m tests.benchmarks --only relay
+    python -m tests.benchmarks.relay --n 20000 --rounds 7
+    python -m tests.benchmarks.relay --memory 1000000      # this table alone
 
 In one run, in interleaved rounds, each contestant hands n text deltas from a producer task to 1, 3 and 10 consumer tasks
 on asyncio; the producer lets the others run after each burst. The table has medians of CPU time an event, for all consumers
@@ -28,12 +28,21 @@ import statistics
 import threading
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import anyio
 
 import streamkit as sk
+
+from .measuring import Profile, Row, interleaved, numbered
+
+TITLE = "Fan-out: a relay beside queues"
+ABOUT = """\
+CPU time on asyncio for each event from one producer to all consumers together. *Emitter* is `emitter.text` and `astream` over
+the emitter, with a handler for each consumer; *log alone* is the relay without streams. The baseline is what one writes
+without a relay: a queue for each consumer, and `astream` over it. A relay also keeps the run, so that a reader may come late."""
 
 CONSUMERS = (1, 3, 10)
 
@@ -153,6 +162,21 @@ def cost(contestant: Callable[[int, int, int], Awaitable[None]], n: int, burst: 
     return asyncio.run(main()) / n * 1e6
 
 
+def costs(n: int, rounds: int, burst: int, consumers: int) -> dict[str, float]:
+    """Microseconds an event of each contestant, the medians of interleaved rounds."""
+    functions = {name: partial(cost, contestant, n, burst, consumers) for name, contestant in CONTESTANTS.items()}
+    return interleaved(functions, rounds)
+
+
+def rows(profile: Profile) -> Iterator[Row]:
+    n, rounds = profile.pick(50, 1_000, 10_000), profile.pick(1, 3, 5)
+    for burst in (1, 20):
+        for consumers in profile.pick((2,), (1, 10), CONSUMERS):
+            readers = "1 reader" if consumers == 1 else f"{consumers} readers"
+            case = f"token by token, {readers}" if burst == 1 else f"{burst} tokens at once, {readers}"
+            yield from numbered(costs(n, rounds, burst, consumers), case, "µs an event", "queues")
+
+
 def latency(face: str) -> float:
     """Seconds from a thread's first token to the hook of a consumer that waits for it."""
     source = sk.Emitter()
@@ -224,15 +248,10 @@ def main() -> None:
         memory(options.memory)
         return
     for burst in (1, 20):
-        table: dict[tuple[str, int], list[float]] = {}
-        for _ in range(options.rounds):
-            for consumers in CONSUMERS:
-                for name, contestant in CONTESTANTS.items():
-                    took = cost(contestant, options.n, burst, consumers)
-                    table.setdefault((name, consumers), []).append(took)
+        table = {consumers: costs(options.n, options.rounds, burst, consumers) for consumers in CONSUMERS}
         print(f"\nµs an event, bursts of {burst}, {options.n} events    " + "".join(f"{c:>9}" for c in CONSUMERS))
         for name in CONTESTANTS:
-            print(f"  {name:38}" + "".join(f"{statistics.median(table[name, c]):9.2f}" for c in CONSUMERS))
+            print(f"  {name:38}" + "".join(f"{table[c][name]:9.2f}" for c in CONSUMERS))
     print("\nthe first token from a thread, to a consumer that waits")
     for face in ("sync", "asyncio", "trio"):
         times = sorted(latency(face) * 1e3 for _ in range(50))

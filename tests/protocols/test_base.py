@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 
 import streamkit as sk
-from streamkit.protocols import base
+from streamkit import protocols
+from streamkit.protocols import base, registry
 
 BODY = b"""{"kind": "begin", "id": "run-7", "model": "parrot-2", "parrot": 1}
 {"kind": "text", "text": "Hel"}
@@ -81,3 +83,12 @@ def test_an_entry_point_adds_a_protocol(tmp_path: Path) -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=60
     )
     assert (result.stdout, result.stderr) == ("found\n", "")
+
+
+def test_shapes_and_questions_are_known_without_the_decoders() -> None:
+    """What the registry says ahead of an import is what the decoders say."""
+    decoders = {name: protocols.find(name).Decoder for name in protocols.BUILT_IN}
+    assert tuple(name for name, decoder in decoders.items() if decoder.pull_approves) == registry.PULL_APPROVES
+    for name in registry.SHAPES:
+        shape = importlib.import_module(f"streamkit.protocols.{name}.shape")
+        assert getattr(shape, "wraps_event_name", False) is decoders[name].wraps_event_name

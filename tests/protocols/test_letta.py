@@ -1178,7 +1178,7 @@ def test_a_bare_piece_takes_the_fast_path() -> None:
         items = [{**piece, "seq_id": n if numbered else None} for n, piece in enumerate(pieces)]
         decoder = Counting()
         events = decoder.feed_frames(SseFramer().feed(sse(items, done=False)))
-        assert decoder.slow == 4
+        assert decoder.slow == 2  # the beginnings of the calls
         assert decoder.index == 20
         assert sum(isinstance(event, e.Delta) for event in events) == 18
         assert {event.item_index for event in events if not isinstance(event, e.Delta)} == {0, 5, 10, 11}

@@ -1,6 +1,6 @@
 """Makes the recordings in this folder: `python -m tests.recordings.make`.
 
-Four protocols are recorded from the scripted server, the two others are written by their encoders. Ids count and clocks
+Four protocols are recorded from the scripted server, the others are written by their encoders. Ids count and clocks
 stand still, so each run writes the same bytes; a test compares them with the files.
 """
 
@@ -42,7 +42,12 @@ REQUESTS: dict[str, tuple[str, Mapping[str, Any]]] = {
 }
 
 # The server does not speak these: a body of Chat Completions is encoded again.
-ENCODED = {"letta": ("letta", ".sse"), "open-interpreter": ("open_interpreter", ".jsonl")}
+ENCODED = {
+    "letta": ("letta", ".sse"),
+    "open-interpreter": ("open_interpreter", ".jsonl"),
+    "vercel-ui": ("vercel_ui", ".sse"),
+    "ag-ui": ("ag_ui", ".sse"),
+}
 
 
 def recorded(folder: str, reply: Reply) -> bytes:

@@ -39,7 +39,7 @@ from ...events import (
 from ...protocols import Encoder, find, is_object
 from ...protocols.base import Decoder
 from ...protocols.framing import is_frame
-from ...protocols.openai_assistants.wire import name_and_data
+from ...protocols.openai_assistants.shape import name_and_data
 from ...streams.state import StreamState
 from .messages import HookCall
 from .objects import wire_event

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from ... import messages as m
 from ...core.json_fields import JsonFields
-from ...events import AnnotationAdded, Event, MessageCreated, MessageDone
+from ...events import AnnotationAdded, CodeDelta, Event, MessageCreated, MessageDone
 from ..values import (
     WireObject,
     as_object,
@@ -24,7 +26,7 @@ from .wire import CODE_TOOLS, annotation_of
 __all__ = ["BLOCK_OF_DELTA", "CALL_BLOCKS", "GROWING_BLOCKS", "Block", "Place"]
 
 
-class Growth(NamedTuple):
+class Growth(msgspec.Struct, frozen=True):
     """How a type of block grows: the type of its deltas, and the key of the text in the deltas and in the block."""
 
     delta: str
@@ -75,7 +77,6 @@ class Block:
         type: the block's type, one of `GROWING_BLOCKS`.
         id: the message's id.
         metadata: the metadata of the message, which its end reports.
-        has_grown: whether a delta with text came.
         message_class: the class of the message.
     """
 
@@ -83,10 +84,10 @@ class Block:
         self.type = type
         self.id = place.id
         self.metadata: dict[str, Any] = {}
-        self.has_grown = False
         self._growth = GROWING_BLOCKS[type]
         self._fields = place.fields
         self._json = bytearray()  # the arguments of a call so far
+        self._has_summary = False
         self._code_key = ""
         self._code_reader: JsonFields | None = None
         self._is_code_complete = False
@@ -126,9 +127,14 @@ class Block:
         return delta_type in (self._growth.delta, "signature_delta") or BLOCK_OF_DELTA[delta_type] == self.type
 
     @property
-    def is_plain(self) -> bool:
-        """Whether the text of its deltas is its message's, so that the fast path may read them."""
-        return self._code_reader is None and self.type != "compaction"
+    def has_grown(self) -> bool:
+        """Whether a delta with text came, of a call or a compaction."""
+        return bool(self._json) or self._has_summary
+
+    @property
+    def is_code(self) -> bool:
+        """Whether its message is code, which is a part of the text of its deltas."""
+        return self._code_reader is not None
 
     @property
     def delta_event(self) -> Callable[..., Event]:
@@ -140,6 +146,13 @@ class Block:
         make: Any = self.message_class.delta_event
         event: Event = make(id, value, raw_item=raw_item)
         return event
+
+    def code_deltas(self, value: str) -> list[Event]:
+        """The event of the code in a piece of its JSON, if there is any."""
+        self._json += value.encode(errors="surrogatepass")
+        assert self._code_reader is not None
+        code = self._code_in(self._code_reader, value)
+        return [CodeDelta(self.id, code)] if code else []
 
     @property
     def has_partial_arguments(self) -> bool:
@@ -178,8 +191,8 @@ class Block:
             self.metadata |= without_keys(delta, "type", "content")
         if not value:
             return
-        replaces = self.has_grown and self.type == "compaction"  # each delta has the summary from its beginning
-        self.has_grown = True
+        replaces = self._has_summary  # each delta of a compaction has the summary from its beginning
+        self._has_summary = self.type == "compaction"
         if self.type in CALL_BLOCKS:
             self._json += value.encode(errors="surrogatepass")
         if self._code_reader is not None:
@@ -190,13 +203,15 @@ class Block:
 
     def _code_in(self, reader: JsonFields, piece: str) -> str:
         """The code in a piece of the JSON. A second field with the same key counts only at the block's end."""
-        parts: list[str] = []
-        for found in [] if self._is_code_complete else reader.feed(piece):
-            parts.append(found.text)
+        if self._is_code_complete:
+            return ""
+        code = ""
+        for found in reader.feed(piece):
+            code += found.text
             if found.done:
                 self._is_code_complete = True
                 break
-        return "".join(parts)
+        return code
 
     def cite(self, citation: WireObject) -> Iterator[Event]:
         """The event of a citation. One that is no object reads as empty, and has none."""

@@ -54,6 +54,7 @@ class ContentBlocks:
     Attributes:
         growing: what the fast path may read, by index: the struct of its deltas, its message's id, and what makes its
             events. Only the first block at an index is here.
+        growing_code: the same for blocks of code, by index.
         group: the provider's id of the answer, None if it has none.
         stop_reason: the provider's reason for the end, None until it is known.
         is_ending: whether the answer is at its end, so that a block that stops is done at once.
@@ -61,6 +62,7 @@ class ContentBlocks:
 
     def __init__(self, ids: MessageIds, warn: Warn) -> None:
         self.growing: dict[int, tuple[type, str, Any]] = {}
+        self.growing_code: dict[int, Block] = {}
         self.group: str | None = None
         self.stop_reason: str | None = None
         self.is_ending = False
@@ -107,6 +109,7 @@ class ContentBlocks:
 
     def _end_open(self, status: m.Status, partial: m.Status) -> Iterator[Event]:
         self.growing.clear()
+        self.growing_code.clear()
         opened, self._open = self._open, {}
         for blocks in opened.values():
             for block in blocks:
@@ -202,8 +205,14 @@ class ContentBlocks:
         elif type in CALL_BLOCKS:
             self._warn("no-call-id", "a call has no id; it cannot be answered")
         block = Block(wire, type, self._ids.place(call_id, self.group, index))
-        self._open.setdefault(index, []).append(block)
+        blocks = self._open.setdefault(index, [])
+        blocks.append(block)
         yield from block.begin(wire)
+        delta_type = GROWING_BLOCKS[type].delta
+        if len(blocks) == 1 and block.is_code:
+            self.growing_code[index] = block
+        elif len(blocks) == 1 and delta_type in DELTA_STRUCTS:
+            self.growing[index] = (DELTA_STRUCTS[delta_type], block.id, block.delta_event)
 
     def _grow(self, block: Block, index: int, type: str, delta: WireObject) -> Iterator[Event]:
         match type:
@@ -217,12 +226,11 @@ class ContentBlocks:
                 if value is not None and not isinstance(value, str):
                     self._warn("bad-delta", "its delta is not text and was skipped")
                 yield from block.grow(delta)
-                if block.has_grown and block.is_plain and block is self._open[index][0]:
-                    self.growing[index] = (DELTA_STRUCTS[type], block.id, block.delta_event)
 
     def _close(self, index: int) -> Iterator[Event]:
         """The blocks at an index stop."""
         self.growing.pop(index, None)
+        self.growing_code.pop(index, None)
         for block in self._open.pop(index, []):
             yield from self._stopped.block_follows()
             if self.is_ending:

@@ -20,12 +20,13 @@ from typing import Any, ClassVar
 
 from ... import events as e
 from ... import messages as m
-from ...messages.json_text import NOT_JSON
+from ...messages.json_text import NOT_JSON, has_surrogates
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without_keys
 from .content import ContentBlocks, MessageIds, Warn
-from .wire import HELPER_EVENTS, PAUSE_REASONS, decode_delta, error_of, usage_of
+from .shape import recognises
+from .wire import HELPER_EVENTS, PAUSE_REASONS, InputDelta, decode_delta, error_of, read_block_delta, usage_of
 
 __all__ = ["Decoder"]
 
@@ -60,19 +61,7 @@ class Decoder(base.Decoder):
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether it is one of this API's items, and cannot be one of the Assistants API's."""
-        match item.get("type"):
-            case "message_start":
-                return is_object(item.get("message"))
-            case "content_block_start" | "content_block_delta" | "content_block_stop":
-                return "index" in item
-            case "message_delta":
-                return is_object(item.get("delta")) and "message_id" not in item
-            case "message_stop":
-                return True
-            case "message":
-                return is_list(item.get("content")) and "stop_reason" in item
-            case _:
-                return False
+        return recognises(item)
 
     # -- the fast path: pieces of blocks that are open
 
@@ -82,28 +71,45 @@ class Decoder(base.Decoder):
         if self.exhausted:
             return events
         self._first, self._frames = self.index, frames
-        growing = self._blocks.growing
-        start, surplus = self.index, 0  # events of slow items, beyond one for each
-        for frame in frames:
-            data = frame if isinstance(frame, bytes) else frame[2]
+        growing, growing_code = self._blocks.growing, self._blocks.growing_code
+        start, surplus = self.index, 0  # events beyond one for each item
+        data: Any
+        for data in frames:
             try:
                 item = decode_delta(data)
                 delta = item.delta
-                struct, message_id, make_event = growing[item.index]
-                if type(delta) is struct and (data is frame or not frame[0]):
-                    events.append(make_event(message_id, delta.value, raw_item=data))
+                found = growing.get(item.index)
+                if found is not None and delta.__class__ is found[0]:
+                    events.append(found[2](found[1], delta.piece, raw_item=data))
                     continue
-            except (KeyError, *NOT_JSON):
-                pass
+                if found is None and delta.__class__ is InputDelta:
+                    pieces = growing_code[item.index].code_deltas(delta.piece)
+                    for event in pieces:
+                        event.raw_item = data
+                    events += pieces
+                    surplus += len(pieces) - 1
+                    continue
+            except (KeyError, TypeError, *NOT_JSON):
+                pass  # another item, or one with an SSE id or name, which is a tuple
             self.index = start + len(events) - surplus
-            slow = self.feed_frame(*as_frame(frame))
+            slow = self.feed_frame(*as_frame(data))
             events += slow
             surplus += len(slow) - 1
             if self.exhausted:
                 return events
-            growing = self._blocks.growing
+            growing, growing_code = self._blocks.growing, self._blocks.growing_code
         self.index = start + len(frames)
         return events
+
+    def plain_event(self, item: Any) -> e.Event | None:
+        """The event of a delta of an open block in its common form."""
+        wire = read_block_delta(item)
+        struct, message_id, make_event = self._blocks.growing[wire.index]
+        value: str = wire.delta.piece
+        if type(wire.delta) is not struct or has_surrogates(value):
+            return None
+        event: e.Event = make_event(message_id, value, raw_item=item)
+        return event
 
     # -- the tolerant path
 

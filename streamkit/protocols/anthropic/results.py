@@ -6,7 +6,9 @@ A result may become several messages beside the one of its call. Their ids are m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from ... import messages as m
 from ...events import Event, MessageCreated, MessageDone
@@ -85,7 +87,7 @@ def _result_events(wire: WireObject, type: str, place: Place, tool_names: Mappin
     )
 
 
-class _Result(NamedTuple):
+class _Result(msgspec.Struct, frozen=True):
     """The content of a result: its text, what it has beside the text, and whether it is an error.
 
     `rest` is what `block_writer.result_block` needs to restore the content: None where the text is the content's JSON,

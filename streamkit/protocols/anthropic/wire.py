@@ -11,6 +11,7 @@ import msgspec
 
 from ... import messages as m
 from ...events import Usage
+from ..parsed import item_reader
 from ..values import WireObject, as_count, as_text, error_object, text_or_none, without_keys
 
 __all__ = [
@@ -20,9 +21,11 @@ __all__ = [
     "PAUSE_REASONS",
     "STATUS_OF_STOP_REASON",
     "TOOL_OF_LANGUAGE",
+    "InputDelta",
     "annotation_of",
     "decode_delta",
     "error_of",
+    "read_block_delta",
     "usage_of",
 ]
 
@@ -54,31 +57,36 @@ _NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class _TextDelta(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
-    value: _NonEmpty = msgspec.field(name="text")
+    piece: _NonEmpty = msgspec.field(name="text")
 
 
 class _ThinkingDelta(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=False):
-    value: _NonEmpty = msgspec.field(name="thinking")
+    piece: _NonEmpty = msgspec.field(name="thinking")
 
 
-class _InputDelta(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=False):
-    value: _NonEmpty = msgspec.field(name="partial_json")
+class InputDelta(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=False):
+    """A piece of the arguments of a call."""
+
+    piece: _NonEmpty = msgspec.field(name="partial_json")
 
 
 class _ContentBlockDelta(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
     index: int
-    delta: _TextDelta | _ThinkingDelta | _InputDelta
+    delta: _TextDelta | _ThinkingDelta | InputDelta
 
 
 DELTA_STRUCTS: dict[str, type] = {
     "text_delta": _TextDelta,
     "thinking_delta": _ThinkingDelta,
-    "input_json_delta": _InputDelta,
+    "input_json_delta": InputDelta,
 }
 """The struct of each type of delta that the fast path reads."""
 
 decode_delta = msgspec.json.Decoder(_ContentBlockDelta).decode
 """Decodes a `content_block_delta` in its common form; raises `msgspec.DecodeError` for any other item."""
+
+read_block_delta = item_reader(_ContentBlockDelta, {"delta": {}})
+"""The same of an item that is parsed already."""
 
 
 # -- objects

@@ -7,8 +7,16 @@ request takes, `wire` the tables and forms of the wire, `legacy` how the items o
 has the merge rules, which `texts` and `calls` apply; `ids` numbers messages, `dates` reads and writes times.
 """
 
-from .decoder import Decoder
-from .encoder import Encoder
-from .input import to_input
+from typing import TYPE_CHECKING
+
+from ...lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .decoder import Decoder
+    from .encoder import Encoder
+    from .input import to_input
 
 __all__ = ["Decoder", "Encoder", "to_input"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, {"Decoder": ".decoder", "Encoder": ".encoder", "to_input": ".input"})

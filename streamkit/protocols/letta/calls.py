@@ -41,6 +41,12 @@ class ToolCalls:
 
     # -- their arguments
 
+    def grow(self, call: Call, arguments: str) -> list[e.Event]:
+        """The events of a piece of the arguments of a growing call, which may be the last one."""
+        call.append(arguments)
+        end = self._end(call, "completed") if call.is_complete else ()
+        return [ToolCallDelta(call.message_id, arguments), *end]
+
     def fragments(self, wire: WireObject, *, needs_approval: bool) -> Iterator[e.Event]:
         """The events of fragments of calls. `tool_calls` is one or a list of them, and `tool_call` repeats it."""
         value = wire.get("tool_calls") or wire.get("tool_call")

@@ -35,7 +35,17 @@ from .dates import time_of
 from .ids import MessageIds, Places
 from .legacy import is_legacy, kind_of, modernise
 from .texts import GROWING_TEXTS, Texts
-from .wire import PAYLOAD_KEYS, STATUS_OF_STOP_REASON, CallDelta, decode_delta, error_of, usage_of, warning
+from .wire import (
+    PAYLOAD_KEYS,
+    STATUS_OF_STOP_REASON,
+    TEXT_KEYS,
+    CallDelta,
+    decode_delta,
+    decode_text,
+    error_of,
+    usage_of,
+    warning,
+)
 
 __all__ = ["Decoder"]
 
@@ -120,7 +130,7 @@ class Decoder(base.Decoder):
                     events.append(event)
                     continue
             self.index = start + len(events) - surplus
-            slow = self.feed_frame(id, name, data)
+            slow = (not id and not name and self._feed_typed(data)) or self.feed_frame(id, name, data)
             events += slow
             surplus += len(slow) - 1
             if self.exhausted:
@@ -128,6 +138,39 @@ class Decoder(base.Decoder):
             text, run, step = self._texts.growing, self._run, self._step
             key = run or ""
         self.index = start + len(frames)
+        return events
+
+    def _feed_typed(self, data: bytes) -> list[e.Event]:
+        """The events of a piece of a text that may be its first one, or of the last piece of a call; none if it is something
+        else, or was read before."""
+        try:
+            item = decode_text(data)
+        except NOT_JSON:
+            events = self._feed_last_piece(data)
+        else:
+            kind, key = TEXT_KEYS[type(item)]
+            wire = msgspec.structs.asdict(item)
+            wire[key] = wire.pop("value")
+            events = self._feed_item_of(kind, wire, wire)
+        return self._typed(events, data) if events else []
+
+    def _feed_last_piece(self, data: bytes) -> list[e.Event]:
+        """The events of a piece of a growing call, which may be the last one; none if it is something else."""
+        try:
+            item = decode_delta(data)
+        except NOT_JSON:
+            return []
+        seq, run = item.seq_id, self._run or ""
+        is_here = item.run_id == self._run and item.step_id == self._step
+        is_new = seq is None or seq > self._last_seq.get(run, -1)
+        call = self._calls.growing.get(item.fragment.tool_call_id) if type(item) is CallDelta else None
+        if call is None or not is_here or not is_new:
+            return []
+        events = self._calls.grow(call, item.fragment.arguments)
+        if seq is not None:
+            self._last_seq[run] = seq
+            for event in events:
+                event.position = f"{run}:{seq}" if run else str(seq)
         return events
 
     # -- the tolerant path
@@ -166,6 +209,10 @@ class Decoder(base.Decoder):
     def feed(self, item: WireObject) -> Iterable[e.Event]:
         """The events of one item. One that was read before, in the same run, has none."""
         kind, wire = modernise(kind_of(item), item)
+        return self._feed_item_of(kind, wire, item)
+
+    def _feed_item_of(self, kind: str, wire: WireObject, item: WireObject) -> list[e.Event]:
+        """The events of an item. `wire` is it in today's form."""
         seq, run = as_count(wire.get("seq_id")), as_text(wire.get("run_id")) or self._run or ""
         is_outside = kind in _OUTSIDE_STEPS
         if not is_outside and seq is not None:

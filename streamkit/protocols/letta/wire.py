@@ -18,9 +18,11 @@ __all__ = [
     "DELTA_STRUCTS",
     "PAYLOAD_KEYS",
     "STATUS_OF_STOP_REASON",
+    "TEXT_KEYS",
     "CallDelta",
     "Content",
     "decode_delta",
+    "decode_text",
     "error_of",
     "read_content",
     "usage_of",
@@ -107,6 +109,53 @@ class CallDelta(Delta, tag="tool_call_message", gc=False, kw_only=True):
 
 DELTA_STRUCTS: dict[str, type[Delta]] = {"reasoning_message": _ReasoningDelta, "assistant_message": _TextDelta}
 """The struct of each kind of text that the fast path reads."""
+
+
+class _FirstPiece(Delta, gc=False, kw_only=True):
+    """The further keys of an item that begins a text."""
+
+    date: Any = None
+    name: Any = None
+    sender_id: Any = None
+    is_err: Any = None
+    source: Any = None
+    state: Any = None
+    hidden_reasoning: Any = None
+
+
+class _FirstReasoning(_FirstPiece, tag="reasoning_message", gc=False, kw_only=True):
+    value: _NonEmpty = msgspec.field(name="reasoning")
+    signature: None = None
+
+
+class _FirstText(_FirstPiece, tag="assistant_message", gc=False, kw_only=True):
+    value: _NonEmpty = msgspec.field(name="content")
+    signature: None = None
+
+
+class _Monologue(msgspec.Struct, forbid_unknown_fields=True, gc=False, kw_only=True):
+    """A piece of reasoning as the servers of 2024 sent it, which is named by its one key."""
+
+    value: _NonEmpty = msgspec.field(name="internal_monologue")
+    id: str | None = None
+    date: Any = None
+
+
+TEXT_KEYS: dict[type, tuple[str, str]] = {
+    _FirstReasoning: ("reasoning_message", "reasoning"),
+    _FirstText: ("assistant_message", "content"),
+    _Monologue: ("reasoning_message", "reasoning"),
+}
+"""The kind of item that each struct of `decode_text` is, and the key of its text there."""
+
+_decode_first = msgspec.json.Decoder(_FirstReasoning | _FirstText).decode
+_decode_monologue = msgspec.json.Decoder(_Monologue).decode
+
+
+def decode_text(data: bytes) -> Any:
+    """An item with a piece of a text, which may be its first one. Raises `msgspec.DecodeError` for any other item."""
+    return _decode_first(data) if b'"message_type"' in data else _decode_monologue(data)
+
 
 decode_delta = msgspec.json.Decoder(_ReasoningDelta | _TextDelta | CallDelta).decode
 """Decodes a piece of a text or of a call in its common form; raises `msgspec.DecodeError` for any other item."""

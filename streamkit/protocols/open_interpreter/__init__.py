@@ -7,8 +7,28 @@ about (`confirmations`); chunks that leave out what they should have (`assembly`
 `Encoder`).
 """
 
-from .decoder import Decoder, WebsocketDecoder
-from .encoder import Encoder
-from .input import explode, to_input, truncate
+from typing import TYPE_CHECKING
 
-__all__ = ["Decoder", "Encoder", "WebsocketDecoder", "explode", "to_input", "truncate"]
+from ...lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .decoder import Decoder, WebsocketDecoder
+    from .encoder import Encoder
+    from .input import explode, to_input, truncate
+    from .shape import may_be_question_line
+
+__all__ = ["Decoder", "Encoder", "WebsocketDecoder", "explode", "may_be_question_line", "to_input", "truncate"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "Decoder": ".decoder",
+            "Encoder": ".encoder",
+            "WebsocketDecoder": ".decoder",
+            "explode": ".input",
+            "may_be_question_line": ".shape",
+            "to_input": ".input",
+            "truncate": ".input",
+        },
+    )

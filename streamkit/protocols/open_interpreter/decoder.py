@@ -108,7 +108,7 @@ class Decoder(base.Decoder):
             ):
                 if self.exhausted:
                     break
-                events += self.feed_frame(id, name, data)
+                events += self._first_piece(id, piece, data) or self.feed_frame(id, name, data)
                 continue
             self.index += 1
             if group.pieces is not None:
@@ -118,6 +118,16 @@ class Decoder(base.Decoder):
                 event.position = id.decode("utf-8", "replace")
             events.append(event)
         return events
+
+    def _first_piece(self, id: bytes, piece: _Piece, data: bytes) -> list[Event]:
+        """The events of the first piece of a message that was started; none if it is no such piece."""
+        self._begin_item(piece.type)
+        key = text_or_none(piece.id) if self.has_message_ids else None
+        if self._is_over or not piece.content or self.foreign_decoder is not None:
+            return []
+        if not self._messages.begin_plain(key, piece.role, piece.type, piece.format, piece.content):
+            return []
+        return self._typed(self._take_events(), data, id)
 
     def feed_items(self, items: Iterable[Any]) -> list[Event]:
         """The events of parsed items. A plain piece is added without a look at anything else."""

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, cast
 
 from ...messages.json_text import read_json
 from ..values import is_list, is_object, text_or_none
+from .shape import may_be_question_line
 from .wire import DEFAULT_ROLES, is_action, is_chunk, letters, shown
 
 __all__ = [
@@ -34,8 +35,6 @@ __all__ = [
 
 _QUESTION_KEYS = ("confirmation", "executing")  # 0.1 had `{"executing": {…}}`
 _QUESTION_TEXT = re.compile(r"""["']type\\?["']\s*:\s*\\?["'][\s_-]*confirm|["']executing\\?["']\s*:""", re.IGNORECASE)
-# What a line of a question has, so that most lines need not be parsed: its words, or an object as its content.
-_QUESTION_BYTES = re.compile(rb'confirm|executing|"content"\s*:\s*\{', re.IGNORECASE)
 _DEPTH = 5  # levels of lists and objects that are searched
 
 
@@ -58,7 +57,7 @@ def is_confirmation_type(type: str) -> bool:
 
 def is_question_line(line: bytes) -> bool:
     """Whether a line of a body (`data: {…}` or `{…}`) is a chunk with a question."""
-    if not _QUESTION_BYTES.search(line):
+    if not may_be_question_line(line):
         return False
     item = read_json(line.strip().removeprefix(b"data:"))
     return is_object(item) and is_chunk(item) and question_in_item(item) is not None

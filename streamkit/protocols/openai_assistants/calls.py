@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...events import CallPassed, Event, MessageCreated, MessageDone, MetadataHeld
+from ...events import CallPassed, Delta, Event, MessageCreated, MessageDone, MetadataHeld
 from ...messages import CodeMessage, ConsoleMessage, ImageMessage, Message, Status, ToolCallMessage, ToolOutputMessage
 from ..values import WireObject, as_object, as_objects, as_text, text_or_json
 from .wire import Warn, nonempty_values
@@ -50,6 +50,12 @@ class Call:
         self._has_open_console = False
         self._image_ids: set[str] = set()
         self._body: WireObject = {}  # of a call that neither is a function's nor has code
+
+    @property
+    def takes_pieces(self) -> bool:
+        """Whether a further piece of its arguments, or of its code, does no more than extend them."""
+        is_open = self._is_created and not (self._is_content_done or self.is_done)
+        return is_open and self._initial_piece is None and self.type in ("function", "code_interpreter")
 
     def add_delta(self, entry: WireObject, *, is_initial: bool = False) -> Iterator[Event]:
         """Add an entry of a delta to the call; `is_initial` if its step began with it."""
@@ -141,15 +147,16 @@ class Call:
             return
         yield from self._create()
         if piece and not is_repeated:
-            yield self._delta(piece)
+            yield self.delta(piece)
 
     @property
     def _message_class(self) -> type[Message]:
         return CodeMessage if self.type == "code_interpreter" else ToolCallMessage
 
-    def _delta(self, piece: str) -> Event:
+    def delta(self, piece: str) -> Delta:
+        """The event of a piece of its arguments, or of its code."""
         make_delta: Any = self._message_class.delta_event
-        delta: Event = make_delta(self.id, piece)
+        delta: Delta = make_delta(self.id, piece)
         return delta
 
     def _create(self) -> Iterator[Event]:
@@ -158,7 +165,7 @@ class Call:
         self._is_created = True
         yield MessageCreated(self._message())
         earlier, self._pieces_before_name = self._pieces_before_name, []
-        yield from map(self._delta, earlier)
+        yield from map(self.delta, earlier)
 
     def _complete_content(
         self, content: str | None, status: Status, metadata: WireObject | None = None

@@ -19,6 +19,7 @@ from typing import Any
 from ...core.unique_ids import UniqueIds
 from ...events import (
     OPEN_MESSAGE_STATUS,
+    Delta,
     Event,
     RawEvent,
     Run,
@@ -31,10 +32,13 @@ from ...events import (
     TextDelta,
 )
 from ...messages import Status
-from ...messages.json_text import NOT_JSON
+from ...messages.json_text import NOT_JSON, has_surrogates
+from ...messages.sdk_objects import open_model
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_objects, as_text
+from .calls import Call
+from .shape import name_and_data, recognises
 from .steps import Step
 from .thread_messages import ThreadMessage
 from .unassigned_usage import UnassignedUsage
@@ -43,10 +47,13 @@ from .wire import (
     MESSAGE_ENDS,
     RUN_ENDS,
     STEP_ENDS,
+    StepDeltaData,
+    decode_step_delta,
     decode_text_delta,
     error_of,
-    name_and_data,
     nonempty_values,
+    read_step_delta,
+    read_text_delta,
     run_of,
     run_usage_of,
     step_of,
@@ -55,6 +62,7 @@ from .wire import (
 __all__ = ["Decoder"]
 
 _TEXT_DELTA = b"thread.message.delta"
+_STEP_DELTA = b"thread.run.step.delta"
 
 
 class Decoder(base.Decoder):
@@ -79,11 +87,13 @@ class Decoder(base.Decoder):
         self._ids = UniqueIds()
         # By the id of a thread's message: its text part that is open, as (index, id of the flat message).
         self._open_texts: dict[str, tuple[int, str]] = {}
+        # By the id of a step: its call that is growing, with the call's index, until another kind of event comes.
+        self._growing_calls: dict[str, tuple[int, Call]] = {}
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
         """Whether the item's event, or its object, is one of a thread."""
-        return name_and_data(item)[0].startswith("thread.")
+        return recognises(item)
 
     # -- the fast path: deltas of a text that is open
 
@@ -108,6 +118,9 @@ class Decoder(base.Decoder):
                         continue
                 except (KeyError, *NOT_JSON):
                     pass
+            elif name == _STEP_DELTA and not id and (event := self._growth_of_call(data)) is not None:
+                events.append(event)
+                continue
             self.index = start + len(events) - extra
             slow = self.feed_frame(id, name, data)
             events += slow
@@ -122,6 +135,38 @@ class Decoder(base.Decoder):
         if name == b"done" and not data.strip():
             data = b"[DONE]"
         return super().feed_frame(id, name, data)
+
+    def plain_event(self, item: Any) -> Event | None:
+        """The event of a delta of an open text, or of a growing call."""
+        fields = item if item.__class__ is dict else open_model(item, {})
+        if fields["event"] == "thread.message.delta":
+            wire = read_text_delta(fields["data"])
+            part = wire.delta.content[0]
+            index, message_id = self._open_texts[wire.id]
+            if index != part.index or has_surrogates(part.text.value):
+                return None
+            return TextDelta(message_id, part.text.value, raw_item=item)
+        if fields["event"] != "thread.run.step.delta":
+            return None
+        event = self._event_of_piece(read_step_delta(fields["data"]), item)
+        return None if event is None or has_surrogates(event.value) else event
+
+    def _growth_of_call(self, data: bytes) -> Event | None:
+        """The event of a step's delta that is a piece of its growing call, None for any other delta."""
+        try:
+            return self._event_of_piece(decode_step_delta(data), data)
+        except (KeyError, *NOT_JSON):
+            return None
+
+    def _event_of_piece(self, wire: StepDeltaData, raw_item: Any) -> Delta | None:
+        """The event of a piece of a growing call; None, or `KeyError`, for that of another call."""
+        piece = wire.delta.step_details.tool_calls[0]
+        index, call = self._growing_calls[wire.id]
+        if index != piece.index or piece.type != call.type or (piece.id and piece.id != call.call_id):
+            return None
+        event = call.delta(piece.body.piece)
+        event.raw_item = raw_item
+        return event
 
     # -- the tolerant path
 
@@ -139,6 +184,7 @@ class Decoder(base.Decoder):
 
     def _read(self, name: str, data: Any, item: WireObject) -> Iterator[Event]:
         wire = as_object(data)
+        self._growing_calls.clear()
         match name:
             case "thread.run.created" | "thread.run.queued" | "thread.run.in_progress" | "thread.run.cancelling":
                 self._run_began_here = self._run_began_here or name == "thread.run.created"
@@ -272,6 +318,8 @@ class Decoder(base.Decoder):
             self._step_ids[message_id] = step.id
         for position, entry in enumerate(as_objects(details.get("tool_calls"))):
             yield from step.add_delta(position, entry)
+        if (growing := step.growing_call()) is not None and as_text(wire.get("id")):
+            self._growing_calls[step.id] = growing
 
     def _complete_step(self, wire: WireObject, status: RunStatus) -> Iterator[Event]:
         id = as_text(wire.get("id"))

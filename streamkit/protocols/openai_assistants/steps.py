@@ -40,6 +40,13 @@ class Step:
         """Whether a call with this id is one of its calls."""
         return call_id in self._calls_by_id
 
+    def growing_call(self) -> tuple[int, Call] | None:
+        """The call that the latest delta was for, and its index, if a further piece does no more than extend it."""
+        latest = self._latest
+        if latest is None or not latest.takes_pieces:
+            return None
+        return next(((index, call) for index, call in self._calls.items() if call is latest), None)
+
     def begin(self, details: WireObject) -> Iterator[Event]:
         """The step is created, perhaps with calls already."""
         if not self._calls:

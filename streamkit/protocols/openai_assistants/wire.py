@@ -6,12 +6,13 @@ A value of the wrong type reads as if it were absent, as `..values` reads it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
 from ...events import Run, RunStatus, RunStep, StreamWarning, Usage
 from ...messages import Annotation, Status
+from ..parsed import item_reader
 from ..values import (
     WireObject,
     annotation_of,
@@ -29,14 +30,17 @@ __all__ = [
     "MESSAGE_ENDS",
     "RUN_ENDS",
     "STEP_ENDS",
+    "StepDeltaData",
     "Warn",
     "citation_of",
+    "decode_step_delta",
     "decode_text_delta",
     "error_of",
     "identity_of",
     "kind_of",
-    "name_and_data",
     "nonempty_values",
+    "read_step_delta",
+    "read_text_delta",
     "run_of",
     "run_usage_of",
     "step_of",
@@ -71,8 +75,6 @@ ANNOUNCEMENTS = frozenset(
         "thread.message.in_progress",
     ]
 )
-_DELTA_OBJECTS = ("thread.message.delta", "thread.run.step.delta")
-_STATUS_OBJECTS = ("thread.run", "thread.run.step", "thread.message")
 _CITATIONS = ("file_citation", "file_path", "url_citation")
 
 # The keys of a run and a step that have their own place in `Run` and `RunStep`; the other ones are metadata.
@@ -94,23 +96,6 @@ _FIELD_KEYS = frozenset(
     ]
 )
 _STEP_FIELD_KEYS = _FIELD_KEYS | {"assistant_id", "thread_id"}
-
-
-def name_and_data(item: WireObject) -> tuple[str, Any]:
-    """The event name and the data of an item. Data without a name is named by its own `object` and `status`."""
-    is_bare = "event" not in item and "data" not in item
-    name, data = ("", item) if is_bare else (as_text(item.get("event")), item.get("data"))
-    if name.startswith("thread.") or name in ("error", "done"):
-        return name, data
-    wire = as_object(data)
-    object = as_text(wire.get("object"))
-    if object in _DELTA_OBJECTS:
-        return object, data
-    if object in _STATUS_OBJECTS:
-        return f"{object}.{as_text(wire.get('status'))}", data
-    if object == "thread":
-        return "thread.created", data
-    return ("error", data) if wire.get("error") else (name, data)
 
 
 def kind_of(entry: WireObject, kinds: Iterable[str]) -> str:
@@ -184,7 +169,7 @@ def run_usage_of(wire: WireObject) -> Usage | None:
     return usage_of(usage, "prompt_tokens", "completion_tokens") if usage else None
 
 
-# -- the fast path: the deltas of a message's text, which come in thousands
+# -- the fast path: the deltas of a message's text and of a call, which come in thousands
 
 
 class _TextBody(msgspec.Struct):
@@ -211,4 +196,52 @@ class TextDeltaData(msgspec.Struct):
     data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
 
 
+class _CodeBody(msgspec.Struct):
+    piece: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="input")
+    outputs: tuple[()] | None = None
+
+
+class _FunctionBody(msgspec.Struct):
+    piece: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="arguments")
+    name: str | None = None
+    output: None = None
+
+
+class _CodePiece(msgspec.Struct, tag_field="type", tag="code_interpreter"):
+    type: ClassVar[str] = "code_interpreter"
+    index: int
+    body: _CodeBody = msgspec.field(name="code_interpreter")
+    id: str | None = None
+
+
+class _FunctionPiece(msgspec.Struct, tag_field="type", tag="function"):
+    type: ClassVar[str] = "function"
+    index: int
+    body: _FunctionBody = msgspec.field(name="function")
+    id: str | None = None
+
+
+class _StepDetails(msgspec.Struct):
+    tool_calls: tuple[_CodePiece | _FunctionPiece]
+    message_creation: None = None
+
+
+class _StepDelta(msgspec.Struct):
+    step_details: _StepDetails
+
+
+class StepDeltaData(msgspec.Struct):
+    """The data of `thread.run.step.delta` as it mostly comes: a piece of one call's code or arguments."""
+
+    id: str
+    delta: _StepDelta
+    run_id: None = None
+    data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
+
+
 decode_text_delta = msgspec.json.Decoder(TextDeltaData).decode
+decode_step_delta = msgspec.json.Decoder(StepDeltaData).decode
+read_text_delta = item_reader(TextDeltaData, {"delta": {"content": {"text": {}}}})
+read_step_delta = item_reader(
+    StepDeltaData, {"delta": {"step_details": {"tool_calls": {"function": {}, "code_interpreter": {}}}}}
+)

@@ -6,7 +6,7 @@ A field of an unexpected type is skipped with a warning, and the other fields of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...events import AnnotationAdded, Event, RawEvent, RefusalDelta, TextDelta
@@ -27,9 +27,9 @@ from .open_messages import OpenMessages
 from .returned_fields import CALL_KEYS, LISTS, OPAQUE_KEYS, emptied_thinking
 from .wire import CHOICE_KEYS, FINISH_REASON_STATUS, REASONING_KEYS, is_only_deltas, thinking_text
 
-__all__ = ["Choice"]
+__all__ = ["ROLES", "Choice"]
 
-_ROLES = ("assistant", "user", "system")
+ROLES = ("assistant", "user", "system")
 _COMPLETE_OBJECTS = ("chat.completion", "chat.completion.done")
 # The fields of a complete message, and the kind that `OpenMessages.seen` has if deltas brought them already.
 _KIND_OF_FIELD = {
@@ -52,12 +52,16 @@ class Choice:
         finish_reason: the provider's, None until it arrives.
         is_finished: whether it has arrived.
         extra: the values of its chunks that no event expresses, by key.
+        messages: its open messages.
         tool_calls: the tool calls that are open.
+        takes_pieces: for the fast path: whether a piece of a message does no more than extend or begin that.
         open_text_id: for the fast path: the id of the open text, None if a plain piece of text would do more than
             extend it.
         open_reasoning_id: for the fast path: the id of the open reasoning, None if there is none.
-        open_reasoning_keys: for the fast path: the keys in which its text came so far; the message has them all.
+        open_reasoning_keys: for the fast path: what goes back along with it, by the keys in which its text came so far.
         is_reasoning: for the fast path: whether reasoning is open, which any other content ends.
+        open_refusal_id: for the fast path: as `open_text_id`, of the refusal.
+        filter_results: for the fast path: the bytes of its `content_filter_results` that were read last.
     """
 
     __slots__ = (
@@ -65,16 +69,19 @@ class Choice:
         "_complete_message",
         "_hold",
         "_is_in_thought",
-        "_messages",
         "_warn",
         "extra",
+        "filter_results",
         "finish_reason",
         "index",
         "is_finished",
         "is_reasoning",
+        "messages",
         "open_reasoning_id",
         "open_reasoning_keys",
+        "open_refusal_id",
         "open_text_id",
+        "takes_pieces",
         "tool_calls",
     )
 
@@ -90,12 +97,15 @@ class Choice:
         self.finish_reason: str | None = None
         self.is_finished = False
         self.extra: dict[str, Any] = {}
-        self._messages = OpenMessages(index, group, new_id, warn, hold)
-        self.tool_calls = self._messages.tool_calls
+        self.messages = OpenMessages(index, group, new_id, warn, hold)
+        self.tool_calls = self.messages.tool_calls
         self.open_text_id: str | None = None
         self.open_reasoning_id: str | None = None
-        self.open_reasoning_keys: Container[str] = ()
+        self.open_reasoning_keys: WireObject = {}
+        self.open_refusal_id: str | None = None
+        self.filter_results: Any = None
         self.is_reasoning = False
+        self.takes_pieces = True
         self._warn = warn
         self._hold = hold
         self._complete_message: WireObject | None = None  # not read until the choice ends
@@ -120,21 +130,25 @@ class Choice:
         self._add_extra(wire, is_plain=is_only_deltas(events))
         reason = self._read_finish_reason(wire.get("finish_reason"))
         if reason or (is_complete and self._complete_message):
-            self.finish_reason = reason or self.finish_reason
-            self.is_finished = True
             yield from self._read_complete_message(logprobs, chunk)
-            status = FINISH_REASON_STATUS.get(self.finish_reason or "", "completed")
-            # OpenRouter, which states its provider in each chunk, may send the citations of a text after this.
-            yield from self._messages.finish_all(status, holds_text=bool(chunk.get("provider")))
-            yield from self._drop_annotations()
-        self._update_fast_path()
+            yield from self.finish(reason, holds_text=bool(chunk.get("provider")))
+        self.update_fast_path()
+
+    def finish(self, reason: str | None, *, holds_text: bool) -> Iterator[Event]:
+        """The events of a finish_reason. `holds_text`: the chunk states its provider, as OpenRouter's do, which may send the
+        citations of a text after this."""
+        self.finish_reason = reason or self.finish_reason
+        self.is_finished = True
+        status = FINISH_REASON_STATUS.get(self.finish_reason or "", "completed")
+        yield from self.messages.finish_all(status, holds_text=holds_text)
+        yield from self._drop_annotations()
 
     def end(self, status: Status) -> Iterator[Event]:
         """The events of the answer's end: what has not been emitted of a complete message, and what is open."""
         yield from self._read_complete_message({}, {})
-        yield from self._messages.finish_all(status)
+        yield from self.messages.finish_all(status)
         yield from self._drop_annotations()
-        self._update_fast_path()
+        self.update_fast_path()
 
     def _read_finish_reason(self, value: Any) -> str | None:
         if value is None or isinstance(value, str):
@@ -148,20 +162,24 @@ class Choice:
             if key not in CHOICE_KEYS and wire[key] and (key == "content_filter_results" or not is_plain):
                 self.extra[key] = wire[key]
 
-    def _update_fast_path(self) -> None:
-        ids = self._messages.ids
+    def update_fast_path(self) -> None:
+        """Note what the fast path may do with the next chunk."""
+        ids = self.messages.ids
+        self.messages.unreported = 0
         self.is_reasoning = "reasoning" in ids or "redacted" in ids
-        is_text_alone = not (self.is_reasoning or self._messages.is_text_held)
-        self.open_text_id = ids.get("text") if is_text_alone else None
+        is_alone = not (self.is_reasoning or self.messages.is_text_held)
+        self.open_text_id = ids.get("text") if is_alone else None
+        self.open_refusal_id = ids.get("refusal") if is_alone else None
         self.open_reasoning_id = ids.get("reasoning")
-        self.open_reasoning_keys = self._messages.returned_keys("reasoning")
+        self.open_reasoning_keys = self.messages.returned_fields("reasoning")
+        self.takes_pieces = not (self._annotations or self._is_in_thought or self._complete_message)
 
     def _read_complete_message(self, logprobs: WireObject, chunk: WireObject) -> Iterator[Event]:
         """What deltas have not brought of a complete message. What they have is compared when its message is done."""
         message, self._complete_message = self._complete_message, None
         if message is None:
             return
-        messages = self._messages
+        messages = self.messages
         rest = {key: value for key, value in message.items() if _KIND_OF_FIELD.get(key) not in messages.seen}
         calls = message.get("tool_calls")
         if is_list(calls) and "calls" in messages.seen:
@@ -180,8 +198,8 @@ class Choice:
     # -- the fields of a delta
 
     def _read_delta(self, delta: WireObject, logprobs: WireObject, chunk: WireObject) -> Iterator[Event]:
-        messages = self._messages
-        if not messages.role and delta.get("role") in _ROLES:
+        messages = self.messages
+        if not messages.role and delta.get("role") in ROLES:
             messages.role = delta["role"]
         yield from self._read_reasoning(delta)
         google = as_object(as_object(delta.get("extra_content")).get("google"))
@@ -224,10 +242,10 @@ class Choice:
     def _read_thought(self, content: Any) -> Iterator[Event]:
         """Reasoning that Google sends as content. It begins with a tag, and so does the text that follows it."""
         text = self._text_of(content, "content")
-        if "reasoning" not in self._messages.ids:
+        if "reasoning" not in self.messages.ids:
             text = text.removeprefix("<thought>")
         self._is_in_thought = True
-        yield from self._messages.append("reasoning", text)
+        yield from self.messages.append("reasoning", text)
 
     def _without_thought_tag(self, content: Any) -> Any:
         if self._is_in_thought and isinstance(content, str) and content:
@@ -254,7 +272,7 @@ class Choice:
 
     def _read_reasoning(self, delta: WireObject) -> Iterator[Event]:
         """Reasoning text. The details without their text are metadata: signatures, or encrypted reasoning."""
-        messages = self._messages
+        messages = self.messages
         texts = {key: text for key in REASONING_KEYS if (text := self._text_of(delta.get(key), "reasoning"))}
         text = next(iter(texts.values()), "")
         pieces = {key: [piece for piece in self._list_at(delta, key) if is_object(piece)] for key in LISTS}
@@ -269,7 +287,7 @@ class Choice:
             for piece in found:
                 if any(piece.get(name) for name in ("signature", "data")):
                     yield from self._open_reasoning()
-                messages.add_returned_piece(self._reasoning_kind, key, piece)
+                messages.add_returned_pieces(self._reasoning_kind, key, [piece])
         for detail in details:
             if detail.get("signature") or detail.get("data"):
                 without_text = {key: detail[key] for key in detail if key not in ("text", "summary")}
@@ -281,34 +299,34 @@ class Choice:
 
     def _open_reasoning(self) -> Iterator[Event]:
         """The beginning of redacted reasoning, if none is open."""
-        if "reasoning" not in self._messages.ids and "redacted" not in self._messages.ids:
-            yield self._messages.create("redacted")
+        if "reasoning" not in self.messages.ids and "redacted" not in self.messages.ids:
+            yield self.messages.create("redacted")
 
     @property
     def _reasoning_kind(self) -> str:
         """The kind of the reasoning that what comes without a text belongs to."""
-        return "redacted" if "redacted" in self._messages.ids else "reasoning"
+        return "redacted" if "redacted" in self.messages.ids else "reasoning"
 
     def _read_content(self, content: Any, chunk: WireObject) -> Iterator[Event]:
         """The content: text, or content parts, as a list or alone."""
         if is_object(content):
             content = [content]
         if not is_list(content):
-            yield from self._messages.append("text", self._text_of(content, "content"))
+            yield from self.messages.append("text", self._text_of(content, "content"))
             return
         for part in content:
             match part:
                 case str():
-                    yield from self._messages.append("text", part)
+                    yield from self.messages.append("text", part)
                 case {"type": "text" | "output_text"}:
-                    yield from self._messages.append("text", self._text_of(part.get("text"), "content"))
+                    yield from self.messages.append("text", self._text_of(part.get("text"), "content"))
                 case {"type": "thinking"}:
-                    yield from self._messages.finish("redacted", "completed")
-                    self._messages.add_returned("reasoning", {"content": emptied_thinking(part)})
-                    yield from self._messages.append("reasoning", thinking_text(part.get("thinking")))
+                    yield from self.messages.finish("redacted", "completed")
+                    self.messages.add_returned("reasoning", {"content": emptied_thinking(part)})
+                    yield from self.messages.append("reasoning", thinking_text(part.get("thinking")))
                 case {"type": "reference"} if is_object(part):
                     self._annotations.append((part, chunk))  # Mistral: of what was written before it
-                    if "text" not in self._messages.ids:
+                    if "text" not in self.messages.ids:
                         self._hold(None, part)
                 case {"type": "image_url"}:
                     yield from self._read_image(part, chunk)
@@ -328,7 +346,7 @@ class Choice:
                 is_attached = True
             yield event
         if tokens:
-            self._messages.extend_metadata(kind, "logprobs", tokens)
+            self.messages.extend_metadata(kind, "logprobs", tokens)
             if not is_attached:
                 yield RawEvent("logprobs", chunk)
 
@@ -338,7 +356,7 @@ class Choice:
             if audio is not None:
                 self._warn("bad-audio", "its `audio` is not an object; it was skipped")
             return
-        messages = self._messages
+        messages = self.messages
         metadata = without_keys({"audio_id": audio.get("id"), "expires_at": audio.get("expires_at")})
         messages.add_metadata("audio", **metadata)
         messages.add_metadata("transcript", audio_transcript=True, **metadata)
@@ -356,9 +374,9 @@ class Choice:
         if not url:
             yield RawEvent("images", chunk)
         elif found := _match_data_url(url):
-            yield from self._messages.add_image(f"base64.{found[1]}", found[2])
+            yield from self.messages.add_image(f"base64.{found[1]}", found[2])
         else:
-            yield from self._messages.add_image("url", url)
+            yield from self.messages.add_image("url", url)
 
     # -- tool calls
 
@@ -377,11 +395,11 @@ class Choice:
         before, count = self.tool_calls.latest, len(self.tool_calls.in_order)
         call = self.tool_calls.find(index, call_id, name, arguments, position)
         if before is not None and len(self.tool_calls.in_order) > count:
-            yield from self._messages.pass_call(before)
+            yield from self.messages.pass_call(before)
         call.is_custom = call.is_custom or is_custom
         if function is not fragment and (extra := without_keys(fragment, *CALL_KEYS)):
             call.extra = {**call.extra, **extra}
-        yield from self._messages.append_to_call(call, call_id, name, arguments)
+        yield from self.messages.append_to_call(call, call_id, name, arguments)
 
     def _read_function_call(self, fragment: Any) -> Iterator[Event]:
         """The deprecated `function_call`: one call without an id."""
@@ -389,4 +407,4 @@ class Choice:
             self._warn("bad-tool-calls", "its `function_call` is not an object; it was skipped")
             return
         name, arguments = as_text(fragment.get("name")), text_or_json(fragment.get("arguments"))
-        yield from self._messages.append_to_call(self.tool_calls.find_function_call(), "", name, arguments)
+        yield from self.messages.append_to_call(self.tool_calls.find_function_call(), "", name, arguments)

@@ -18,21 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-from ...events import (
-    Event,
-    MetadataHeld,
-    RawEvent,
-    ReasoningDelta,
-    Run,
-    RunCreated,
-    RunDone,
-    StreamWarning,
-    TextDelta,
-    ToolCallDelta,
-)
-from ...messages.json_text import NOT_JSON, json_key
+from ...events import Event, MetadataHeld, RawEvent, Run, RunCreated, RunDone, StreamWarning, TextDelta
+from ...messages.json_text import NOT_JSON, has_surrogates, json_key
 from .. import base
-from ..framing import Frames, as_frame
+from ..framing import Frame, Frames, as_frame
 from ..values import (
     WireObject,
     as_index,
@@ -45,15 +34,15 @@ from ..values import (
     text_or_none,
 )
 from .choice import Choice
+from .pieces import event_with_logprobs, extended_event, plain_event, read_choice
+from .repeated_fields import NOTHING, RepeatedFields
+from .shape import CHUNK_OBJECTS, recognises
+from .typed_chunk import Chunk, decode_chunk, decode_plain_chunk, read_plain_chunk
 from .wire import (
     CHANGING_METADATA_KEYS,
-    CHUNK_OBJECTS,
     FINISH_REASON_STATUS,
     METADATA_KEYS,
     RAW_EVENT_KEYS,
-    PlainDelta,
-    PlainToolCall,
-    decode_plain_chunk,
     error_of,
     has_unread_keys,
     is_only_deltas,
@@ -62,6 +51,8 @@ from .wire import (
 )
 
 __all__ = ["Decoder"]
+
+_NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk as another shape than its own raises
 
 
 class Decoder(base.Decoder):
@@ -83,18 +74,14 @@ class Decoder(base.Decoder):
         self._metadata: dict[str, Any] = {}
         self._usage: WireObject = {}
         self._warnings: list[Event] = []  # and what is held
+        self._repeated = RepeatedFields()
+        self._new_usage: WireObject | None = None  # of the newest chunk, where it is another one
+        self._chunk: Chunk | None = None  # the newest chunk, where that is a typed one
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether the item's `object` is Chat's, or it has choices with deltas or messages."""
-        if item.get("object") in CHUNK_OBJECTS:
-            return True
-        choices = item.get("choices")
-        if not is_list(choices):
-            return False
-        if not choices:
-            return "prompt_filter_results" in item  # Azure's first chunk
-        return all(is_object(choice) and ("delta" in choice or "message" in choice) for choice in choices)
+        return recognises(item)
 
     # -- the fast path: plain deltas of messages that are open
 
@@ -103,37 +90,133 @@ class Decoder(base.Decoder):
         events: list[Event] = []
         if self.exhausted:
             return events
-        self._first, self._frames = self.index, frames
         choices = self._choices
-        start = self.index
+        self._frames = frames
+        self._first = start = self.index
         surplus = 0  # events so far, less the frames that they came from; a plain delta gives one event
-        for frame in frames:
-            data = frame if isinstance(frame, bytes) else frame[2]
+        data: Any
+        for data in frames:
             try:
                 wire = decode_plain_chunk(data).choices[0]
                 delta = wire.delta
                 choice = choices[wire.index]
                 text = delta.content
-                is_text = delta.tool_calls is None and delta.reasoning is None and delta.reasoning_content is None
-                if is_text and text and choice.open_text_id is not None:
-                    event: Event | None = TextDelta(choice.open_text_id, text, raw_item=data)
-                else:
-                    event = _plain_event(choice, delta, data)
-            except (KeyError, *NOT_JSON):
-                event = None
-            if event is None:
-                self.index = start + len(events) - surplus
-                decoded = self.feed_frame(*as_frame(frame))
-                events += decoded
-                surplus += len(decoded) - 1
-                if self.exhausted:
-                    return events
+                if text and not (delta.tool_calls or delta.reasoning or delta.reasoning_content):
+                    message_id = choice.open_text_id
+                    if message_id is not None:
+                        events.append(TextDelta(message_id, text, raw_item=data))
+                        continue
+                event = plain_event(choice, delta, data)
+                if event is not None:
+                    events.append(event)
+                    continue
+            except _NOT_PLAIN:
+                pass  # another chunk, or a frame with an SSE id or name, which is a tuple
+            event = self._extended_event(data)
+            if event is not None:
+                events.append(event)
+                if self._new_usage:
+                    events.append(self._count_usage(self._new_usage, data))
+                    surplus += 1
                 continue
-            if not isinstance(frame, bytes) and frame[0]:
-                event.position = frame[0].decode("utf-8", "replace")
-            events.append(event)
+            self.index = start + len(events) - surplus
+            decoded = self._feed_other(data)
+            events += decoded
+            surplus += len(decoded) - 1
+            if self.exhausted:
+                return events
         self.index = start + len(frames)
         return events
+
+    def _extended_event(self, data: Any) -> Event | None:
+        """The event of a delta of an open message, in a chunk that repeats the other fields of the chunk before. None for
+        any other chunk, which is `_chunk` if it is a typed one."""
+        try:
+            self._chunk = chunk = decode_chunk(data)
+            wire = chunk.choices[0]
+            choice = self._choices[wire.index]
+        except LookupError:
+            return None
+        except _NOT_PLAIN:
+            self._chunk = None
+            return None
+        repeated = self._repeated
+        self._new_usage = chunk.usage and self._changed_usage(chunk.usage)
+        if (
+            wire.finish_reason
+            or wire.content_filter_results != choice.filter_results
+            or chunk.citations != repeated.citations
+            or chunk.search_results != repeated.search_results
+            or chunk.x_groq != repeated.x_groq
+            or (wire.message is not None and chunk.object != "chat.completion.chunk")
+        ):
+            return None
+        if wire.logprobs is None:
+            return extended_event(choice, wire, data)
+        is_settled = (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == repeated.changing
+        return event_with_logprobs(choice, wire, data, is_settled)
+
+    def _changed_usage(self, usage: WireObject) -> WireObject | None:
+        """This usage, if it is not the one that was read last."""
+        return usage if usage != self._usage else None
+
+    def _count_usage(self, usage: WireObject, data: bytes) -> Event:
+        """The event of usage that changed."""
+        self._usage = usage
+        event = read_usage(usage)
+        event.raw_item = data
+        return event
+
+    def _feed_other(self, frame: Frame | bytes) -> list[Event]:
+        """The events of a frame with more than a delta of an open message, or with an SSE id: of a typed chunk, else by the
+        tolerant path."""
+        events: list[Event] | None = None
+        id, name, data = as_frame(frame)
+        if data is not frame and name != b"error" and (event := self._read_plain(data) or self._extended_event(data)):
+            events = [event, self._count_usage(self._new_usage, data)] if self._new_usage else [event]
+        elif (chunk := self._chunk) is not None:
+            events = self._read_typed(chunk, data)
+        if events is None:
+            events = self.feed_frame(id, name, data)
+            is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
+            only_deltas = is_only_deltas([event for event in events if not isinstance(event, MetadataHeld)])
+            self._repeated.remember(self._chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
+            return events
+        return self._typed(events, data, id)
+
+    def _read_plain(self, data: bytes) -> Event | None:
+        """The event of a plain delta of an open message, None for any other chunk."""
+        self._new_usage = None
+        try:
+            wire = decode_plain_chunk(data).choices[0]
+            return plain_event(self._choices[wire.index], wire.delta, data)
+        except (KeyError, *NOT_JSON):
+            return None
+
+    def _read_typed(self, chunk: Chunk, data: bytes) -> list[Event] | None:
+        """The events of a typed chunk; None, before anything was changed, if it has to take the tolerant path."""
+        if self._has_ended or not self._has_begun or not self._repeated.has(chunk, self._choices):
+            return None
+        events: list[Event] = []
+        is_settled = self._repeated.has_changing(chunk)
+        for wire in chunk.choices:
+            if wire.message is not None and chunk.object != "chat.completion.chunk":
+                return None
+            choice = self._choices[wire.index]
+            found = read_choice(choice, wire, data, settled=is_settled, held=chunk.provider not in NOTHING)
+            if found is None:
+                return None
+            events += found
+        if chunk.usage and (is_settled or chunk.choices):
+            events += [*self._read_usage({"usage": chunk.usage}, [])]
+        self.complete = self._all_choices_finished()
+        return events + self._take_warnings() or None
+
+    def plain_event(self, item: Any) -> Event | None:
+        """The event of a plain delta of an open message."""
+        wire = read_plain_chunk(item).choices[0]
+        event: Any = plain_event(self._choices[wire.index], wire.delta, item)
+        return None if event is None or has_surrogates(event.value) else event
 
     # -- the tolerant path
 
@@ -174,6 +257,8 @@ class Decoder(base.Decoder):
         """Drop the newest frames and the choices, because nothing more comes."""
         super().forget()
         self._choices.clear()
+        self._chunk = None
+        self._chunk = None
 
     # -- a chunk
 
@@ -290,32 +375,3 @@ class Decoder(base.Decoder):
     def _take_warnings(self) -> list[Event]:
         warnings, self._warnings = self._warnings, []
         return warnings
-
-
-def _plain_event(choice: Choice, delta: PlainDelta, data: bytes) -> Event | None:
-    """The event of a plain delta, None if it does more than extend one open message."""
-    if delta.tool_calls is not None:
-        return _plain_call_event(choice, delta, delta.tool_calls[0], data)
-    if reasoning := delta.reasoning_content or delta.reasoning:
-        keys, open_id = choice.open_reasoning_keys, choice.open_reasoning_id
-        is_new = (delta.reasoning_content and "reasoning_content" not in keys) or (
-            delta.reasoning and "reasoning" not in keys
-        )
-        if open_id is None or delta.content or is_new:
-            return None
-        return ReasoningDelta(open_id, reasoning, raw_item=data)
-    if delta.content and choice.open_text_id is not None:
-        return TextDelta(choice.open_text_id, delta.content, raw_item=data)
-    return None
-
-
-def _plain_call_event(choice: Choice, delta: PlainDelta, fragment: PlainToolCall, data: bytes) -> Event | None:
-    """The event of a fragment of an open call's arguments, None if it does more than extend them."""
-    call = choice.tool_calls.by_index.get(fragment.index)
-    is_alone = not (choice.is_reasoning or delta.content or delta.reasoning_content or delta.reasoning)
-    if call is None or call.message_id is None or not is_alone:
-        return None
-    if not fragment.function.arguments or (fragment.id and fragment.id != call.call_id):
-        return None
-    choice.tool_calls.latest = call
-    return ToolCallDelta(call.message_id, fragment.function.arguments, raw_item=data)

@@ -7,7 +7,7 @@ another call begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...events import CallPassed, Event, MessageCreated, MessageDone, ToolCallCreated, ToolCallDelta
@@ -47,6 +47,7 @@ class OpenMessages:
         role: of all its messages, "" until it arrives.
         ids: the ids of the open messages, by kind.
         tool_calls: the open tool calls.
+        unreported: for the fast path, which emits nothing but deltas: how many values were held since another chunk.
         seen: the kinds of which content has arrived, and "images" and "calls".
     """
 
@@ -67,6 +68,7 @@ class OpenMessages:
         self._new_id = new_id
         self._warn = warn
         self._hold = hold  # reports a value that is held for a message
+        self.unreported = 0
         self._held_status: Status | None = None
         self._executed: dict[Any, str] = {}  # ids of the calls that the provider ran, by index; "" with an output
         self._count = 0  # of the messages created so far
@@ -107,20 +109,24 @@ class OpenMessages:
     def extend_metadata(self, kind: str, key: str, values: list[Any]) -> None:
         """More elements of a list in the metadata of the done message of this kind."""
         self._metadata.setdefault(kind, {}).setdefault(key, []).extend(values)
-        self._hold(self.ids.get(kind), values)
+        self._report(kind, values)
 
     def add_returned(self, kind: str, fields: WireObject) -> None:
         """What goes back along with the message of this kind, which need not have been created yet."""
         merge_fields(self._returned.setdefault(kind, {}), fields)
 
-    def returned_keys(self, kind: str) -> Container[str]:
-        """The keys of what goes back along with the open message of this kind."""
-        return self._returned.get(kind, ())
+    def returned_fields(self, kind: str) -> WireObject:
+        """What goes back along with the open message of this kind."""
+        return self._returned.get(kind, {})
 
-    def add_returned_piece(self, kind: str, key: str, piece: WireObject) -> None:
-        """A further piece of a list that goes back along with the message of this kind."""
-        self._returned.setdefault(kind, {}).setdefault(key, []).append(piece)
-        self._hold(self.ids.get(kind), piece)
+    def add_returned_pieces(self, kind: str, key: str, pieces: Sequence[WireObject]) -> None:
+        """Further pieces of a list that goes back along with the message of this kind."""
+        self._returned.setdefault(kind, {}).setdefault(key, []).extend(pieces)
+        self._report(kind, pieces)
+
+    def _report(self, kind: str, value: object) -> None:
+        self.unreported += 1
+        self._hold(self.ids.get(kind), value)
 
     def set_final_content(self, kind: str, content: str) -> None:
         """The provider's entire content of the open message of this kind, for the engine to compare when it is done."""

@@ -1,4 +1,4 @@
-"""What a Chat Completions chunk may hold: its keys, the shape of a plain delta, and readers of what only Chat has.
+"""What a Chat Completions chunk may hold: its keys, and readers of what only Chat has.
 
 A value of an unexpected type reads as absent, and no reader here raises.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from ...events import Delta, Event, Usage
 from ...messages import Status
 from ..values import WireObject, as_object, as_text, is_list, is_object, json_text, usage_of
@@ -17,14 +15,10 @@ from ..values import WireObject, as_object, as_text, is_list, is_object, json_te
 __all__ = [
     "CHANGING_METADATA_KEYS",
     "CHOICE_KEYS",
-    "CHUNK_OBJECTS",
     "FINISH_REASON_STATUS",
     "METADATA_KEYS",
     "RAW_EVENT_KEYS",
     "REASONING_KEYS",
-    "PlainDelta",
-    "PlainToolCall",
-    "decode_plain_chunk",
     "error_of",
     "has_unread_keys",
     "is_only_deltas",
@@ -43,9 +37,6 @@ FINISH_REASON_STATUS: dict[str, Status] = {
     "network_error": "failed",  # Zhipu
 }
 """How a finish_reason ends a choice's messages; any other completes them. The first two are OpenAI's."""
-
-CHUNK_OBJECTS = ("chat.completion.chunk", "chat.completion", "chat.completion.done")
-"""What `object` may be: a chunk, a completion that was not streamed, and a completion that ends a stream."""
 
 REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_text")
 """Where a delta has its reasoning as text. Some servers send both, with the same text."""
@@ -79,70 +70,6 @@ _DELTA_KEYS = frozenset(
     )
 )
 _COUNT_KEYS = ("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens")
-
-
-# -- the fast path's chunk: one choice with one piece of an open message, and nothing else that would give an event
-
-
-class _PlainFunction(msgspec.Struct, gc=False):
-    arguments: str
-
-
-class PlainToolCall(msgspec.Struct, gc=False):
-    """A fragment of the arguments of a function call that has begun."""
-
-    index: int
-    function: _PlainFunction
-    id: str | None = None
-    custom: None = None
-    extra_content: None = None
-    provider_specific_fields: None = None
-
-
-class PlainDelta(msgspec.Struct, gc=False):
-    """A piece of text, of reasoning or of one call's arguments. A delta with anything else does not decode as one."""
-
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    tool_calls: tuple[PlainToolCall] | None = None
-    refusal: None = None
-    function_call: None = None
-    audio: None = None
-    annotations: None = None
-    reasoning_details: None = None
-    images: None = None
-    extra_content: None = None
-    thinking_blocks: None = None
-    reasoning_text: None = None
-    reasoning_opaque: None = None
-    executed_tools: None = None
-
-
-class _PlainChoice(msgspec.Struct, gc=False):
-    delta: PlainDelta
-    index: int = 0
-    finish_reason: None = None
-    logprobs: None = None
-    message: None = None
-    usage: None = None
-    error: None = None
-    content_filter_results: None = None
-
-
-class _PlainChunk(msgspec.Struct, gc=False):
-    choices: tuple[_PlainChoice]
-    usage: None = None
-    error: None = None
-    citations: None = None
-    search_results: None = None
-    prompt_filter_results: None = None
-    x_groq: None = None
-    moderation: None = None
-
-
-decode_plain_chunk = msgspec.json.Decoder(_PlainChunk).decode
-"""Decodes a chunk that is one plain delta. Raises `msgspec.DecodeError` for every other chunk."""
 
 
 # -- readers

@@ -32,6 +32,7 @@ from ..values import (
     usage_of,
     without_keys,
 )
+from .shape import recognises
 
 __all__ = ["Decoder"]
 
@@ -59,7 +60,7 @@ class Decoder(base.Decoder):
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether its `object` is that of legacy Completions. Old servers sent `text_completion.chunk`."""
-        return item.get("object") in ("text_completion", "text_completion.chunk")
+        return recognises(item)
 
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
         """The events of one frame. The data of an SSE event named `error` need not be JSON."""

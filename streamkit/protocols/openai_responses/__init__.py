@@ -5,8 +5,16 @@ response is complete. What servers do differently is stated where it is handled:
 `final_items` reads an item's final form. `encoder` has a table of what the protocol cannot express.
 """
 
-from .decoder import Decoder
-from .encoder import Encoder
-from .input import to_input
+from typing import TYPE_CHECKING
+
+from ...lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .decoder import Decoder
+    from .encoder import Encoder
+    from .input import to_input
 
 __all__ = ["Decoder", "Encoder", "to_input"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, {"Decoder": ".decoder", "Encoder": ".encoder", "to_input": ".input"})

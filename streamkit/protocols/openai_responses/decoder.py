@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
-from ...events import Event, RawEvent, RunStatus
+from ...events import Delta, Event, RawEvent, RunStatus
 from ...messages import AudioMessage, TextMessage
-from ...messages.json_text import NOT_JSON
+from ...messages.json_text import NOT_JSON, has_surrogates
 from .. import base
 from ..framing import Frames
-from ..values import WireObject, as_count, as_text, is_list
+from ..values import WireObject, as_count, as_text
 from .part_events import (
     read_annotation_added,
     read_console,
@@ -33,7 +33,8 @@ from .part_events import (
 )
 from .response_events import read_begin, read_end, read_error, read_item_added, read_item_done, read_untyped
 from .response_state import NO_TARGET, ResponseState
-from .wire import DELTA_DECODERS, TEXT_STREAMS, decode_any_delta
+from .shape import recognises
+from .wire import SHELL_OUTPUT, TEXT_STREAMS, decode_any_delta, read_any_delta
 
 __all__ = ["Decoder"]
 
@@ -64,9 +65,7 @@ class Decoder(base.Decoder):
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether the item's type is an event's of this API, or the item is a response with an output."""
-        if as_text(item.get("type")).startswith("response."):
-            return True
-        return item.get("object") == "response" and is_list(item.get("output"))
+        return recognises(item)
 
     # -- the fast path: deltas of parts that are open
 
@@ -76,8 +75,8 @@ class Decoder(base.Decoder):
         A frame is tried on the part that received the latest delta, then on the other open parts, and else takes the
         tolerant path. After that no part is the latest, because the event may have ended any of them.
         """
-        start = self.index
-        self._first, self._frames = start, frames
+        self._frames = frames
+        self._first = start = self.index
         item_id, decode, index, output_index, message_id, make_event = self._response.latest_target
         events: list[Event] = []
         surplus = 0  # events so far, less the frames that they came from; a delta gives one event
@@ -113,16 +112,26 @@ class Decoder(base.Decoder):
             return None
         try:
             delta = decode_any_delta(data)
-            target = response.targets[delta.item_id]
-        except (KeyError, TypeError, *NOT_JSON):
+        except (TypeError, *NOT_JSON):
             return None
-        if target.decode is not DELTA_DECODERS[type(delta)]:
-            return None
-        if delta.index != target.part_index or delta.output_index != target.output_index:
+        target = response.targets.get(delta.item_id)
+        if target is None or not target.takes(delta):
             return None
         response.latest_target = tuple(target)
-        event: Event = target.event(target.message_id, delta.delta, position=delta.sequence_number, raw_item=data)
+        metadata = {"logprobs": delta.logprobs} if delta.logprobs else None
+        event: Event = target.event(
+            target.message_id, delta.delta, metadata=metadata, position=delta.sequence_number, raw_item=data
+        )
         return event
+
+    def plain_event(self, item: Any) -> Event | None:
+        """The event of a delta of an open part in its common form."""
+        delta = read_any_delta(item)
+        target = self._response.targets[delta.item_id]
+        if not target.takes(delta):
+            return None
+        event: Delta = target.event(target.message_id, delta.delta, position=delta.sequence_number, raw_item=item)
+        return None if has_surrogates(event.value) else event
 
     # -- the tolerant path
 
@@ -130,6 +139,7 @@ class Decoder(base.Decoder):
         """The events of one event of the API, with its `sequence_number` as their position. One that gives none is a
         raw event."""
         type = as_text(item.get("type"))
+        self._response.targets.pop(None, None)  # the item may begin or end one at the same output_index
         read = _READERS.get(type)
         events = [] if read is None else [*read(self._response, item)]
         self.complete = self._response.is_complete
@@ -179,7 +189,7 @@ def _readers() -> dict[str, _Reader]:
     for suffix, is_end in (("delta", False), ("done", True)):
         patch = f"response.apply_patch_call_operation_diff.{suffix}"
         readers[patch] = partial(read_patch_delta, is_end=is_end)
-        readers[f"response.shell_call_output_content.{suffix}"] = partial(read_console, is_end=is_end)
+        readers[f"{SHELL_OUTPUT}.{suffix}"] = partial(read_console, is_end=is_end)
         for stem, message_class in (("response.audio", AudioMessage), ("response.audio.transcript", TextMessage)):
             readers[f"{stem}.{suffix}"] = partial(read_speech, message_class=message_class, is_end=is_end)
     return readers

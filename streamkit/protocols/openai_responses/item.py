@@ -46,7 +46,7 @@ class Item:
         is_executed: whether the provider executes this call.
         metadata: for its messages: the values that they have no field for.
         parts: the ids of its messages.
-        delta_item_ids: the values of `item_id` under which its parts have received deltas.
+        delta_item_ids: the values of `item_id` under which its parts receive deltas; None if those have none.
         pending_arguments: of a call, the name of which has not arrived.
         done_ids: the ids of its messages that are done.
         is_final: whether its final form has arrived.
@@ -70,7 +70,7 @@ class Item:
         self.is_executed = False
         self.metadata: dict[str, Any] = {}
         self.parts = PartIds(id)
-        self.delta_item_ids: set[str] = set()
+        self.delta_item_ids: set[str | None] = set()
         self.pending_arguments: list[str] = []
         self.done_ids: set[str] = set()
         self.is_final = False

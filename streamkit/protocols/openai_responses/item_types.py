@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from ...messages import (
     CodeMessage,
     ConsoleMessage,
@@ -93,7 +95,7 @@ ITEM_OF_PART = {
 """The type of item that has parts of a kind, for the kinds that only one type has."""
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """A type of item that is a call.
 
     Attributes:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...events import AnnotationAdded, Event, MessageDone, MetadataHeld
+from ...events import AnnotationAdded, ConsoleDelta, Event, MessageDone, MetadataHeld
 from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
 from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
 from .final_items import append_console, end_patch, hold_console
 from .item_types import CONTENT_PARTS, ITEM_OF_PART, PARTS
-from .response_state import DeltaTarget, ResponseState
-from .wire import DELTA_DECODERS, DELTA_STRUCTS, TEXT_STREAMS, read_annotation, read_part
+from .response_state import ResponseState
+from .wire import STEM_OF_PART, TEXT_STREAMS, ShellOutput, read_annotation, read_part
 
 __all__ = [
     "read_annotation_added",
@@ -51,12 +51,7 @@ def read_delta(state: ResponseState, event: WireObject, *, stem: str) -> Iterato
     delta_event: Any = PARTS[stream.part].message.delta_event
     message_id = item.parts.id_for(stream.part, index)
     yield delta_event(message_id, value, False, {"logprobs": list(logprobs)} if logprobs else None)
-    item_id = as_text(event.get("item_id"))
-    if stem in DELTA_STRUCTS and state.items.with_id(item_id) is item and not item.is_done:
-        item.delta_item_ids.add(item_id)
-        decode = DELTA_DECODERS[DELTA_STRUCTS[stem]]
-        delta_index = index if stream.index_key else None
-        state.targets[item_id] = DeltaTarget(item_id, decode, delta_index, item.output_index, message_id, delta_event)
+    state.expect_deltas(item, as_text(event.get("item_id")), stem, index)
 
 
 def read_patch_delta(state: ResponseState, event: WireObject, *, is_end: bool) -> Iterator[Event]:
@@ -101,6 +96,7 @@ def read_content_part(state: ResponseState, event: WireObject, *, index_key: str
     else:
         yield from item.close_pending("completed")
         yield from item.open(kind, index)
+        state.expect_deltas(item, as_text(event.get("item_id")), STEM_OF_PART[kind], index)
 
 
 def read_annotation_added(state: ResponseState, event: WireObject) -> Iterator[Event]:
@@ -133,9 +129,19 @@ def read_console(state: ResponseState, event: WireObject, *, is_end: bool) -> It
     index = as_count(event.get("command_index")) or 0
     if not is_end:
         if output := as_object(event.get("delta")):
-            yield from append_console(state.items.of_event(event, "shell_call_output"), index, output)
+            item = state.items.of_event(event, "shell_call_output")
+            yield from append_console(item, index, output)
+            state.expect_outputs(item, as_text(event.get("item_id")), index, _console_delta)
     elif outputs := as_list(event.get("output")):
         yield from hold_console(state.items.of_event(event, "shell_call_output"), index, outputs)
+
+
+def _console_delta(
+    message_id: str, output: ShellOutput, *, position: int | None, raw_item: Any, metadata: None = None
+) -> Event:
+    """The event of a delta of a console in its common form. It has the name of its stream for `metadata`."""
+    stream, text = ("stdout", output.stdout) if output.stdout else ("stderr", output.stderr)
+    return ConsoleDelta(message_id, text or "", False, {"stream": stream}, position=position, raw_item=raw_item)
 
 
 def read_speech(

@@ -13,7 +13,9 @@ None there for reasoning that the API would not find again, because the response
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from ...messages import (
     CodeMessage,
@@ -39,7 +41,7 @@ def received_item(message: Message) -> WireObject:
     return as_object(as_object(message.metadata.get(KEY)).get("item"))
 
 
-class _Place(NamedTuple):
+class _Place(msgspec.Struct, frozen=True):
     """Where an item has the content of one of its messages: at this key of this object. `part_list` names the list of
     content parts that the object is in, "" if it is the item; `part_index` is its place there."""
 

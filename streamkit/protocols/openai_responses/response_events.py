@@ -23,6 +23,7 @@ from .final_items import finish_item
 from .item_index import UnmatchedItems
 from .item_types import CALLS, STATUSES
 from .response_state import ResponseState
+from .wire import STEM_OF_CALL
 
 __all__ = ["read_begin", "read_end", "read_error", "read_item_added", "read_item_done", "read_untyped"]
 
@@ -47,6 +48,8 @@ def read_item_added(state: ResponseState, event: WireObject) -> Iterator[Event]:
         yield from item.open("call")
     elif item.type == "reasoning" and not item.parts.by_part:
         yield from item.open_early("summary" if state.has_summaries else "reasoning")
+    if id and item.parts.by_part and item.type in STEM_OF_CALL:
+        state.expect_deltas(item, id, STEM_OF_CALL[item.type], 0)
 
 
 def read_item_done(state: ResponseState, event: WireObject) -> Iterator[Event]:

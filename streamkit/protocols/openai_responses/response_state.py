@@ -9,7 +9,8 @@ from ...events import StreamWarning
 from ...messages import Message
 from .item import Item
 from .item_index import ItemIndex
-from .wire import DeltaEvent
+from .item_types import PARTS
+from .wire import DELTA_DECODERS, DELTA_STRUCTS, SHELL_OUTPUT, TEXT_STREAMS, DeltaEvent
 
 __all__ = ["NO_TARGET", "DeltaTarget", "ResponseState"]
 
@@ -18,7 +19,7 @@ class DeltaTarget(NamedTuple):
     """An open part, as the deltas in their common form address it, and what such a delta becomes.
 
     Attributes:
-        item_id: the `item_id` of its deltas, None for a target that no delta matches.
+        item_id: the `item_id` of its deltas; None if they have none.
         decode: decodes a delta of its type, and raises for any other frame.
         part_index: the part's index in its deltas, None if they have none.
         output_index: the item's.
@@ -33,15 +34,23 @@ class DeltaTarget(NamedTuple):
     message_id: str = ""
     event: Any = None
 
+    def takes(self, delta: Any) -> bool:
+        """Whether a delta with the part's `item_id` is one of its deltas."""
+        return (
+            self.decode is DELTA_DECODERS[type(delta)]
+            and delta.index == self.part_index
+            and delta.output_index == self.output_index
+        )
 
-_UNMATCHED_DELTA = DeltaEvent("", "")
+
+_UNMATCHED_DELTA = DeltaEvent(None, "")
 
 
 def _decode_nothing(data: Any) -> DeltaEvent:
     return _UNMATCHED_DELTA
 
 
-NO_TARGET: tuple[Any, ...] = tuple(DeltaTarget(None, _decode_nothing))
+NO_TARGET: tuple[Any, ...] = tuple(DeltaTarget("", _decode_nothing))
 """The latest target while there is none. A plain tuple, which is unpacked faster."""
 
 
@@ -60,7 +69,7 @@ class ResponseState:
         has_summaries: whether the request wanted summaries of the reasoning.
         items: its items.
         speech_ids: the open messages of its speech and of the transcript, which belong to no item.
-        targets: the open parts that receive deltas, by `item_id`.
+        targets: the open parts that receive deltas, by `item_id`; at None the one whose deltas have none.
         latest_target: the one that received the latest delta, as a plain tuple.
     """
 
@@ -77,8 +86,41 @@ class ResponseState:
         self.has_summaries = False
         self.items = ItemIndex(self.new_id, self.warn)
         self.speech_ids: dict[type[Message], str] = {}
-        self.targets: dict[str, DeltaTarget] = {}
+        self.targets: dict[str | None, DeltaTarget] = {}
         self.latest_target = NO_TARGET
+
+    def expect_deltas(self, item: Item, item_id: str, stem: str, index: int) -> None:
+        """From here on the fast path takes the deltas of this open part that are in their common form.
+
+        Args:
+            item_id: the `item_id` of its deltas, "" if they have none.
+            stem: of the type of its deltas.
+            index: the part's.
+        """
+        stream = TEXT_STREAMS[stem]
+        if item_id:
+            is_found = self.items.with_id(item_id) is item
+        else:  # by the output_index alone
+            is_found = item.output_index is not None and self.items.open_at(item.output_index) is item
+            is_found = is_found and stem == "response.shell_call_command"
+        if not is_found or item.is_done:
+            return
+        delta_index = index if stream.index_key else None
+        message_id, event = item.parts.id_for(stream.part, index), PARTS[stream.part].message.delta_event
+        self._add_target(item, item_id or None, stem, delta_index, message_id, event)
+
+    def expect_outputs(self, item: Item, item_id: str, index: int, event: Any) -> None:
+        """The same for what a command printed; `event` makes its events."""
+        message_id = item.parts.by_part.get(("console", index))
+        if message_id is not None and self.items.with_id(item_id) is item and not item.is_done:
+            self._add_target(item, item_id, SHELL_OUTPUT, index, message_id, event)
+
+    def _add_target(
+        self, item: Item, key: str | None, stem: str, index: int | None, message_id: str, event: Any
+    ) -> None:
+        item.delta_item_ids.add(key)
+        decode = DELTA_DECODERS[DELTA_STRUCTS[stem]]
+        self.targets[key] = DeltaTarget(key, decode, index, item.output_index, message_id, event)
 
     def forget_targets(self, item: Item) -> None:
         """Stop deltas from reaching the item by the fast path, because parts of it are done."""

@@ -8,11 +8,12 @@ or as the only thing that it can mean.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 
 from ...messages import Annotation
+from ..parsed import item_reader
 from ..values import (
     LARGEST_COUNT,
     WireObject,
@@ -28,19 +29,24 @@ from ..values import (
 __all__ = [
     "DELTA_DECODERS",
     "DELTA_STRUCTS",
+    "SHELL_OUTPUT",
+    "STEM_OF_CALL",
+    "STEM_OF_PART",
     "TEXT_STREAMS",
     "DeltaEvent",
+    "ShellOutput",
     "TextStream",
     "are_content_parts",
     "content_parts",
     "decode_any_delta",
     "json_or_text",
     "read_annotation",
+    "read_any_delta",
     "read_part",
 ]
 
 
-class TextStream(NamedTuple):
+class TextStream(msgspec.Struct, frozen=True):
     """The part of an item that a type of delta extends.
 
     Attributes:
@@ -69,17 +75,29 @@ TEXT_STREAMS: dict[str, TextStream] = {
 }
 """By the stem of their events' types: a stem with `.delta` extends the part, with `.done` it has the final text."""
 
+SHELL_OUTPUT = "response.shell_call_output_content"
+"""The stem of the events about what a shell command printed."""
+
+STEM_OF_PART = {stream.part: stem for stem, stream in TEXT_STREAMS.items() if stream.part != "call"}
+"""The stem of the deltas of a kind of part, for the kinds that only one type extends."""
+
+STEM_OF_CALL = {stream.item: stem for stem, stream in TEXT_STREAMS.items() if not stream.index_key}
+"""The stem of the deltas of an item that has one part."""
+
 
 # -- deltas in their common form
 
 
-class DeltaEvent(msgspec.Struct, tag_field="type", gc=False):
-    """A delta in its common form, which extends a part and does nothing else."""
-
-    item_id: str
+class _Delta(msgspec.Struct, tag_field="type", gc=False):
+    item_id: str | None
     delta: Annotated[str, msgspec.Meta(min_length=1)]
     output_index: int | None = None
     sequence_number: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None = None
+
+
+class DeltaEvent(_Delta, gc=False):
+    """A delta in its common form, which extends a part and does nothing else."""
+
     logprobs: tuple[()] | None = None
 
 
@@ -89,6 +107,11 @@ class _ContentDelta(DeltaEvent, gc=False):
 
 class _OutputTextDelta(_ContentDelta, tag="response.output_text.delta", gc=False):
     pass
+
+
+class _DeltaWithLogprobs(_Delta, tag="response.output_text.delta", gc=False):
+    index: int = msgspec.field(default=0, name="content_index")
+    logprobs: list[Any] | None = None
 
 
 class _RefusalDelta(_ContentDelta, tag="response.refusal.delta", gc=False):
@@ -123,7 +146,32 @@ class _CodeDelta(_SinglePartDelta, tag="response.code_interpreter_call_code.delt
     pass
 
 
-DELTA_STRUCTS: dict[str, type[DeltaEvent]] = {
+class _CommandDelta(DeltaEvent, tag="response.shell_call_command.delta", gc=False, kw_only=True):
+    item_id: str | None = None  # OpenAI sends none
+    index: int = msgspec.field(default=0, name="command_index")
+
+
+class ShellOutput(msgspec.Struct, gc=False):
+    """What a shell command printed to one of its streams, the other of which is empty."""
+
+    stdout: str | None = None
+    stderr: str | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.stdout) is bool(self.stderr):
+            raise ValueError("it has no output, or output of both streams")
+
+
+class _ShellOutputDelta(msgspec.Struct, tag_field="type", tag=f"{SHELL_OUTPUT}.delta", gc=False):
+    item_id: str
+    delta: ShellOutput
+    index: int = msgspec.field(default=0, name="command_index")
+    output_index: int | None = None
+    sequence_number: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None = None
+    logprobs: None = None  # which such deltas never have
+
+
+DELTA_STRUCTS: dict[str, type[Any]] = {
     "response.output_text": _OutputTextDelta,
     "response.refusal": _RefusalDelta,
     "response.reasoning_text": _ReasoningTextDelta,
@@ -132,16 +180,19 @@ DELTA_STRUCTS: dict[str, type[DeltaEvent]] = {
     "response.custom_tool_call_input": _CustomInputDelta,
     "response.mcp_call_arguments": _McpArgumentsDelta,
     "response.code_interpreter_call_code": _CodeDelta,
+    "response.shell_call_command": _CommandDelta,
+    SHELL_OUTPUT: _ShellOutputDelta,
 }
-"""By the keys of `TEXT_STREAMS`. Deltas of shell commands have none: they have no `item_id`."""
+"""By the keys of `TEXT_STREAMS`, and of what a shell command printed."""
 
-DELTA_DECODERS: dict[type[DeltaEvent], Callable[[bytes], DeltaEvent]] = {
+DELTA_DECODERS: dict[type[Any], Callable[[bytes], Any]] = {
     struct: msgspec.json.Decoder(struct).decode for struct in DELTA_STRUCTS.values()
 }
 """Decoders of a single type, which are faster than `decode_any_delta`."""
+DELTA_DECODERS[_DeltaWithLogprobs] = DELTA_DECODERS[_OutputTextDelta]
 
 decode_any_delta = msgspec.json.Decoder(
-    _OutputTextDelta
+    _DeltaWithLogprobs
     | _RefusalDelta
     | _ReasoningTextDelta
     | _SummaryTextDelta
@@ -149,8 +200,13 @@ decode_any_delta = msgspec.json.Decoder(
     | _CustomInputDelta
     | _McpArgumentsDelta
     | _CodeDelta
+    | _CommandDelta
+    | _ShellOutputDelta
 ).decode
-"""Decodes a delta in its common form, of whichever type. Raises `msgspec.DecodeError` for everything else."""
+"""Decodes a delta in its common form, of whichever type, or one that has log probabilities besides. Raises `msgspec.DecodeError` for everything else."""
+
+read_any_delta = item_reader({f"{stem}.delta": struct for stem, struct in DELTA_STRUCTS.items()}, {"delta": {}})
+"""Reads a delta in its common form that is parsed already."""
 
 
 # -- readers

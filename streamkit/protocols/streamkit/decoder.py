@@ -12,9 +12,10 @@ import msgspec
 
 from ...core.split_text import SplitDelta, whole_event
 from ...events import EVENTS, Created, Delta, Event, StreamEnd
-from ...messages.json_text import has_surrogates
+from ...messages.json_text import NOT_JSON, has_surrogates, is_too_deep
 from .. import base
-from ..codec import event_from_dict
+from ..codec import delta_decoder, event_from_dict
+from ..framing import Frames
 from ..values import WireObject, as_object, as_text
 
 __all__ = ["Decoder"]
@@ -34,6 +35,33 @@ class Decoder(base.Decoder):
             return False
         wanted = "message_id" if issubclass(kind, Delta) else "message" if issubclass(kind, Created) else None
         return wanted in item if wanted else kind.type != "usage" or "input_tokens" in item
+
+    def feed_frames(self, frames: Frames) -> list[Event]:
+        """The events of frames. A delta is decoded to its event at once, any other item by `feed_frame`."""
+        events: list[Event] = []
+        if self.exhausted:
+            return events
+        self._first, self._frames = self.index, frames
+        decode, index = delta_decoder(), self.index
+        for frame in frames:
+            id, name, data = (b"", b"", frame) if isinstance(frame, bytes) else frame
+            try:
+                event = decode(data)
+            except NOT_JSON:
+                event = None
+            if event is None or (event.metadata and is_too_deep(data)):
+                self.index = index
+                events += self.feed_frame(id, name, data)
+                if self.exhausted:
+                    return events
+            else:
+                event.raw_item, event.item_index = data, index
+                if id:
+                    event.position = id.decode("utf-8", "replace")
+                events.append(event)
+            index += 1
+        self.index = index
+        return events
 
     def feed(self, item: WireObject) -> Iterable[Event]:
         """The event of its wire form."""

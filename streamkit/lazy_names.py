@@ -1,0 +1,34 @@
+"""Names of a module that are imported when they are first read, so that importing the module costs less (PEP 562)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(module: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The functions `__getattr__` and `__dir__` of a module with such names.
+
+    Type checkers are to see the names as imports under `TYPE_CHECKING`, and not these functions: to them, a module with a
+    `__getattr__` has every name.
+
+    Args:
+        module: the module's `__name__`.
+        places: for each name the module that has it, relative to this one's package: `{"Recorder": ".recorder"}`.
+    """
+
+    def get(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = getattr(import_module(places[name], module), name)
+        setattr(sys.modules[module], name, value)  # so that it is found there the next time
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[module]), *places})
+
+    return get, names

@@ -1,0 +1,69 @@
+"""The typed objects of the clients' SDKs, as the JSON that they were made of.
+
+An object is read in one of two ways: as a dict that it makes of itself (`as_item`), which is slow and always right; or by its
+attributes (`open_model`), which is fast, and possible where an object is a plain model of pydantic's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from ..errors import raise_source_error
+
+__all__ = ["Nesting", "as_item", "is_plain_model", "open_model"]
+
+Nesting = Mapping[str, Any]
+"""The fields of an item that hold further objects, or lists of them, each with the nesting of these."""
+
+
+def as_item(value: Any) -> Any:
+    """The dict of an SDK's object; any other value as it is.
+
+    Raises:
+        SourceError: the object cannot make a dict of itself.
+    """
+    if value.__class__ is dict or isinstance(value, Mapping):  # which is slow to find out of a class of one's own
+        return value  # pyright: ignore[reportUnknownVariableType]
+    try:
+        if callable(dump := getattr(value, "to_dict", None)):
+            return dump()
+        if callable(dump := getattr(value, "model_dump", None)):
+            return dump(mode="json", exclude_unset=True)
+    except Exception as error:
+        raise_source_error(error)
+    return value
+
+
+def open_model(value: Any, nesting: Nesting) -> Any:
+    """The fields of an SDK's object as a dict, which is not to be changed; so are the objects in the fields that `nesting`
+    names. Other objects stay, and so does a value that is not a plain model. Fields that were not set have their defaults."""
+    if not is_plain_model(value.__class__):
+        return value
+    fields: dict[str, Any] = value.__dict__
+    if extra := value.__pydantic_extra__:
+        fields = {**fields, **extra}
+    for key, inner in nesting.items():
+        one: Any = fields.get(key)
+        if one.__class__ is list:
+            fields = {**fields, key: [open_model(element, inner) for element in one]}
+        elif one is not None and one.__class__ is not str:
+            fields = {**fields, key: open_model(one, inner)}
+    return fields
+
+
+@lru_cache(maxsize=1000)
+def is_plain_model(kind: Any) -> bool:
+    """Whether an object of this class has in its fields what its dict has: it is a model of pydantic's that is written
+    as it was declared, under its own names."""
+    fields: Mapping[str, Any] | None = getattr(kind, "__pydantic_fields__", None)
+    written = getattr(kind, "__pydantic_decorators__", None)
+    if fields is None or written is None or not hasattr(kind, "__pydantic_extra__"):
+        return False
+    for name in ("to_dict", "model_dump"):
+        if getattr(getattr(kind, name, None), "__qualname__", "") not in ("", f"BaseModel.{name}"):
+            return False
+    if written.field_serializers or written.model_serializers or written.computed_fields:
+        return False
+    return all(field.serialization_alias in (None, name) and not field.exclude for name, field in fields.items())

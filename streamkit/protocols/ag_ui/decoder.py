@@ -1,0 +1,346 @@
+"""AG-UI: version 1.0, and the 0.x before it.
+
+Terminal rule: a stream is complete with RUN_FINISHED or RUN_ERROR. Another run may follow in the same stream. A run that
+ends with an `interrupt`, or while a call waits for its output, ends `requires_action`. Interrupts about a call are
+confirmations; those that our encoder did not write are in the run's metadata, under `ag_ui`, as they came.
+
+A thread's id is in the run's metadata. What stands for nothing of ours is a raw event: the agent's state, snapshots of
+messages, activities of another server, sub-agents, encrypted values, RAW and CUSTOM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, NamedTuple
+
+from ... import events as e
+from ... import messages as m
+from ...events import ToolCallDelta
+from ...messages.json_text import NOT_JSON
+from .. import base
+from ..framing import Frames, as_frame
+from ..ui_parts import message_fields, usage_of
+from ..values import WireObject, as_object, as_objects, as_seconds, as_text, text_or_none, without_keys
+from . import wire as w
+from .calls_in import Calls
+from .own_events import OwnEvents
+
+__all__ = ["Decoder"]
+
+_STATUSES = ("incomplete", "requires_action", "expired")
+_ROLES = {"assistant": "assistant", "user": "user", "system": "system", "developer": "system"}
+
+
+class _Growing(NamedTuple):
+    """The text that received the newest delta, as the fast path compares it: the struct and the id of the delta, then what
+    makes its event."""
+
+    struct: Any = None
+    id: str = ""
+    message_id: str = ""
+    event: Any = None
+
+
+_NOTHING = _Growing()
+_decode_delta: Any = w.decode_delta  # of a frame with an id, which is a tuple, it raises TypeError
+
+
+class Decoder(base.Decoder):
+    """Decodes an AG-UI stream."""
+
+    name = "ag_ui"
+    sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset()
+
+    def __init__(self, new_id: Callable[[], str] | None = None) -> None:
+        super().__init__(new_id)
+        self._used: set[str] = set()
+        # The message ids and classes of open texts, by the prefix of their events and their id.
+        self._texts: dict[tuple[str, str], tuple[str, type[m.Message]]] = {}
+        self._growing = _NOTHING
+        self._calls = Calls(self._unused_id, self.warn)
+        self._own = OwnEvents(self._calls)
+        self._chunked: dict[str, str] = {}  # the id of the message that chunks go on with, by the prefix of their type
+        self._thinking = ""  # the id of the text that the events of 0.x go on with
+        self._step_names: set[str] = set()
+        self._has_step_usage = False
+        self._step_is_over = False  # whether the step ends before the next event; the last step ends with the run
+
+    @classmethod
+    def recognises(cls, item: WireObject) -> bool:
+        """Whether it has a type of this protocol, and what events of this type have."""
+        return w.is_event(item)
+
+    # -- the fast path: pieces of texts and of arguments
+
+    def feed_frames(self, frames: Frames) -> list[e.Event]:
+        """The events of frames. A piece of the newest text, or of an open call, takes the fast path."""
+        events: list[e.Event] = []
+        self._first, self._frames = self.index, frames
+        start, surplus = self.index, 0  # events of slow items, beyond one for each
+        calls, decode = self._calls.growing, _decode_delta
+        struct, id, message_id, make_event = self._growing
+        for frame in frames:
+            try:
+                delta = decode(frame)
+                if delta.__class__ is struct and delta.id == id:
+                    events.append(make_event(message_id, delta.value, raw_item=frame))
+                    continue
+                if delta.__class__ is w.ArgsDelta:
+                    call = calls[delta.id]
+                    call.pieces.append(delta.value)
+                    events.append(ToolCallDelta(call.message.id, delta.value, raw_item=frame))
+                    continue
+            except (KeyError, TypeError, *NOT_JSON):
+                pass
+            self.index = start + len(events) - surplus
+            slow = self.feed_frame(*as_frame(frame))
+            events += slow
+            surplus += len(slow) - 1
+            if self.exhausted:
+                return events
+            struct, id, message_id, make_event = self._growing
+        self.index = start + len(frames)
+        return events
+
+    # -- the tolerant path
+
+    def feed(self, item: WireObject) -> Iterable[e.Event]:
+        """The events of one event of the protocol."""
+        kind = as_text(item.get("type"))
+        if kind in w.LEGACY:
+            item = self._with_id(kind, item)
+            kind = w.LEGACY[kind]
+        if self._step_is_over and kind not in ("RUN_FINISHED", "RUN_ERROR"):
+            self._step_is_over = False
+            return [e.RunStepDone(e.RunStep()), *self._read(kind, item)]
+        return self._read(kind, item)
+
+    def _read(self, kind: str, item: WireObject) -> Iterable[e.Event]:
+        match kind:
+            case "RUN_STARTED":
+                return self._start_run(item)
+            case "RUN_FINISHED":
+                return self._finish(item)
+            case "RUN_ERROR":
+                return self._fail(item)
+            case "STEP_STARTED":
+                return self._start_step(item)
+            case "STEP_FINISHED":
+                return self._finish_step(item)
+            case "TEXT_MESSAGE_START" | "REASONING_MESSAGE_START":
+                return self._begin_text(item)
+            case "TEXT_MESSAGE_CONTENT" | "REASONING_MESSAGE_CONTENT":
+                return self._text_content(item)
+            case "TEXT_MESSAGE_END" | "REASONING_MESSAGE_END":
+                return self._end_text(item)
+            case "TEXT_MESSAGE_CHUNK" | "REASONING_MESSAGE_CHUNK" | "TOOL_CALL_CHUNK":
+                return self._chunk(item)
+            case "ACTIVITY_SNAPSHOT" | "ACTIVITY_DELTA" | "CUSTOM":
+                return self._own_event(item)
+            case _:
+                return self._read_other(kind, item)
+
+    def _read_other(self, kind: str, item: WireObject) -> Iterable[e.Event]:
+        match kind:
+            case "TOOL_CALL_START":
+                return self._calls.start(item)
+            case "TOOL_CALL_ARGS":
+                return self._calls.args(item)
+            case "TOOL_CALL_END":
+                return self._calls.end(item)
+            case "TOOL_CALL_RESULT":
+                return self._calls.result(item)
+            case "REASONING_START" | "REASONING_END":
+                return ()
+            case "RAW":
+                return [e.RawEvent(as_text(item.get("source")) or "RAW", item.get("event"))]
+            case _:
+                return self._unknown(kind, item)
+
+    def _unknown(self, kind: str, item: WireObject) -> Iterable[e.Event]:
+        """What stands for nothing of ours, or is none of this protocol."""
+        if kind in w.EVENT_KEYS:
+            return [e.RawEvent(kind, item)]
+        if "error" in item:  # of the server in front
+            error = item["error"]
+            return self._fail({"message": as_text(as_object(error).get("message")) or as_text(error)})
+        return [self.warn("unknown-type", f"its type {kind!r} is none of this protocol's; it was skipped", kind)]
+
+    def _with_id(self, kind: str, item: WireObject) -> WireObject:
+        """An event of 0.x as that of 1.0, with the id that it lacks."""
+        if kind == "THINKING_TEXT_MESSAGE_START" or not self._thinking:
+            self._thinking = self.new_id()
+        return {**item, "type": w.LEGACY[kind], "messageId": self._thinking}
+
+    def _unused_id(self, wanted: str) -> str:
+        id = wanted if wanted and wanted not in self._used else self.new_id()
+        self._used.add(id)
+        return id
+
+    # -- the run and its steps
+
+    def _start_run(self, item: WireObject) -> Iterator[e.Event]:
+        self.complete = False
+        kept, run_id, thread_id = w.kept_of(item), as_text(item.get("runId")), as_text(item.get("threadId"))
+        thread = {"thread_id": thread_id} if thread_id not in ("", run_id) else {}
+        more = {**thread, **w.others_of(item)}
+        id, model = as_text(kept.get("id")) or run_id, text_or_none(kept.get("model"))
+        yield e.RunCreated(e.Run(id=id, model=model, created_at=as_seconds(kept.get("created_at")), metadata=more))
+
+    def _start_step(self, item: WireObject) -> Iterator[e.Event]:
+        name = as_text(item.get("stepName"))
+        id = "" if name in self._step_names else name
+        self._step_names.add(name)
+        yield e.RunStepCreated(e.RunStep(id=id, type=None if id else text_or_none(name)))
+
+    def _finish_step(self, item: WireObject) -> Iterator[e.Event]:
+        usage = as_object(w.kept_of(item).get("usage"))
+        if usage:
+            self._has_step_usage = True
+            yield usage_of(usage)
+        if self._texts or self._calls.open:
+            yield e.RunStepDone(e.RunStep())
+        else:
+            self._step_is_over = True
+
+    def _finish(self, item: WireObject) -> Iterator[e.Event]:
+        self.complete = True
+        outcome, kept = as_object(item.get("outcome")), w.kept_of(item)
+        asked = set(self._calls.pending)
+        interrupts = [one for one in as_objects(outcome.get("interrupts")) if as_text(one.get("id")) not in asked]
+        for interrupt in interrupts:
+            yield from self._calls.ask(as_text(interrupt.get("id")), as_text(interrupt.get("toolCallId")))
+        usage = w.usage_of_list(item.get("usage"))
+        if usage is not None and not self._has_step_usage:
+            yield usage
+        status: Any = as_text(kept.get("status"))
+        if status not in _STATUSES:
+            status = "completed"
+        if outcome.get("type") == "interrupt" or self._calls.pending:
+            status = "requires_action"
+        if outcome.get("type") == "cancelled":
+            status = "cancelled"
+        metadata = {w.KEY: {"interrupts": interrupts}} if interrupts else {}
+        reason, model = text_or_none(kept.get("finishReason")), text_or_none(kept.get("model"))
+        completed_at = as_seconds(kept.get("completed_at"))
+        run = e.Run(status=status, metadata=metadata, finish_reason=reason, model=model, completed_at=completed_at)
+        if self._calls.pending:
+            yield e.RunRequiresAction(e.Run())
+        yield e.RunDone(run)
+
+    def _fail(self, item: WireObject) -> Iterator[e.Event]:
+        self.complete = True
+        usage = w.usage_of_list(item.get("usage"))
+        if usage is not None and not self._has_step_usage:
+            yield usage
+        code = text_or_none(item.get("code"))
+        if code == "cancelled":
+            yield e.RunDone(e.Run(status="cancelled"))
+            return
+        error = {"message": as_text(item.get("message")) or "the run failed", **without_keys({"code": code})}
+        yield e.RunDone(e.Run(status="failed", error=error))
+
+    # -- texts and reasoning
+
+    def _begin_text(self, item: WireObject) -> Iterator[e.Event]:
+        prefix = _prefix(item)
+        id = as_text(item.get("messageId"))
+        if (prefix, id) in self._texts:
+            yield self.warn("duplicate-start", f"message {id!r} is open already; it was skipped", as_text(item["type"]))
+        else:
+            yield from self._open_text(prefix, id, item)
+
+    def _open_text(self, prefix: str, id: str, item: WireObject) -> Iterator[e.Event]:
+        kept = w.kept_of(item)
+        fields = message_fields(kept)
+        for key in ("metadata", "status"):
+            fields.pop(key, None)
+        message_class: type[m.Message] = m.TextMessage
+        if prefix == "REASONING":
+            message_class = m.ReasoningMessage
+        else:
+            fields["role"] = _ROLES.get(as_text(item.get("role")), "assistant")
+            if name := text_or_none(item.get("name")):
+                fields["name"] = name
+            if fields.get("format") == "refusal":
+                message_class = m.RefusalMessage
+        message_id = self._unused_id(as_text(kept.get("id")) or id)
+        self._texts[prefix, id] = (message_id, message_class)
+        self._grow(prefix, id)
+        yield e.MessageCreated(message_class(message_id, metadata=w.others_of(item), **fields))
+
+    def _grow(self, prefix: str, id: str) -> None:
+        message_id, message_class = self._texts[prefix, id]
+        struct = w.ReasoningDelta if prefix == "REASONING" else w.TextDelta
+        self._growing = _Growing(struct, id, message_id, message_class.delta_event)
+
+    def _text_content(self, item: WireObject) -> Iterator[e.Event]:
+        prefix, kind = _prefix(item), as_text(item.get("type"))
+        id, value = as_text(item.get("messageId")), item.get("delta")
+        if (prefix, id) not in self._texts:
+            yield self.warn("stray-delta", f"there is no open message {id!r}; it begins here", kind)
+            yield from self._open_text(prefix, id, {})
+        message_id, message_class = self._texts[prefix, id]
+        metadata = w.others_of(item)
+        if not isinstance(value, str):
+            yield self.warn("bad-delta", "its delta is not text, and was skipped", kind)
+        elif value or metadata:
+            yield message_class.delta_event(message_id, value, metadata=metadata or None)
+            self._grow(prefix, id)
+
+    def _end_text(self, item: WireObject) -> Iterator[e.Event]:
+        prefix, id = _prefix(item), as_text(item.get("messageId"))
+        self._growing = _NOTHING
+        found = self._texts.pop((prefix, id), None)
+        if found is None:
+            yield self.warn("stray-end", f"there is no open message {id!r}", as_text(item.get("type")))
+            return
+        message_id, message_class = found
+        fields = message_fields(w.kept_of(item))
+        fields.pop("metadata", None)
+        yield e.MessageDone(message_class(message_id, metadata=w.others_of(item), **fields))
+
+    # -- chunks, which are starts, contents and ends in one
+
+    def _chunk(self, item: WireObject) -> Iterator[e.Event]:
+        """A piece of the message with this id, or of the newest. A piece of another one ends the one before."""
+        prefix = as_text(item.get("type")).removesuffix("_CHUNK")
+        key = "toolCallId" if prefix == "TOOL_CALL" else "messageId"
+        start, content, _ = _CHUNK_PHASES[prefix]
+        id = as_text(item.get(key)) or self._chunked.get(prefix, "")
+        if id != self._chunked.get(prefix):
+            yield from self._end_chunked()
+            if not id:
+                id = self.new_id()
+            self._chunked[prefix] = id
+            yield from self._read(start, {**item, "type": start, key: id})
+        if item.get("delta") is not None:
+            yield from self._read(content, {"type": content, key: id, "delta": item["delta"]})
+
+    def _end_chunked(self) -> Iterator[e.Event]:
+        """The ends of what came as chunks."""
+        for prefix, id in [*self._chunked.items()]:
+            del self._chunked[prefix]
+            end = _CHUNK_PHASES[prefix][2]
+            key = "toolCallId" if prefix == "TOOL_CALL" else "messageId"
+            yield from self._read(end, {"type": end, key: id})
+
+    # -- other events
+
+    def _own_event(self, item: WireObject) -> Iterator[e.Event]:
+        """An activity or a custom event: one of our encoder's, or a raw one."""
+        events = self._own.read(item)
+        yield from (
+            [e.RawEvent(as_text(item.get("name")) or as_text(item.get("type")), item)] if events is None else events
+        )
+
+
+def _prefix(item: WireObject) -> str:
+    return "REASONING" if as_text(item.get("type")).startswith("REASONING") else "TEXT"
+
+
+_CHUNK_PHASES = {
+    "TEXT_MESSAGE": ("TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"),
+    "REASONING_MESSAGE": ("REASONING_MESSAGE_START", "REASONING_MESSAGE_CONTENT", "REASONING_MESSAGE_END"),
+    "TOOL_CALL": ("TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END"),
+}

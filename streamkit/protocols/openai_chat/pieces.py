@@ -1,0 +1,201 @@
+"""Reads what a typed chunk has of one choice: a piece of a message, and the end of the choice.
+
+Each function returns None for what it does not read, before it changed anything: that takes the tolerant path, with which
+it shares the open messages. Its events are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...events import Event, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
+from .choice import ROLES, Choice
+from .typed_chunk import Delta, PlainDelta, PlainToolCall, TypedChoice
+
+__all__ = ["event_with_logprobs", "extended_event", "plain_event", "read_choice"]
+
+_MOST_UNREPORTED = 64  # values that are held until a chunk takes the other path, which reports their size
+_THINKING = {"type": "thinking", "thinking": [None]}  # a part of the content without its text
+
+
+def plain_event(choice: Choice, delta: PlainDelta, data: bytes) -> Event | None:
+    """The event of a plain delta, None if it does more than extend one open message."""
+    if delta.tool_calls:
+        return _call_event(choice, delta, delta.tool_calls[0], data)
+    if reasoning := delta.reasoning_content or delta.reasoning:
+        id = choice.open_reasoning_id
+        is_more = delta.content or _is_new_key(choice, delta)
+        return ReasoningDelta(id, reasoning, raw_item=data) if id is not None and not is_more else None
+    if delta.content and choice.open_text_id is not None:
+        return TextDelta(choice.open_text_id, delta.content, raw_item=data)
+    return None
+
+
+def _is_new_key(choice: Choice, delta: PlainDelta) -> bool:
+    """Whether the reasoning has come under other keys so far; its message has them all."""
+    keys = choice.open_reasoning_keys
+    if delta.reasoning_content and "reasoning_content" not in keys:
+        return True
+    return bool(delta.reasoning) and "reasoning" not in keys
+
+
+def _call_event(choice: Choice, delta: PlainDelta | Delta, fragment: PlainToolCall, data: bytes) -> Event | None:
+    """The event of a fragment of an open call's arguments, None if it does more than extend them."""
+    call = choice.tool_calls.by_index.get(fragment.index)
+    is_alone = not (choice.is_reasoning or delta.content or delta.reasoning_content or delta.reasoning)
+    if call is None or call.message_id is None or not is_alone:
+        return None
+    if not fragment.function.arguments or (fragment.id and fragment.id != call.call_id):
+        return None
+    choice.tool_calls.latest = call
+    return ToolCallDelta(call.message_id, fragment.function.arguments, raw_item=data)
+
+
+def extended_event(choice: Choice, wire: TypedChoice, data: bytes) -> Event | None:
+    """The event of a typed chunk's choice that is one piece of an open message, None if it does more than extend that."""
+    delta = wire.delta
+    if delta.tool_calls:
+        is_alone = not (delta.refusal or delta.reasoning_details)
+        return _call_event(choice, delta, delta.tool_calls[0], data) if is_alone else None
+    content, details = delta.content, delta.reasoning_details
+    reasoning = delta.reasoning_content or delta.reasoning
+    if details or reasoning:
+        id = choice.open_reasoning_id
+        keys = choice.open_reasoning_keys
+        if content or delta.refusal or id is None or not reasoning:
+            return None
+        if (delta.reasoning and "reasoning" not in keys) or (
+            delta.reasoning_content and "reasoning_content" not in keys
+        ):
+            return None
+        if details:
+            if choice.messages.unreported >= _MOST_UNREPORTED:
+                return None
+            for detail in details:
+                if "signature" in detail or "data" in detail:
+                    return None
+            choice.messages.add_returned_pieces("reasoning", "reasoning_details", details)
+        return ReasoningDelta(id, reasoning, raw_item=data)
+    if not content:
+        id = choice.open_refusal_id
+        return RefusalDelta(id, delta.refusal, raw_item=data) if delta.refusal and id is not None else None
+    if delta.refusal:
+        return None
+    if isinstance(content, str):
+        return TextDelta(choice.open_text_id, content, raw_item=data) if choice.open_text_id is not None else None
+    thinking = content[0].thinking
+    if len(thinking) != 1 or choice.open_reasoning_keys.get("content") != _THINKING or not thinking[0].text:
+        return None
+    id = choice.open_reasoning_id
+    return ReasoningDelta(id, thinking[0].text, raw_item=data) if id is not None else None
+
+
+def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, settled: bool) -> Event | None:
+    """As `extended_event`, of a choice that has log probabilities, which are those of its text. `settled`: as in
+    `read_choice`."""
+    logprobs, delta = wire.logprobs, wire.delta
+    if logprobs is None or not logprobs.content:
+        return extended_event(choice, wire, data) if logprobs is None or not logprobs.refusal else None
+    id, content = choice.open_text_id, delta.content
+    if id is None or not settled or logprobs.refusal or not content or not isinstance(content, str):
+        return None
+    if delta.tool_calls or delta.reasoning or delta.reasoning_content or delta.refusal or delta.reasoning_details:
+        return None  # more than a piece of text
+    if choice.messages.unreported >= _MOST_UNREPORTED:
+        return None
+    tokens = logprobs.content
+    choice.messages.extend_metadata("text", "logprobs", tokens)
+    return TextDelta(id, content, False, {"logprobs": tokens}, raw_item=data)
+
+
+def read_choice(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool, held: bool) -> list[Event] | None:
+    """The events of a choice in a typed chunk. None if it has neither a piece nor a finish_reason, or more than one piece.
+
+    Args:
+        settled: whether the chunk's changing fields are those of the chunk before. A chunk with other ones is read here
+            only if it does no more than extend an open message.
+        held: whether the text is to stay open after the finish_reason.
+    """
+    delta, reason = wire.delta, wire.finish_reason
+    if not choice.takes_pieces:
+        return None
+    if delta.tool_calls:
+        if delta.refusal or delta.reasoning_details or wire.logprobs or reason:
+            return None
+        event = _call_event(choice, delta, delta.tool_calls[0], data)
+        return None if event is None else [event]
+    found = _piece_of(delta)
+    if found is None:
+        return None
+    kind, text = found
+    tokens = _tokens_of(wire, kind)
+    if tokens is None or not (text or (reason and not delta.reasoning_details)):
+        return None
+    messages = choice.messages
+    is_open = kind in messages.ids and not (messages.is_text_held or (choice.is_reasoning and kind != "reasoning"))
+    if not settled and (reason or tokens or not is_open):
+        return None
+    if kind == "reasoning" and "redacted" in messages.ids:
+        return None
+    if not messages.role and delta.role in ROLES:
+        messages.role = delta.role
+    if kind == "reasoning":
+        messages.add_returned("reasoning", _returned_fields(delta))
+    events = [*messages.append(kind, text)]
+    if tokens:
+        _attach(tokens, events[-1])
+        messages.extend_metadata(kind, "logprobs", tokens)
+    if delta.reasoning_details:
+        messages.add_returned_pieces("reasoning", "reasoning_details", delta.reasoning_details)
+    if reason:
+        events += choice.finish(reason, holds_text=held)
+    choice.update_fast_path()
+    return events
+
+
+def _piece_of(delta: Delta) -> tuple[str, str] | None:
+    """The kind and the text of a delta's one piece, ("", "") if it has none, and None if it has several."""
+    reasoning = _reasoning_of(delta)
+    content = "" if isinstance(delta.content, tuple) else delta.content
+    found = [(k, t) for k, t in (("reasoning", reasoning), ("text", content), ("refusal", delta.refusal)) if t]
+    if reasoning is None or len(found) > 1:
+        return None
+    return found[0] if found else ("", "")
+
+
+def _reasoning_of(delta: Delta) -> str | None:
+    """The text of a delta's reasoning, None if it has something else about it."""
+    text, details = delta.reasoning_content or delta.reasoning or "", delta.reasoning_details
+    if isinstance(delta.content, tuple):
+        return None if text or details else "".join(part.text for part in delta.content[0].thinking) or None
+    if not details:
+        return text
+    if any(detail.get("signature") or detail.get("data") for detail in details):
+        return None
+    texts = [detail.get("text") or detail.get("summary") for detail in details]
+    return text or ("".join(filter(None, texts)) if all(isinstance(text, str | None) for text in texts) else None)
+
+
+def _returned_fields(delta: Delta) -> dict[str, Any]:
+    """What goes back with the reasoning, for the place of its text."""
+    fields: dict[str, Any] = {key: None for key in ("reasoning_content", "reasoning") if getattr(delta, key)}
+    if isinstance(delta.content, tuple):
+        fields["content"] = _THINKING
+    return fields
+
+
+def _tokens_of(wire: TypedChoice, kind: str) -> list[Any] | None:
+    """The log probabilities of a piece's tokens, None if there are any of something else."""
+    logprobs = wire.logprobs
+    if logprobs is None:
+        return []
+    if kind == "text":
+        return None if logprobs.refusal else logprobs.content or []
+    if kind == "refusal":
+        return None if logprobs.content else logprobs.refusal or []
+    return None if logprobs.content or logprobs.refusal else []
+
+
+def _attach(tokens: list[Any], delta: Any) -> None:
+    """Give the log probabilities of its tokens to a delta."""
+    delta.metadata = {"logprobs": tokens}

@@ -1,0 +1,195 @@
+"""The shapes of chunks that are read without parsing the rest of them: typed structs, which accept these shapes alone.
+
+A `PlainChunk` is one piece of an open message and nothing else. A `Chunk` may be the first piece or the end of a message
+too, and have the other fields that servers put into each chunk: those that change are typed, and of those that mostly
+repeat the bytes are kept, to be compared with the ones that were read before. Every other chunk takes the tolerant path.
+
+Values that mean nothing (`tool_calls: []`, `content_filter_results: {}`, `finish_reason: ""`) are accepted everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ..parsed import item_reader
+
+__all__ = [
+    "Chunk",
+    "Delta",
+    "PlainDelta",
+    "PlainToolCall",
+    "Thinking",
+    "TypedChoice",
+    "decode_chunk",
+    "decode_plain_chunk",
+    "read_plain_chunk",
+]
+
+
+class _EmptyObject(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    pass
+
+
+class _AnyObject(msgspec.Struct, gc=False):
+    """An object whose values do not matter."""
+
+
+_NoObject = _EmptyObject | None
+_NoList = tuple[()] | None
+_NoText = Literal[""] | None
+_Repeated = msgspec.Raw  # where it is missing, None
+_ABSENT: Any = None
+
+
+# -- deltas
+
+
+class _PlainFunction(msgspec.Struct, gc=False):
+    arguments: str
+
+
+class PlainToolCall(msgspec.Struct, gc=False):
+    """A fragment of the arguments of a function call that has begun."""
+
+    index: int
+    function: _PlainFunction
+    id: str | None = None
+    custom: None = None
+    extra_content: None = None
+    provider_specific_fields: None = None
+
+
+class PlainDelta(msgspec.Struct, gc=False):
+    """A piece of text, of reasoning or of one call's arguments. A delta with anything else does not decode as one."""
+
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: Annotated[tuple[PlainToolCall, ...], msgspec.Meta(max_length=1)] | None = None
+    refusal: _NoText = None
+    function_call: None = None
+    audio: None = None
+    annotations: _NoList = None
+    reasoning_details: _NoList = None
+    images: _NoList = None
+    extra_content: None = None
+    thinking_blocks: _NoList = None
+    reasoning_text: _NoText = None
+    reasoning_opaque: _NoText = None
+    executed_tools: _NoList = None
+
+
+class _ThinkingText(msgspec.Struct, gc=False):
+    text: str
+
+
+class Thinking(msgspec.Struct, tag_field="type", tag="thinking", forbid_unknown_fields=True, gc=False):
+    """A piece of reasoning as Mistral sends it, as a part of the content."""
+
+    thinking: tuple[_ThinkingText, ...]
+
+
+class Delta(msgspec.Struct, gc=False):
+    """As `PlainDelta`, or a piece of a refusal, or reasoning with its details, or as Mistral sends it."""
+
+    content: str | tuple[Thinking] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: Annotated[tuple[PlainToolCall, ...], msgspec.Meta(max_length=1)] | None = None
+    refusal: str | None = None
+    function_call: None = None
+    audio: None = None
+    annotations: _NoList = None
+    reasoning_details: list[dict[str, Any]] | None = None
+    images: _NoList = None
+    extra_content: None = None
+    thinking_blocks: _NoList = None
+    reasoning_text: _NoText = None
+    reasoning_opaque: _NoText = None
+    executed_tools: _NoList = None
+    role: Any = None
+
+
+# -- chunks
+
+
+class _NoLogprobs(msgspec.Struct, gc=False):
+    content: _NoList = None
+    refusal: _NoList = None
+
+
+class _PlainChoice(msgspec.Struct, gc=False):
+    delta: PlainDelta
+    index: int = 0
+    finish_reason: _NoText = None
+    logprobs: _NoLogprobs | None = None
+    message: None = None
+    usage: _NoObject = None
+    error: None = None
+    content_filter_results: _NoObject = None
+
+
+class PlainChunk(msgspec.Struct, gc=False):
+    """A chunk that is one plain delta."""
+
+    choices: tuple[_PlainChoice]
+    usage: _NoObject = None
+    error: None = None
+    citations: _NoList = None
+    search_results: _NoList = None
+    prompt_filter_results: _NoList = None
+    x_groq: _NoObject = None
+    moderation: None = None
+
+
+class _Logprobs(msgspec.Struct, gc=False):
+    content: list[Any] | None = None
+    refusal: list[Any] | None = None
+
+
+class TypedChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """The choice of a `Chunk`. What it has under other keys would be the run's metadata, so it has no others."""
+
+    delta: Delta
+    index: int = 0
+    finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
+    message: _AnyObject | None = None
+    usage: _NoObject = None
+    error: None = None
+    content_filter_results: _Repeated = _ABSENT
+    # Keys of single servers, which mostly are null.
+    native_finish_reason: _NoText = None
+    stop_reason: _NoText = None
+    matched_stop: _NoText = None
+    token_ids: _NoList = None
+    trace_details: _NoObject = None
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """A chunk with at most one choice, and the fields that some servers send with each."""
+
+    choices: Annotated[tuple[TypedChoice, ...], msgspec.Meta(max_length=1)]
+    object: Any = None
+    usage: dict[str, Any] | None = None
+    error: None = None
+    prompt_filter_results: _NoList = None
+    moderation: None = None
+    citations: _Repeated = _ABSENT
+    search_results: _Repeated = _ABSENT
+    x_groq: _Repeated = _ABSENT
+    service_tier: _Repeated = _ABSENT
+    system_fingerprint: _Repeated = _ABSENT
+    provider: _Repeated = _ABSENT
+
+
+decode_plain_chunk = msgspec.json.Decoder(PlainChunk).decode
+"""Decodes a chunk that is one plain delta. Raises `msgspec.DecodeError` for every other chunk."""
+
+read_plain_chunk = item_reader(PlainChunk, {"choices": {"delta": {"tool_calls": {"function": {}}}}})
+"""The same of a chunk that is parsed already."""
+
+decode_chunk = msgspec.json.Decoder(Chunk).decode
+"""Decodes a chunk with at most one choice of a known shape. Raises `msgspec.DecodeError` for every other chunk."""

@@ -1,0 +1,228 @@
+"""What both UI protocols write alike: arguments in pieces, code as a call, and the fields that neither has a place for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..events import EVENTS, Event, Usage
+from ..messages import ConsoleMessage, Message, ToolCallMessage
+from .codec import event_from_dict, event_to_dict
+from .values import WireObject, as_count, as_object, as_seconds, as_text, is_object, json_text, parse_json, without_keys
+
+__all__ = [
+    "CODE_TOOL",
+    "DENIED",
+    "KEPT_KEY",
+    "MALFORMED",
+    "MASKED_ERROR",
+    "CodeArguments",
+    "HeldText",
+    "application_event",
+    "call_input",
+    "is_application_event",
+    "kept_call_id",
+    "kept_fields",
+    "message_fields",
+    "output_value",
+    "restored_event",
+    "seconds_of",
+    "static_form",
+    "usage_object",
+    "usage_of",
+]
+
+CODE_TOOL = "execute_code"
+"""The name of the tool that stands for code. Its arguments are `language` and `code`."""
+
+KEPT_KEY = "streamkit"
+"""The key under which the fields of our messages stand that the protocol has no place for."""
+
+MASKED_ERROR = "The run failed."
+"""What stands in place of the text of an error, which may show what is none of a user's business."""
+
+DENIED = "The call was declined."
+"""What stands as the output of a call that was declined without a reason."""
+
+MALFORMED = "The arguments are not a JSON object."
+"""The error of a call whose arguments cannot be read."""
+
+_KEPT = ("format", "role", "group", "index", "name", "recipient", "created_at")
+_TEXT_FIELDS = ("format", "role", "group", "name", "recipient", "call_id")
+_MOST_HELD = 256  # characters
+
+
+class HeldText:
+    """Pieces of a call's arguments, which are sent a few at a time.
+
+    The clients of both protocols parse all of the arguments at each piece. So the pieces are joined until they are an
+    eighth of what was sent, or 256 characters: the first come at once, and a call of any length is parsed in linear time
+    but for a small factor.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._held = 0
+        self._sent = 0
+
+    def add(self, piece: str) -> str:
+        """What is to be sent now: "", or the pieces so far."""
+        self._pieces.append(piece)
+        self._held += len(piece)
+        return "" if self._held < min(self._sent >> 3, _MOST_HELD) else self.take()
+
+    def take(self) -> str:
+        """The pieces that were not sent."""
+        text = "".join(self._pieces)
+        self._sent += self._held
+        self._held = 0
+        self._pieces.clear()
+        return text
+
+
+class CodeArguments:
+    """The arguments of the call that stands for code, written while the code streams."""
+
+    def __init__(self, language: str | None) -> None:
+        self._language = language
+
+    def begin(self) -> str:
+        """The JSON text before the code."""
+        known = "" if self._language is None else f'"language":{json_text(self._language)},'
+        return f'{{{known}"code":"'
+
+    def piece(self, code: str) -> str:
+        """A piece of the code, as a part of a JSON string."""
+        return msgspec.json.encode(code)[1:-1].decode("utf-8")
+
+    def end(self, language: str | None) -> str:
+        """The JSON text after the code, with the language if it was not known before."""
+        late = f',"language":{json_text(language)}' if self._language is None and language is not None else ""
+        return f'"{late}}}'
+
+
+# -- fields that the protocol has no place for
+
+
+def kept_fields(message: Message, *expressed: str, id: str = "", default_role: str = "assistant") -> dict[str, Any]:
+    """The fields of a message that a reader of ours gets back.
+
+    Args:
+        message: the message.
+        expressed: the names of those that the protocol has a place for.
+        id: the id that it has in the protocol.
+        default_role: the role that a reader takes it to have.
+    """
+    fields = {key: value for key in _KEPT if key not in expressed and (value := getattr(message, key))}
+    if fields.get("role") == default_role:
+        del fields["role"]
+    if isinstance(message, ConsoleMessage):
+        fields.pop("format", None)
+    if message.status not in ("completed", "in_progress"):
+        fields["status"] = message.status
+    if message.id != id:
+        fields["id"] = message.id
+    return fields
+
+
+def kept_call_id(message: Message, call_id: str | None) -> dict[str, Any]:
+    """The call_id of a message, if a reader would take it to have this one. "" stands for none."""
+    return {} if message.call_id == call_id else {"call_id": message.call_id or ""}
+
+
+def message_fields(kept: WireObject, call_id: str | None = None) -> dict[str, Any]:
+    """The fields of a message that `kept_fields` wrote, as far as they are well-formed. Without its id.
+
+    `call_id` is the one that it has if none was kept.
+    """
+    fields: dict[str, Any] = {key: text for key in _TEXT_FIELDS if (text := as_text(kept.get(key)))}
+    if "call_id" not in kept and call_id:
+        fields["call_id"] = call_id
+    if (index := as_count(kept.get("index"))) is not None:
+        fields["index"] = index
+    if (created_at := as_seconds(kept.get("created_at"))) is not None:
+        fields["created_at"] = created_at
+    if (status := as_text(kept.get("status"))) in ("incomplete", "cancelled", "failed"):
+        fields["status"] = status
+    if kept.get("custom") is True:
+        fields["metadata"] = {"custom": True}
+    return fields
+
+
+def static_form(message: Message) -> dict[str, Any]:
+    """The static form of a message, without what its provider alone understands."""
+    form = message.to_dict()
+    metadata = {key: message.metadata[key] for key in ("custom", "error") if key in message.metadata}
+    return {**without_keys(form, "metadata"), **({"metadata": metadata} if metadata else {})}
+
+
+# -- values
+
+
+def call_input(call: ToolCallMessage) -> Any:
+    """A call's arguments as a JSON value: an object, or the text of a call that takes any; None if they are neither."""
+    if call.metadata.get("custom") is True:
+        return call.content
+    value: Any = parse_json(call.content) if call.content.strip() else {}
+    return value if is_object(value) else None
+
+
+def output_value(content: str) -> Any:
+    """A tool's output: an object or a list where its text is one in compact JSON, else the text."""
+    if content[:1] in ("{", "["):
+        value = parse_json(content)
+        if value is not None and json_text(value) == content:
+            return value
+    return content
+
+
+def seconds_of(milliseconds: Any) -> float | None:
+    """A time in seconds, None if this is no time in milliseconds."""
+    return as_seconds(milliseconds / 1000) if isinstance(milliseconds, int | float) else None
+
+
+def usage_object(usage: Usage) -> dict[str, Any]:
+    """Token counts under the names that both protocols have for them."""
+    details = usage.details
+    finer = {
+        "reasoningTokens": as_object(
+            details.get("output_tokens_details") or details.get("completion_tokens_details")
+        ).get("reasoning_tokens"),
+        "cachedInputTokens": as_object(details.get("input_tokens_details") or details.get("prompt_tokens_details")).get(
+            "cached_tokens"
+        ),
+    }
+    counts = {"inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens, "totalTokens": usage.total_tokens}
+    return {**counts, **{key: count for key, value in finer.items() if (count := as_count(value)) is not None}}
+
+
+def usage_of(wire: WireObject) -> Usage:
+    """Token counts from such an object. `details` has the other keys."""
+    given, made = as_count(wire.get("inputTokens")) or 0, as_count(wire.get("outputTokens")) or 0
+    details = without_keys(wire, "inputTokens", "outputTokens", "totalTokens")
+    return Usage(given, made, as_count(wire.get("totalTokens")) or given + made, details)
+
+
+# -- the application's own events
+
+
+def is_application_event(kind: type[Event]) -> bool:
+    """Whether an event's class is no part of streamkit."""
+    return not kind.__module__.startswith("streamkit.")
+
+
+def application_event(event: Event) -> dict[str, Any]:
+    """The fields of an application's own event."""
+    return without_keys(event_to_dict(event), "type", "cursor")
+
+
+def restored_event(name: str, value: Any) -> Event | None:
+    """The application's event of this type with these fields, None if it declared none or they do not fit."""
+    kind = EVENTS.get(name)
+    if kind is None or not is_application_event(kind) or not is_object(value):
+        return None
+    try:
+        return event_from_dict({**value, "type": name})
+    except ValueError:
+        return None

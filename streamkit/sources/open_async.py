@@ -1,0 +1,157 @@
+"""Opens a value that the user passes as the source of an async stream.
+
+What only an async stream can read is opened here. A sync source is opened as `open` does, and pulled in worker threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
+from typing import Any
+
+import anyio
+
+from ..errors import raise_source_error
+from ..limits import DEFAULT_LIMITS, Limits
+from .chunks import AsyncChunks, SyncChunks
+from .generators import GeneratorSource
+from .items import Items
+from .open import CANCELLED, distinct, open_sync
+from .recognition import (
+    http_error,
+    is_client,
+    is_framed,
+    is_live,
+    is_sync_response,
+    refuse_read,
+    response_of,
+    unknown_source,
+    unread_body,
+)
+from .source import AsyncSource, Batch, Readable, Source, SourceTraits, await_source
+from .threads import call_off_loop, direct, in_thread, threaded
+
+__all__ = ["open_async", "source_of_async_stream"]
+
+
+async def open_async(value: Any, limits: Limits = DEFAULT_LIMITS) -> AsyncSource:
+    """The source for an async stream that a value is, contains or returns. Its request is sent here.
+
+    A sync source is pulled in worker threads, one call at a time. Raises as `open_sync`.
+    """
+    refuse_read(value)
+    if isinstance(value, AsyncSource):
+        return value
+    if isinstance(value, Readable):
+        return value.async_source()
+    if isinstance(value, AsyncChunks):
+        return source_of_async_stream(value.manager, value)
+    if inspect.isawaitable(value):
+        return await open_async(await await_source(value), limits)
+    response = response_of(value)
+    if response is not None and not is_sync_response(response) and hasattr(response, "aiter_bytes"):
+        return await _of_async_response(response, limits)
+    if isinstance(value, type):
+        raise unknown_source(value)
+    if hasattr(value, "__aiter__") and response is None:
+        return _of_async_iterable(value)
+    if hasattr(value, "__aenter__") and response is None and not hasattr(value, "__iter__") and not is_client(value):
+        return await _of_async_context(value, limits)
+    if callable(value) and not hasattr(value, "__iter__") and not hasattr(value, "__enter__"):
+        return await open_async(await call_off_loop(value), limits)
+    if isinstance(value, (SyncChunks, Source)):
+        return threaded(open_sync(value))
+    opens = partial(open_sync, value, limits)
+    source = opens() if not hasattr(value, "__enter__") else await in_thread(opens)
+    blocks = source.response is not None or not isinstance(value, (list, tuple, bytes, bytearray))
+    return threaded(source) if blocks else direct(source)
+
+
+def source_of_async_stream(manager: Any, chunks: AsyncChunks | None = None) -> AsyncSource:
+    """As `source_of_stream`, of an async stream."""
+    items = aiter(manager) if chunks is None else chunks
+    has_ended = False
+
+    async def pull() -> Batch | None:
+        nonlocal has_ended
+        async for item in items:
+            return [item]
+        is_first_end, has_ended = not has_ended, True
+        return CANCELLED if chunks is None and manager.status == "cancelled" and is_first_end else None
+
+    protocol = "streamkit" if chunks is None else chunks.protocol
+    return AsyncSource(pull, manager.close, SourceTraits(protocol=protocol, read_to_end=True, chunks=chunks))
+
+
+async def _of_async_response(response: Any, limits: Limits) -> AsyncSource:
+    chunks: AsyncGenerator[bytes, None] = response.aiter_bytes()
+    if response.status_code >= 400:
+        try:
+            body = await _async_beginning(chunks, limits.error_body)
+        except Exception as error:
+            raise_source_error(error)
+        finally:
+            await _close_all(chunks, response)
+        raise http_error(response, body)
+    if not is_framed(response):
+        await _close_all(chunks, response)
+        raise unread_body(response)
+    return GeneratorSource(chunks, partial(_close_all, chunks, response), nested=True)
+
+
+async def _async_beginning(chunks: AsyncIterator[bytes], limit: int) -> bytes:
+    """As `_beginning`."""
+    body = b""
+    async for chunk in chunks:
+        body += chunk
+        if len(body) >= limit:
+            break
+    return body[:limit]
+
+
+async def _close_all(chunks: Any, response: Any) -> None:
+    await response.aclose()
+    # The client's generators are nested, and not all of them close the inner one. Reading on until one reads the closed
+    # connection ends them all; otherwise trio warns of those that the garbage collector finds.
+    with anyio.move_on_after(0), contextlib.suppress(Exception):
+        async for _ in chunks:
+            pass
+    await chunks.aclose()
+
+
+def _of_async_iterable(value: Any) -> AsyncSource:
+    items = aiter(value)
+    live = is_live(value)
+    converter = Items(live=live)
+    feed, batch = converter.body.feed, converter.batch
+
+    def prepare(item: Any) -> Batch:
+        return feed(item) if type(item) is bytes else batch(item)
+
+    async def finish() -> None:
+        for thing in distinct(items, value):
+            close = getattr(thing, "aclose", None) or getattr(thing, "close", None)
+            if callable(close) and inspect.isawaitable(result := close()):
+                await result
+
+    traits = SourceTraits(live=live)
+    if inspect.isasyncgen(items):
+        return GeneratorSource(items, finish, traits, prepare=prepare)
+    return AsyncSource(items.__anext__, finish, traits, prepare=prepare)
+
+
+async def _of_async_context(value: Any, limits: Limits) -> AsyncSource:
+    stack = contextlib.AsyncExitStack()
+    try:
+        entered = await stack.enter_async_context(value)
+    except Exception as error:
+        raise_source_error(error)
+    try:
+        source = await open_async(entered, limits)
+    except BaseException:
+        await stack.aclose()
+        raise
+    stack.push_async_callback(source.close)
+    return AsyncSource(source.pull, stack.aclose, source.traits)

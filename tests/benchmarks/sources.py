@@ -1,0 +1,25 @@
+"""Other sources than bytes, and the parts that stand beside a handler, each beside a plain loop that does the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .kinds import KINDS
+from .kinds import rows as rows_of_kinds
+from .measuring import Profile, Row, numbered
+
+TITLE = "Other sources and parts"
+ABOUT = """\
+CPU time for each delta from dicts, from the SDKs' objects, of code, calls and shells, through `fields=`, `Throttled` and
+`Recorder`, from items in memory. The baseline of each is a plain loop that does the same work with msgspec and nothing else."""
+
+LIMIT = "a plain loop"
+
+
+def rows(profile: Profile) -> Iterator[Row]:
+    for kind in KINDS:
+        found = [
+            row for row in rows_of_kinds(profile.pick(20, 500, 2000), profile.pick(1, 3, 7), kind) if row.kind == kind
+        ]
+        values = {LIMIT: found[0].limit, **{f"streamkit, {row.face}": row.cost for row in found}}
+        yield from numbered(values, kind, "µs a delta", LIMIT)

@@ -1,0 +1,269 @@
+"""What a stream itself costs, whatever its length: its making and closing, its first use, its memory.
+
+    python -m tests.benchmarks.streams                # a table
+    python -m tests.benchmarks.streams --json         # one object for each row
+
+Opcodes and bytes are the same on every machine with the same Python. Times are CPU times: medians of interleaved rounds.
+The limits are the project's own aims.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+import streamkit as sk
+
+from ..opcodes import opcodes
+from .wires import WORDS, pieces
+from .wires import chat as chat_body
+from .wires import responses as responses_body
+
+ROOT = Path(__file__).parents[2]
+TEXT_DELTAS = 400  # of the streams whose memory is measured
+KEPT = 100  # streams that are kept at once
+
+
+class Row(NamedTuple):
+    """One measurement, and the most that it should be; None where nothing is aimed at."""
+
+    name: str
+    value: float
+    unit: str
+    limit: float | None = None
+
+
+def anthropic_body(n: int) -> list[bytes]:
+    """Anthropic Messages: one text block of n deltas."""
+
+    def event(type: str, **fields: object) -> bytes:
+        return b"event: " + type.encode() + b"\ndata: " + msgspec.json.encode({"type": type, **fields}) + b"\n\n"
+
+    message = {"id": "msg_01", "type": "message", "role": "assistant", "model": "claude", "content": []}
+    deltas = ({"type": "text_delta", "text": WORDS[i % len(WORDS)]} for i in range(n))
+    return [
+        event("message_start", message={**message, "usage": {"input_tokens": 9, "output_tokens": 1}}),
+        event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        *(event("content_block_delta", index=0, delta=delta) for delta in deltas),
+        event("content_block_stop", index=0),
+        event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": n}),
+        event("message_stop"),
+    ]
+
+
+BODIES = {"chat": chat_body, "responses": responses_body, "anthropic": anthropic_body}
+
+
+class Handler(sk.EventHandler):
+    def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+        pass
+
+
+class AsyncHandler(sk.AsyncEventHandler):
+    async def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+        pass
+
+
+async def _chunks(chunks: list[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+
+
+def read(chunks: list[bytes]) -> sk.StreamManager:
+    """A stream that was read to its end."""
+    stream = sk.stream(iter(chunks), Handler())
+    stream.until_done()
+    return stream
+
+
+async def aread(chunks: list[bytes]) -> sk.AsyncStreamManager:
+    """The same in a task."""
+    stream = sk.astream(_chunks(chunks), AsyncHandler())
+    await stream.until_done()
+    return stream
+
+
+def read_one_delta(chunks: list[bytes]) -> tuple[sk.StreamManager, Iterator[sk.Event]]:
+    """A stream that is open: its first delta has come."""
+    stream = sk.stream(iter(chunks), Handler())
+    events = iter(stream)
+    next(event for event in events if isinstance(event, sk.TextDelta))
+    return stream, events
+
+
+# -- memory
+
+
+def held(make: Callable[[], Any], count: int = KEPT) -> float:
+    """The bytes that each of many results holds."""
+    for _ in range(3):  # what is made only once is made
+        make()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        kept = [make() for _ in range(count)]
+        gc.collect()
+        used = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    for one in kept:
+        if isinstance(one, tuple):
+            one[0].close()
+    return used / count
+
+
+def finished_memory(wire: str, cut: str, *, is_async: bool = False, count: int = KEPT) -> tuple[float, int]:
+    """The bytes that a finished stream holds, whose text nobody read, and the bytes of the text."""
+    chunks = pieces(BODIES[wire](TEXT_DELTAS), cut)
+    text = sys.getsizeof(read(chunks).get_final_text())
+    if not is_async:
+        return held(lambda: read(list(chunks)), count), text
+    loop = asyncio.new_event_loop()
+    try:
+        return held(lambda: loop.run_until_complete(aread(list(chunks))), count), text
+    finally:
+        loop.close()
+
+
+def open_memory(wire: str, cut: str, count: int = KEPT) -> float:
+    """The bytes that a stream holds after its first delta, the chunk that it reads among them."""
+    chunks = pieces(BODIES[wire](TEXT_DELTAS), cut)
+    return held(lambda: read_one_delta(chunks), count)
+
+
+# -- a stream of one delta
+
+
+def own_opcodes(wire: str) -> int:
+    """The instructions of making, reading and closing a stream of one delta."""
+    body = BODIES[wire](1)
+    for _ in range(3):
+        sk.stream(body, Handler()).until_done()
+    handler = Handler()
+    gc.collect()
+    gc.disable()
+    try:
+        return opcodes(lambda: sk.stream(body, handler).until_done())
+    finally:
+        gc.enable()
+
+
+def own_time(wire: str, streams: int = 300, rounds: int = 7) -> float:
+    """The same in milliseconds."""
+    body, times = BODIES[wire](1), []
+    for _ in range(rounds):
+        start = time.process_time_ns()
+        for _ in range(streams):
+            sk.stream(body, Handler()).until_done()
+        times.append((time.process_time_ns() - start) / streams)
+    return statistics.median(times) / 1e6
+
+
+# -- a process
+
+
+def _environment() -> dict[str, str]:
+    """Of a process that may use compiled modules, as an installed package has them."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return {**environment, "PYTHONPATH": str(ROOT)}
+
+
+def import_times(rounds: int = 20) -> dict[str, float]:
+    """Milliseconds of CPU of a process with these imports, beyond those of one without, by what it imports."""
+    codes = {"": "pass", "msgspec, anyio": "import msgspec, anyio", "streamkit": "import streamkit"}
+    times: dict[str, list[float]] = {name: [] for name in codes}
+    for number in range(rounds + 1):
+        for name, code in codes.items():
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([sys.executable, "-c", code], check=True, env=_environment())
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            if number:  # the first compiles
+                times[name].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    medians = {name: statistics.median(values) * 1000 for name, values in times.items()}
+    return {name: value - medians[""] for name, value in medians.items() if name}
+
+
+def first_stream(wire: str, rounds: int = 7) -> float:
+    """Milliseconds of CPU by which the first stream of a process is dearer than later ones."""
+    code = f"""
+import sys, time
+import streamkit as sk
+chunks = sys.stdin.buffer.read().split({SEPARATOR!r})
+times = [time.process_time_ns()]
+for _ in range(10):
+    sk.stream(chunks).until_done()
+    times.append(time.process_time_ns())
+taken = [after - before for before, after in zip(times, times[1:])]
+print((taken[0] - sorted(taken)[4]) / 1e6)
+"""
+    data = SEPARATOR.join(BODIES[wire](1))
+    runs = [
+        float(
+            subprocess.run(
+                [sys.executable, "-c", code], input=data, capture_output=True, check=True, env=_environment()
+            ).stdout
+        )
+        for _ in range(rounds + 1)
+    ]
+    return statistics.median(runs[1:])
+
+
+SEPARATOR = b"\0"
+
+
+def rows() -> Iterator[Row]:
+    """All measurements, one after the other."""
+    for wire in BODIES:
+        yield Row(f"a stream of one delta, {wire}: opcodes", own_opcodes(wire), "opcodes", 6000)
+        yield Row(f"a stream of one delta, {wire}", own_time(wire), "ms", 0.12)
+        yield Row(f"the first stream of a process, {wire}", first_stream(wire), "ms more", 5)
+    imports = import_times()
+    yield Row("import streamkit", imports["streamkit"], "ms", 45)
+    yield Row("import msgspec, anyio", imports["msgspec, anyio"], "ms")
+    yield from memory_rows()
+
+
+def memory_rows(count: int = KEPT) -> Iterator[Row]:
+    """Those of memory. They differ by 1.5 KB in a process that has made streams with many kinds of options before: Python
+    shares the keys of objects of a class only up to 30."""
+    for wire in BODIES:
+        for cut in ("event", "2 KB"):
+            yield Row(f"memory of an open stream, {wire}, {cut}", open_memory(wire, cut, count), "bytes", 10_000)
+            for is_async in (False, True):
+                size, text = finished_memory(wire, cut, is_async=is_async, count=count)
+                face = "async" if is_async else "sync"
+                name = f"memory of a finished stream, {wire}, {cut}, {face}"
+                yield Row(name, size, "bytes", 1.3 * text + 4096)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--memory", type=int, metavar="COUNT", help="only the memory, over so many streams")
+    arguments = parser.parse_args()
+    as_json = arguments.json
+    for row in memory_rows(arguments.memory) if arguments.memory else rows():
+        if as_json:
+            print(json.dumps(row._asdict()), flush=True)
+        else:
+            limit = "" if row.limit is None else f"  (at most {row.limit:,.10g})"
+            print(f"{row.name:58} {row.value:12,.2f} {row.unit}{limit}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""What a stream costs beside its deltas, as far as no clock is needed to tell: memory, and what an import loads.
+
+`tests/benchmarks/streams.py` measures the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import streamkit as sk
+
+from .benchmarks import streams
+
+# What `import streamkit` loads of streamkit: what every stream needs. A module that only some streams need is imported
+# by its first use; `lazy_names` does that for the names of a package.
+LOADED = [
+    "answers",
+    "core",
+    "core.delivery",
+    "core.engine",
+    "core.message_content",
+    "core.open_messages",
+    "core.pending",
+    "core.resume",
+    "core.run_tracker",
+    "core.sizes",
+    "core.split_text",
+    "core.steps",
+    "core.unique_ids",
+    "core.warning_list",
+    "errors",
+    "events",
+    "handlers",
+    "handlers.hook_names",
+    "handlers.hooks",
+    "handlers.root",
+    "lazy_names",
+    "limits",
+    "messages",
+    "messages.answer",
+    "messages.json_text",
+    "messages.kinds",
+    "messages.message",
+    "messages.sdk_objects",
+    "protocols",
+    "protocols.base",
+    "protocols.frames",
+    "protocols.framing",
+    "protocols.registry",
+    "protocols.values",
+    "sources",
+    "sources.chained",
+    "sources.chunks",
+    "sources.decoding",
+    "sources.interrupt",
+    "sources.items",
+    "sources.body",
+    "sources.live",
+    "sources.open",
+    "sources.recognition",
+    "sources.source",
+    "streams",
+    "streams.api",
+    "streams.argument_checks",
+    "streams.failures",
+    "streams.lifecycle",
+    "streams.manager",
+    "streams.state",
+    "streams.sync",
+    "streams.timing",
+]
+
+# Modules of others that cost milliseconds, and that some streams need but not all.
+UNLOADED = {
+    "anyio",
+    "asyncio",
+    "base64",
+    "difflib",
+    "heapq",
+    "json",
+    "logging",
+    "pathlib",
+    "socket",
+    "ssl",
+    "subprocess",
+}
+
+# The least slack: an allocator's rounding, and objects that differ between versions of Python.
+SLACK = 1.05
+
+
+def _loaded_by(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        cwd=streams.ROOT,
+    )
+    return set(done.stdout.split())
+
+
+def test_import_streamkit_loads_what_every_stream_needs() -> None:
+    """A module that is new here makes every program start later: is it needed before the first stream?"""
+    loaded = _loaded_by("import streamkit")
+    own = {name.removeprefix("streamkit.") for name in loaded if name.startswith("streamkit.")}
+    assert own == set(LOADED)
+    assert loaded & UNLOADED - _loaded_by("import msgspec") == set()
+
+
+def test_the_names_that_are_imported_later_are_listed() -> None:
+    """`dir`, `help` and `from streamkit import *` know them, before and after their first use."""
+    names = ["Agent", "AsyncStreamManager", "Emitter", "Recorder", "Throttled", "replay", "tool"]
+    code = (
+        f"import streamkit; assert not {set(names)} - set(dir(streamkit)); from streamkit import *; {', '.join(names)}"
+    )
+    assert "streamkit.recorder" in _loaded_by(code)
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = sk.Nothing  # type: ignore[attr-defined]
+
+
+def test_a_protocol_is_recognised_without_the_decoders_before_it() -> None:
+    """A stream of Anthropic's, the last but three, imports its own decoder alone."""
+    body = streams.anthropic_body(1)
+    loaded = _loaded_by(f"import streamkit; streamkit.stream(iter({body!r})).until_done()")
+    assert [name for name in sorted(loaded) if name.endswith(".decoder")] == ["streamkit.protocols.anthropic.decoder"]
+
+
+# -- memory, in a process of its own: what other tests did changes it. At most 1.3 x the text + 4 KB, for a stream that has
+# ended and is kept. Responses has the provider's own item beside each message, which the next request needs back.
+
+_MORE = {"responses": 2048}
+
+
+@pytest.fixture(scope="module")
+def memory() -> dict[str, streams.Row]:
+    """The benchmark's rows of memory, by name."""
+    command = [sys.executable, "-m", "tests.benchmarks.streams", "--json", "--memory", "15"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300, cwd=streams.ROOT)
+    return {row["name"]: streams.Row(**row) for row in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize("cut", ["event", "2 KB"])
+@pytest.mark.parametrize("wire", streams.BODIES)
+def test_a_finished_stream_holds_little_more_than_its_text(
+    memory: dict[str, streams.Row], wire: str, cut: str, face: str
+) -> None:
+    """Its text need not have been read, and its source, decoder, locks and generators are gone."""
+    row = memory[f"memory of a finished stream, {wire}, {cut}, {face}"]
+    assert row.limit is not None
+    assert row.value <= SLACK * (row.limit + _MORE.get(wire, 0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("cut", "most"), [("event", 15_500), ("2 KB", 20_500)])
+@pytest.mark.parametrize("wire", streams.BODIES)
+def test_an_open_stream_is_small(memory: dict[str, streams.Row], wire: str, cut: str, most: int) -> None:
+    """With its first delta, and the chunk that it reads: with 2 KB, so many bytes in frames and events beside them."""
+    assert memory[f"memory of an open stream, {wire}, {cut}"].value <= SLACK * most
+
+
+def test_a_kept_stream_still_has_its_results() -> None:
+    """What it let go of is not needed for them."""
+    stream = streams.read(streams.chat_body(3))
+    (message,) = stream.get_final_messages()
+    assert stream.get_final_text() == message.content == "".join(streams.WORDS[:3])
+    assert stream.get_final_run().status == stream.status == "completed"
+    assert [step.status for step in stream.get_final_run_steps()] == ["completed"]
+    assert (stream.pending, list(stream), stream.timing.deltas) == ({}, [], 3)
+    stream.cancel()
+    stream.close()
+    assert stream.status == "completed"
