@@ -2,6 +2,7 @@
 
     StreamkitError
     ├── UsageError               the caller erred: a wrong argument, an answer that cannot be taken
+    │   └── ProducerFenced       the run in a relay is not this producer's any more: another took it over, or it is gone
     ├── RequestError             a client erred: the request that it sent to our server is malformed
     ├── ProtocolError            an item of the source is malformed (strict streams only)
     │   └── LimitError           the source is larger than `limits=` allows
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "IncompleteStreamError",
     "LimitError",
+    "ProducerFenced",
     "ProtocolError",
     "RequestError",
     "RunFailedError",
@@ -73,6 +75,19 @@ def _escaped(character: str) -> str:
 
 class UsageError(StreamkitError):
     """The calling code is at fault. No request was sent for it, unless the text says so."""
+
+
+class ProducerFenced(UsageError):
+    """A producer wrote into a run of a relay that is not its own any more. Nothing of it was stored.
+
+    Attributes:
+        reason: `epoch` (another producer has taken the run over), `closed` (the run has ended), `gone` (it was deleted or
+            has expired) or `unreachable` (the relay was away for too long).
+    """
+
+    def __init__(self, message: str, reason: str = "closed") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class RequestError(StreamkitError):

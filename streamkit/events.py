@@ -188,6 +188,7 @@ _ABSTRACT = (
     "call_passed",
     "metadata_held",
     "split_delta",
+    "snapshot",
 )
 
 

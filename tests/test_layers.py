@@ -47,7 +47,10 @@ BACKWARDS = {
     ("handlers.root", "streams.state"): "a handler has the stream that it is on",
     ("relay.lanes", "relay.emitter"): "a lane emits through its emitter",
     ("relay.reader", "relay.interface"): "a reader reads any relay, and every relay has readers",
-    ("relay.memory_reading", "relay.memory_run"): "a reading belongs to its run",
+    ("relay.ending", "relay.interface"): "every relay ends the runs that producers left",
+    ("relay.memory_reading", "relay.memory"): "a reading ends a run that its producer left, in its relay",
+    ("relay.memory_run", "relay.memory_reading"): "a run knows its readers",
+    ("relay.memory_run", "relay.memory_writer"): "a run knows its producer",
     ("computer.supervisor", "computer.runner"): "a supervisor and a stop act on their runner",
     ("computer.stopping", "computer.runner"): "a supervisor and a stop act on their runner",
 }

@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .. import events as e
-from ..messages import ConsoleMessage, Message, TextMessage, ToolCallMessage, ToolOutputMessage, output_text
+from ..messages import (
+    ConsoleMessage,
+    Message,
+    TextMessage,
+    ToolCallMessage,
+    ToolOutputMessage,
+    message_class,
+    output_text,
+)
 from ..messages.json_text import has_surrogates, join_surrogates, json_key
 from .open_messages import OpenMessages, has_arguments
 from .split_text import SplitDelta
@@ -122,9 +130,12 @@ class MessageContent(OpenMessages):
             yield from self._compare(message, final.content, event)
         if isinstance(message, ToolCallMessage) and isinstance(final, ToolCallMessage):
             message.answer_slot = final.answer_slot  # another stream's: that stream waits for the answer
-        for key in ("name", "call_id", "format", "recipient", "created_at", "group"):
+        for key in ("name", "call_id", "recipient", "created_at", "group"):
             if getattr(final, key) is not None:
                 setattr(message, key, getattr(final, key))
+        if final.format not in (None, message.format):
+            kind = message_class(message.type, final.format, message.role)
+            message.format = final.format if kind is type(message) else message.format  # it stays what it began as
         if message.format == "summary" and message.type == "reasoning" and final.has_content:
             message.format = final.format  # it had begun before it was certain what comes, which may be no summary
         if final.metadata:

@@ -97,6 +97,10 @@ class OpenMessages(PendingAnswers):
 
     # -- creating
 
+    def has_message(self, id: str) -> bool:
+        """Whether there is a message with this id."""
+        return id in self._by_id
+
     def _message(self, id: str) -> Message | None:
         return self._by_id.get(id)
 

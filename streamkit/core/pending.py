@@ -308,6 +308,17 @@ class PendingAnswers:
         questions.own[answer] = (questions.own_count, key)
         return answer
 
+    def is_own(self, answer: Answer) -> bool:
+        """Whether an answer was made here, not by another stream."""
+        return answer in self._questions.own
+
+    def key_of(self, waiting: Confirmation | ToolCallMessage) -> str:
+        """The key in `pending` of something that waits."""
+        own = self._questions.own.get(waiting.answer_slot) if waiting.answer_slot is not None else None
+        if own is not None:
+            return own[1]
+        return waiting.call_id or waiting.id if isinstance(waiting, ToolCallMessage) else waiting.id
+
     def _remove(self, key: str) -> None:
         """What was pending under this key waits no longer."""
         waiting, questions = self.pending.pop(key), self._questions

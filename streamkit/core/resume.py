@@ -9,11 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..errors import UsageError
-from ..events import ActiveLine, AnnotationAdded, ConfirmationCreated, Event, RunCreated, RunDone, RunStepCreated
-from ..messages import Annotation, ConsoleMessage, Message, TextMessage
+from ..events import (
+    ActiveLine,
+    AnnotationAdded,
+    ConfirmationCreated,
+    Created,
+    Delta,
+    Done,
+    Event,
+    RunCreated,
+    RunDone,
+    RunStepCreated,
+    StreamWarning,
+)
 from .engine import Engine
+from .snapshot import Snapshot, events_so_far
 
-__all__ = ["Resumption", "events_so_far"]
+__all__ = ["Resumption"]
 
 
 class Retell(Event):
@@ -37,30 +49,52 @@ def _emit_open(engine: Engine, event: Event) -> Iterator[Event]:
         yield ConfirmationCreated(confirmation, position=position)
 
 
+def _catch_up(engine: Engine, snapshot: Snapshot) -> Iterator[Event]:
+    """The events that are missing between an engine's state and that of a snapshot."""
+    for event in snapshot.events:
+        event.position = snapshot.position
+        match event:
+            case Delta():
+                yield from _extend(engine, event.message_id, event.value, snapshot)
+                continue
+            case Done(message=message):
+                yield from _extend(engine, message.id, message.content, snapshot)
+            case _ if _is_known(engine, event):
+                continue
+            case _:
+                pass
+        yield from engine.complete_event(event)
+    if snapshot.dropped:
+        fault = f"the log has dropped its oldest events: {snapshot.dropped} messages and other events are missing"
+        yield engine.warning_list.add_checked(StreamWarning("dropped", fault, position=snapshot.position))
+
+
+def _is_known(engine: Engine, event: Event) -> bool:
+    match event:
+        case Created(message=message):
+            return engine.has_message(message.id)
+        case ConfirmationCreated(confirmation=confirmation):
+            return any(confirmation.id == one.id for one in engine.confirmations)
+        case StreamWarning():
+            return engine.warning_list.has_fault(event.fault)
+        case AnnotationAdded() | ActiveLine():
+            return engine.find_open(event.message_id) is None
+        case _:
+            return False
+
+
+def _extend(engine: Engine, id: str, content: str, cause: Event) -> Iterator[Event]:
+    """What an open message has more in a snapshot."""
+    message = engine.find_open(id)
+    if message is None or message.content == content:
+        return
+    adds = content.startswith(message.content)
+    value = content[len(message.content) :] if adds else content
+    yield from engine.complete_event(message.delta_event(id, value, not adds, position=cause.position))
+
+
 Engine.completions[Retell] = _emit_open
-
-
-def events_so_far(message: Message, position: int | str | None) -> Iterator[Event]:
-    """The events that re-create an open message. It is emptied first, and has its content again after the last one."""
-    content = message.content
-    message.replace_content("")
-    annotations: list[Annotation] = []
-    line = message.active_line if isinstance(message, ConsoleMessage) else None
-    if isinstance(message, TextMessage):
-        annotations, message.annotations = [*message.annotations], []
-    if isinstance(message, ConsoleMessage):
-        message.active_line = None
-    yield message.created_event(message, position=position)
-    if content:
-        message.pieces.append(content)
-        yield message.delta_event(message.id, content, snapshot=message, position=position)
-    if isinstance(message, TextMessage):
-        for annotation in annotations:
-            message.annotations.append(annotation)
-            yield AnnotationAdded(message.id, annotation, message, position=position)
-    if isinstance(message, ConsoleMessage) and line is not None:
-        message.active_line = line
-        yield ActiveLine(message.id, line, message, position=position)
+Engine.completions[Snapshot] = _catch_up
 
 
 class Resumption:
@@ -75,10 +109,13 @@ class Resumption:
         """The events that are still to be delivered. Those up to the cursor go into the engine alone."""
         if self._over:
             return events
-        place = max((number for number, event in enumerate(events, 1) if event.cursor == self._after), default=0)
-        for _ in self._engine.complete(events[:place] if place else events):
+        place = max((number for number, event in enumerate(events, 1) if event.cursor == self._after), default=None)
+        if place is None:
+            gaps = (number for number, event in enumerate(events) if type(event) is Snapshot and event.is_gap)
+            place = next(gaps, None)
+        for _ in self._engine.complete(events if place is None else events[:place]):
             pass  # silently
-        if not place:
+        if place is None:
             return []
         self._over = True
         return [Retell(position=self._after), *events[place:]]

@@ -221,14 +221,15 @@ class Message:
         if not isinstance(cast("object", value), Mapping):
             raise UsageError(f"a message's static form is a dict, not {value!r}")
         kind = message_class(value.get("type", "message"), value.get("format"), value.get("role"))
-        fields = {key: value[key] for key in kind.fields() if value.get(key) is not None}
+        names = kind.fields()
+        fields = {key: field for key, field in value.items() if field is not None and key in names}
         for key, field in fields.items():
             wanted = _TYPES.get(key, str)
             if not isinstance(field, wanted) or (isinstance(field, bool) and wanted is not bool):
                 raise UsageError(f"a message's {key!r} cannot be {field!r}: {type(field).__name__}")
         if fields.get("status", "completed") not in _STATUSES:
             raise UsageError(f"a message's 'status' cannot be {fields['status']!r}; it is one of {_STATUSES}")
-        if other := {key: value[key] for key in value if key not in kind.fields()}:
+        if other := {key: value[key] for key in value if key not in names}:
             fields["metadata"] = {**fields.get("metadata", {}), **other}
         try:
             return kind(**fields)

@@ -57,9 +57,13 @@ from ..messages.sdk_objects import as_item
 from .framing import Frames, as_frame
 from .values import WireObject, is_object
 
-__all__ = ["Decoder", "Encoder"]
+__all__ = ["Decoder", "Encoder", "OwnEvents"]
 
 _encode = msgspec.json.Encoder(enc_hook=lambda value: dict(value) if is_object(value) else None).encode
+
+
+class OwnEvents(list[Event]):
+    """Items that are canonical events already, and were made for one stream alone, so that it need not copy them."""
 
 
 class Decoder:

@@ -7,20 +7,32 @@ were encoded and decoded again describe the same stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Literal, Union
 
 import msgspec
 
 from ..answers import Confirmation
+from ..core.snapshot import Snapshot
 from ..errors import StreamkitError
 from ..events import EVENTS, Delta, Event, Run, RunStep, version
 from ..messages import Message
 from ..messages.json_text import TOO_DEEP, bounded, is_nested_too_deep, is_too_deep, read_leniently, well_formed
 from .values import is_object
 
-__all__ = ["decode_event", "delta_decoder", "encode_event", "event_from_dict", "event_to_dict"]
+__all__ = [
+    "decode_event",
+    "delta_decoder",
+    "encode_delta",
+    "encode_event",
+    "encode_snapshot",
+    "event_from_dict",
+    "event_to_dict",
+    "line_decoder",
+    "message_to_dict",
+    "snapshot_from",
+]
 
 
 def encode_event(event: Event) -> bytes:
@@ -32,6 +44,16 @@ def encode_event(event: Event) -> bytes:
     except (ValueError, TypeError, RecursionError):  # half of a surrogate pair is a ValueError, too
         pass
     return msgspec.json.encode(event_to_dict(event))
+
+
+def encode_delta(event: Delta) -> bytes:
+    """As `encode_event`, faster, for a delta that has no snapshot and no raw item."""
+    if event.metadata is None:
+        try:
+            return _encoder.encode(event)
+        except ValueError:  # half of a surrogate pair
+            pass
+    return encode_event(event)
 
 
 def event_to_dict(event: Event, *, keep_surrogates: bool = False) -> dict[str, Any]:
@@ -54,6 +76,13 @@ def event_to_dict(event: Event, *, keep_surrogates: bool = False) -> dict[str, A
     return cleaned
 
 
+def message_to_dict(message: Message) -> dict[str, Any]:
+    """A message's static form as plain JSON values, as in an event."""
+    plain: dict[str, Any] = msgspec.to_builtins(message.to_dict(), enc_hook=_to_builtin)
+    cleaned: dict[str, Any] = well_formed(plain).value
+    return cleaned
+
+
 def decode_event(data: bytes | str) -> Event:
     """The event of one JSON object.
 
@@ -73,6 +102,12 @@ def decode_event(data: bytes | str) -> Event:
     return event
 
 
+def line_decoder() -> Callable[[bytes], Event]:
+    """What decodes lines that `encode_event` made, as long as no more event classes are declared. What it raises, and what it
+    raises for other lines, `decode_event` decodes or explains."""
+    return _decoder(version()).decode
+
+
 def delta_decoder() -> Callable[[bytes], Delta]:
     """A decoder of deltas alone, of any kind: faster, and it raises `msgspec.DecodeError` for what is not quite JSON too."""
     return _delta_decoder(version()).decode
@@ -90,6 +125,27 @@ def event_from_dict(value: Mapping[str, Any]) -> Event:
     except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     return event
+
+
+class _SnapshotFrame(msgspec.Struct):
+    """A snapshot's line, except for its `type`, which is `snapshot`."""
+
+    dropped: int = 0
+    events: list[dict[str, Any]] = []
+
+
+def encode_snapshot(events: Iterable[bytes], dropped: int) -> bytes:
+    """The line of a snapshot, of these encoded events."""
+    return b'{"type":"snapshot","dropped":%d,"events":[%b]}' % (dropped, b",".join(events))
+
+
+def snapshot_from(value: bytes | Mapping[str, Any]) -> Snapshot:
+    """The snapshot of its line, or of its plain JSON values. Raises as `decode_event`."""
+    if isinstance(value, bytes):
+        frame = msgspec.json.decode(value, type=_SnapshotFrame)
+    else:
+        frame = msgspec.convert(value, _SnapshotFrame)
+    return Snapshot(events=[event_from_dict(event) for event in frame.events], dropped=frame.dropped)
 
 
 def _portable(event: Event) -> Event:

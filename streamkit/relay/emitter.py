@@ -35,6 +35,7 @@ from ..messages import (
     output_text,
 )
 from ..messages.json_text import has_surrogates
+from ..protocols import codec
 from ..sources.source import AsyncSource, Readable, Source
 from ..streams.api import astream, stream
 from .call_index import CallIndex
@@ -135,7 +136,7 @@ class Emitter(Writer, Readable):
             message.pieces.append(text)
             message.compact()
             self._current = event
-            self._cursor = self._log.append((event,))[-1]
+            self._events.store((codec.encode_delta(event),))
 
     # -- messages side by side
 
@@ -219,7 +220,7 @@ class Emitter(Writer, Readable):
             )
             call = self._engine.messages[-1]
             assert isinstance(call, ToolCallMessage)
-            return Output(self, self._log, call, timeout)
+            return Output(self, self._engine.key_of(call), call, timeout)
 
     def tool_output(
         self, output: object, *, call_id: str | None = None, name: str | None = None, lane: str | None = None
@@ -252,8 +253,8 @@ class Emitter(Writer, Readable):
             if emitter.confirm():            # in a thread
             if await emitter.confirm():      # in a task
 
-        A confirmation that no reader answers is declined: when every reader has gone on without deferring it, 30 seconds
-        after the reader that deferred it left, or after 300 seconds in which none answered or deferred it.
+        A confirmation that no reader answers is declined: when every reader goes on without having deferred it, 30 seconds
+        after the last one left that had not, and at the latest after 300 seconds.
 
         Args:
             editable: whether readers may approve other code in its place (`approval.edited`).
@@ -274,7 +275,7 @@ class Emitter(Writer, Readable):
             self._engine.takes_approvals, self._engine.takes_edits = True, editable
             self._complete(ConfirmationCreated(Confirmation(id, subject)))
             self._engine.takes_edits = True
-            return Approval(self, self._log, self._engine.confirmations[-1], timeout)
+            return Approval(self, self._engine.confirmations[-1], timeout)
 
     def _unused_id(self, name: str) -> str:
         self._question_count += 1

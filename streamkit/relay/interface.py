@@ -1,64 +1,234 @@
-"""What a relay is: the numbered log of runs, each written by one producer and read by any number of readers.
+"""What a relay is: for each run a numbered log of bytes, a small record, and a registry of questions.
 
-An event's number is its cursor. A reader goes on after any cursor, receives what is there, and waits for more until the
-run is closed, which happens exactly once. Where the log is kept is the relay's own matter: in memory, or on a server.
-Each reader keeps its own place, so that one that is slow, late or gone changes nothing for the others.
+One producer writes the log of a run, any number of readers read it, each at its own place. A relay knows no event: its
+entries are lines of JSON that the producer encoded and readers decode. An entry's cursor says where to read on after it.
 
-A relay of another kind implements the abstract methods of `Relay`, `RunLog` and `Reading`. What else a `RunLog` has is
-for relays that can do it: slow a writer down, and see their readers.
+    writer = relay.open("run-1", control=received)       # one producer at a time holds the run
+    writer.append([b'{"type":"run_created"}'])
+    writer.ask("q", {"kind": "confirmation"})            # `received` gets the answer, whoever gives it
+    writer.end("done")
+
+    for entries in relay.read("run-1", after=cursor):    # each event once, in order; `async for` as well
+        ...
+
+What holds for every relay:
+
+1. The numbers of a run's events are 1, 2, 3 … without a hole. A new producer, an epoch, continues them.
+2. A reader gets each event once, in order. Where events are missing it gets a snapshot that replaces all before it.
+3. A batch is stored whole or not at all, and read only once it is stored.
+4. Once a newer epoch exists, or the run has ended or is gone, nothing of an older producer is stored.
+5. An answer or a cancellation that returned is kept as long as the run, and reaches its producer, or the next one.
+6. A slow, late or gone reader changes nothing for the others, and does not delay the producer.
+7. Every run ends visibly: its last event has a cursor, and after it readers end.
+
+The methods of `Relay` and `LogWriter` are thread-safe. Those that may wait have an `a…` form for tasks on asyncio and trio.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import anyio.lowlevel
+import anyio.to_thread
+import msgspec
 
-from ..errors import SourceError, UsageError
-from ..events import Event
-from .reader import Reader, Reading
+from .cursors import Cursor, Entry
+from .reader import Reader
+from .reading import Reading
 
-__all__ = ["Relay", "RunLog"]
+__all__ = [
+    "FINAL",
+    "Answered",
+    "Cancelled",
+    "Control",
+    "Cursor",
+    "Entry",
+    "Fenced",
+    "Gap",
+    "LogWriter",
+    "Relay",
+    "RunRecord",
+    "Status",
+    "Unattended",
+]
+
+Status = Literal["running", "paused", "done", "error", "cancelled", "lost"]
+"""`running`: a producer has the run. `paused`: none has, and questions are open. The others are final: completed or cut
+short by the provider, failed, stopped, and left by a producer that died at work."""
+
+FINAL: frozenset[Status] = frozenset(("done", "error", "cancelled", "lost"))
+
+Gap = Literal["snapshot", "error"]
+
+_T = TypeVar("_T")
 
 
-class RunLog(ABC):
-    """The log of one run. All of it is thread-safe.
+class RunRecord(msgspec.Struct, kw_only=True):
+    """What is known of a run besides its log.
 
     Attributes:
-        closed: whether nothing more can be written.
+        id: the run's.
+        status: as it is now: of a run whose producer died, `paused` or `lost`.
+        epoch: how many producers it has had.
+        cursor: of the newest event; None before the first.
+        created_at: in Unix seconds.
+        ended_at: in Unix seconds; None while it has not ended.
+        info: what its producer said of it when it opened it.
+        error: how it failed; None if it did not.
+        cancel: the reason of a cancellation, perhaps ""; None if nobody has cancelled it.
+        questions: by their ids: what the producer said of each, with `id`, `status` (`pending`, `approved`, `declined`,
+            `answered` or `closed`), `asked_at`, the fields of its answer and `answered_at`.
+        readers: how many readings are open.
     """
 
-    closed: bool = False
+    id: str
+    status: Status
+    epoch: int
+    cursor: Cursor | None
+    created_at: float
+    ended_at: float | None
+    info: dict[str, Any]
+    error: dict[str, Any] | None
+    cancel: str | None
+    questions: dict[str, dict[str, Any]]
+    readers: int
+
+
+# -- what reaches a producer: one of these is passed to its `control`, from any thread
+
+
+class Answered(NamedTuple):
+    """A question was answered: `{"approved": …, "edited" or "reason"}`, or `{"output": …}`, or `{"error": …}`."""
+
+    question: str
+    answer: Mapping[str, Any]
+
+
+class Unattended(NamedTuple):
+    """Every reader that is there goes on without an answer to this question."""
+
+    question: str
+
+
+class Cancelled(NamedTuple):
+    """The run is to stop."""
+
+    reason: str
+
+
+class Fenced(NamedTuple):
+    """The run is not this producer's any more; `reason` is that of `ProducerFenced`."""
+
+    reason: str
+
+
+Control: TypeAlias = Answered | Unattended | Cancelled | Fenced
+
+
+class _Waiting:
+    """What has `a…` forms: methods that are called in a worker thread, where they may wait.
+
+    Attributes:
+        waits: whether they may. Where they return at once, they are called in the task itself.
+    """
+
+    waits: bool = True
+
+    async def _in_task(self, function: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
+        call = partial(function, *arguments, **options)
+        if self.waits:
+            return await anyio.to_thread.run_sync(call)
+        return call()
+
+
+class LogWriter(_Waiting, ABC):
+    """What one producer writes a run with, as long as it is the run's. If it is dropped without `end` or `pause`, its
+    producer counts as dead.
+
+    Attributes:
+        epoch: the producer's number.
+        cursor: of the newest event; None before the first.
+        bounded: whether there may be no room for more before readers have read on: `drain` waits for it.
+    """
+
+    epoch: int
+    cursor: Cursor | None
+    bounded: bool = False
+
+    @property
+    @abstractmethod
+    def busy(self) -> bool:
+        """Whether something runs besides the questions that are open, as the producer has set it. If it dies then, the
+        run is lost; where it only waited for answers, the run is paused."""
+
+    @busy.setter
+    @abstractmethod
+    def busy(self, busy: bool) -> None: ...
+
+    @property
+    @abstractmethod
+    def fenced(self) -> str | None:
+        """Why nothing can be written any more, as `ProducerFenced.reason`; None as far as is known that it can."""
 
     @abstractmethod
-    def append(self, events: Iterable[Event]) -> list[str]:
-        """Write canonical events; returns the cursor of each. Each is stored as it is at that moment: it may change
-        afterwards. What `events` gave before it raised an error is written, too.
+    def append(self, events: Sequence[bytes], *, urgent: bool = False) -> list[Cursor]:
+        """Number events, and write them: each a line of JSON. It never waits. Returns their cursors. `urgent` ones are
+        sent at once.
 
         Raises:
-            UsageError: the run is closed or deleted.
+            ProducerFenced: the run is known to be another producer's, ended or gone.
+            UsageError: an event is no line.
         """
 
     @abstractmethod
-    def close(self, error: BaseException | None = None) -> bool:
-        """Close the run. Returns whether this call closed it; a later one changes nothing. With an error, readers
-        receive the end of a stream that failed with it."""
+    def ask(self, question_id: str, question: Mapping[str, Any], events: Sequence[bytes] = ()) -> list[Cursor]:
+        """Register a question, and write the events that show it, so that no reader sees it before it can be answered.
+
+        A question that an earlier producer asked under this id keeps its answer, which `control` gets at once. Where
+        `question["resumable"]` is False, no other producer can continue from it: a dead producer's run is lost.
+
+        Raises:
+            ProducerFenced: as `append`.
+        """
 
     @abstractmethod
+    def settle(self, question_id: str, answer: Mapping[str, Any] | None = None) -> tuple[bool, dict[str, Any]]:
+        """Answer a question here, or close it without an answer. Returns as `Relay.answer`; False and an empty question
+        where there is none."""
+
+    @abstractmethod
+    def unattended(self, question_id: str) -> float:
+        """For how many seconds no reader has been there that may lead to an answer; 0 before the first reader came."""
+
+    @abstractmethod
+    def snapshot(self, data: bytes) -> None:
+        """Store the state at `cursor`: a line as in `Entry`. What an earlier snapshot stands for may be dropped."""
+
+    @abstractmethod
+    def pause(self) -> None:
+        """Leave the run to whoever takes it over: the status is `paused`, and its questions stay open."""
+
+    @abstractmethod
+    def end(self, status: Status, error: Mapping[str, Any] | None = None) -> bool:
+        """End the run. Open questions are closed. Returns whether this call ended it; a later one changes nothing."""
+
+    @abstractmethod
+    def flush(self, timeout: float = 5.0) -> None:
+        """Wait until all is stored.
+
+        Raises:
+            ProducerFenced: it cannot be.
+            SourceError: it was not within so many seconds.
+        """
+
     def heartbeat(self) -> None:
         """Report that the producer is alive, although it has nothing to write."""
 
-    @abstractmethod
-    def reading(self, after: str | None, timeout: float | None) -> Reading:
-        """Begin to read. Arguments and errors are those of `Relay.reader`."""
-
-    def abandon(self) -> None:  # noqa: B027 - a relay may ignore it, and find out by the producer's silence
-        """Report that the producer is gone and did not close the run. It must neither take a lock nor wait: the garbage
-        collector may call it at any moment."""
-
-    def drain(self) -> None:  # noqa: B027 - there is room in a log that is not bounded
-        """Wait in this thread until the readers have made room.
+    def drain(self) -> None:
+        """Wait in this thread until the readers have made room, where a relay's policy is to make the producer wait.
 
         Raises:
             UsageError: there is no room, and the relay refuses to wait; or waiting would block an event loop.
@@ -68,115 +238,155 @@ class RunLog(ABC):
         """As `drain`, for tasks. Other tasks run meanwhile, even where there is room."""
         await anyio.lowlevel.checkpoint()
 
-    def all_passed(self, cursor: str) -> bool:
-        """Whether some reader has gone on after this event, and all that are reading. A question that all have passed is
-        not answered. False where a relay cannot know."""
-        return False
+    async def apause(self) -> None:
+        """As `pause`, for tasks."""
+        await self._in_task(self.pause)
 
-    def unattended(self) -> float:
-        """For how many seconds there has been no reader; 0 before the first came, and where a relay cannot know."""
-        return 0.0
+    async def aend(self, status: Status, error: Mapping[str, Any] | None = None) -> bool:
+        """As `end`, for tasks."""
+        return await self._in_task(self.end, status, error)
 
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` whenever a reader goes on or leaves; returns the function that ends that."""
-        return lambda: None
+    async def aflush(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109 - the relay waits, in a thread
+        """As `flush`, for tasks."""
+        await self._in_task(self.flush, timeout)
 
 
-class Relay(ABC):
-    """The logs of runs, by their ids. All of it is thread-safe.
+class Relay(_Waiting, ABC):
+    """The runs, by their ids.
 
     Attributes:
-        bounded: whether a writer has to wait for room, with `drain`, before it writes.
-        limit: how many entries the log of a run holds, None for any number. A writer keeps as many messages.
+        limit: how many events the log of a run holds before the oldest are replaced by a snapshot, which its producer
+            makes after each half of it; None for any number.
     """
 
-    bounded: bool = False
     limit: int | None = None
 
+    # -- for producers
+
     @abstractmethod
-    def open(self, run_id: str) -> RunLog:
-        """Begin the log of a run.
+    def open(
+        self, run_id: str, info: Mapping[str, Any] | None = None, *, control: Callable[[Control], None]
+    ) -> LogWriter:
+        """Begin a run.
+
+        Args:
+            info: what `RunRecord.info` says of it. `list` finds it by its `conversation`.
+            control: gets what concerns its producer, from any thread. It must not wait.
 
         Raises:
-            UsageError: there is one already.
+            UsageError: there is a run with this id already.
         """
 
     @abstractmethod
-    def find(self, run_id: str) -> RunLog | None:
-        """The log of a run, None where there is no such run (any more)."""
+    def take_over(self, run_id: str, *, control: Callable[[Control], None]) -> LogWriter | None:
+        """Become the producer of a run that has none, in a new epoch. `control` gets the cancellation and the answers
+        that there are. None where another producer has it, it has ended, or there is no such run."""
+
+    # -- for everyone
+
+    @abstractmethod
+    def get(self, run_id: str) -> RunRecord | None:
+        """What is known of a run; None if there is no such run (any more)."""
+
+    def question(self, run_id: str, question_id: str) -> Mapping[str, Any] | None:
+        """One of `RunRecord.questions`; None if there is none."""
+        record = self.get(run_id)
+        return None if record is None else record.questions.get(question_id)
+
+    @abstractmethod
+    def list(self, *, conversation: str | None = None, limit: int = 50, before: str | None = None) -> Sequence[str]:
+        """The ids of runs, the newest first: of one conversation, those that are older than the run `before`."""
+
+    @abstractmethod
+    def answer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
+        """Answer a question. The first answer counts; the same once more is none the worse, and another one is no error.
+
+        Returns:
+            Whether this answer counts, and the question with its outcome, as in `RunRecord.questions`.
+
+        Raises:
+            SourceError: there is no such run: `status_code` is 404.
+            UsageError: it has no such question.
+        """
+
+    @abstractmethod
+    def cancel(self, run_id: str, reason: str | None = None) -> bool:
+        """Stop a run: its questions are closed, and its producer, or the next one, ends it. One without a producer is
+        ended here. Returns False if it had ended, or there is no such run."""
 
     @abstractmethod
     def delete(self, run_id: str) -> None:
-        """Remove a run. Readers that have begun go on; for them, an open one fails."""
+        """Remove a run. What its producer still writes is not stored, and its readers fail."""
 
-    # -- writing
-
-    def append(self, run_id: str, events: Iterable[Event], *, wait: bool = True) -> list[str]:
-        """Write canonical events; returns the cursor of each. With `wait`, a bounded relay waits for room first.
-
-        Raises:
-            UsageError: there is no such run, or it is closed.
-        """
-        run = self._run_to_write(run_id)
-        if wait and self.bounded:
-            run.drain()
-        return run.append(events)
-
-    def close(self, run_id: str, error: BaseException | None = None) -> bool:
-        """Close a run, with an error as failed. Returns whether this call closed it."""
-        run = self.find(run_id)
-        return run is not None and run.close(error)
-
-    def heartbeat(self, run_id: str) -> None:
-        """Report that the producer is alive, although it has nothing to write."""
-        if (run := self.find(run_id)) is not None:
-            run.heartbeat()
-
-    async def adrain(self, run_id: str) -> None:
-        """Wait until the readers have made room, in a task."""
-        await self._run_to_write(run_id).adrain()
-
-    def _run_to_write(self, run_id: str) -> RunLog:
-        run = self.find(run_id)
-        if run is None or run.closed:
-            why = "is closed" if run is not None else "is not in this relay: it was never opened, or it has expired"
-            raise UsageError(f"run {run_id!r} {why}")
-        return run
-
-    # -- reading
-
-    def status(self, run_id: str) -> str | None:
-        """`open`, `closed`, or None where there is no such run (any more)."""
-        run = self.find(run_id)
-        return None if run is None else "closed" if run.closed else "open"
-
-    def reading(self, run_id: str, after: str | None = None, timeout: float | None = None) -> Reading:
-        """Begin to read a run. Arguments and errors are those of `reader`."""
-        run = self.find(run_id)
-        if run is None:
-            error = SourceError(f"there is no run {run_id!r} in this relay: it never was, or it has expired")
-            error.status_code = 404
-            raise error
-        return run.reading(after, timeout)
-
-    def reader(self, run_id: str, after: str | None = None, *, timeout: float | None = None) -> Reader:
-        """A reader of a run: a source for `stream` and `astream`, and an iterable of the events in the log.
+    @abstractmethod
+    def read(
+        self, run_id: str, after: Cursor | None = None, *, gap: Gap = "snapshot", timeout: float | None = None
+    ) -> Reading:
+        """Read a run from its beginning, or after a cursor.
 
         Args:
-            after: the cursor to go on after; None for the beginning.
+            after: a cursor of this run.
+            gap: what happens where the events after it are not in the log: `snapshot` gives one, `error` raises.
             timeout: seconds of silence after which the producer counts as gone; None for the relay's own limit,
                 `math.inf` for none.
 
         Raises:
-            UsageError: the cursor is not one of this run.
-            SourceError: there is no such run (any more): `status_code` is 404.
+            UsageError: it is no cursor, or one of another run.
+            SourceError: there is no such run: `status_code` is 404. With `gap="error"`, the events after the cursor are
+                not in the log: 410, here or where the reading comes to it.
         """
+
+    def close(self) -> None:
+        """Release what the relay holds. It is not used any more."""
+
+    def reader(self, run_id: str, after: Cursor | None = None, *, timeout: float | None = None) -> Reader:
+        """A reader of a run: a source for `stream` and `astream`, and an iterable of the events in the log. Arguments
+        and errors are those of `read`."""
         return Reader(self, run_id, after, timeout)
 
-    def read(self, run_id: str, after: str | None = None) -> Iterator[Event]:
-        """The events after a cursor, waiting for more until the run is closed. Raises as `reader`."""
-        return iter(self.reader(run_id, after))
+    # -- for tasks
 
-    def aread(self, run_id: str, after: str | None = None) -> AsyncIterator[Event]:
-        """As `read`, for tasks."""
-        return aiter(self.reader(run_id, after))
+    async def aopen(
+        self, run_id: str, info: Mapping[str, Any] | None = None, *, control: Callable[[Control], None]
+    ) -> LogWriter:
+        """As `open`, for tasks."""
+        return await self._in_task(self.open, run_id, info, control=control)
+
+    async def atake_over(self, run_id: str, *, control: Callable[[Control], None]) -> LogWriter | None:
+        """As `take_over`, for tasks."""
+        return await self._in_task(self.take_over, run_id, control=control)
+
+    async def aget(self, run_id: str) -> RunRecord | None:
+        """As `get`, for tasks."""
+        return await self._in_task(self.get, run_id)
+
+    async def alist(self, **options: Any) -> Sequence[str]:
+        """As `list`, for tasks."""
+        return await self._in_task(self.list, **options)
+
+    async def aanswer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
+        """As `answer`, for tasks."""
+        return await self._in_task(self.answer, run_id, question_id, answer)
+
+    async def acancel(self, run_id: str, reason: str | None = None) -> bool:
+        """As `cancel`, for tasks."""
+        return await self._in_task(self.cancel, run_id, reason)
+
+    async def adelete(self, run_id: str) -> None:
+        """As `delete`, for tasks."""
+        await self._in_task(self.delete, run_id)
+
+    async def aread(
+        self,
+        run_id: str,
+        after: Cursor | None = None,
+        *,
+        gap: Gap = "snapshot",
+        timeout: float | None = None,  # noqa: ASYNC109 - of the producer's silence, not of this call
+    ) -> Reading:
+        """As `read`, for tasks. The reading itself is an async iterator as well."""
+        return await self._in_task(self.read, run_id, after, gap=gap, timeout=timeout)
+
+    async def aclose(self) -> None:
+        """As `close`, for tasks."""
+        await self._in_task(self.close)

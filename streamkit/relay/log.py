@@ -1,178 +1,123 @@
-"""The numbered events of one run, in little memory.
+"""The numbered entries of one run in memory.
 
-Numbers begin at 1; the cursor of event 17 is `1-17.9c0a3f21`: the first number counts the run's producers, and what stands
-after the dot names the run. The log has three parts, newest first, and its owner says when events move from one to the
-next:
-
-    tail       the newest events, one by one
-    joined     `join` makes one entry of consecutive deltas of a message. The length of each is kept, so that every cursor
-               stays valid
-    snapshot   `drop` folds the oldest entries into what they led to
+The newest entries stand one by one. Those before them are joined to blocks of lines, which take half of the memory; a
+reader that comes to a block has it cut into entries again.
 """
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left, bisect_right
-from itertools import groupby
-from typing import TYPE_CHECKING
-from zlib import crc32
-
-from msgspec.structs import replace
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..errors import UsageError
-from ..events import Delta, Event, MessageDelta
-from .snapshot import Snapshot
-from .stored import for_reader, is_question
+from .cursors import Entry, Place, cursor_of
 
-if TYPE_CHECKING:
-    from .reader import Reading
+__all__ = ["Log"]
 
-__all__ = ["Log", "cursor_of", "name_in_cursors", "number_of"]
-
-_LONGEST = 255  # characters of a delta that can be joined: its length is kept in one byte
-_MOST = 1024  # events that are read at once
-_JOINED = 512  # events that are joined at once
-
-_match_cursor = re.compile(r"1-(0|[1-9][0-9]{0,17})(\.[0-9a-f]{8})?").fullmatch
+_BLOCK = 256  # entries in a block
+_TAIL = 2 * _BLOCK  # entries that stand one by one at most
 
 
-def name_in_cursors(run_id: str) -> str:
-    """What names a run in its cursors."""
-    return f".{crc32(run_id.encode('utf-8', 'surrogatepass')):08x}"
-
-
-def cursor_of(number: int, name: str = "") -> str:
-    """The cursor of the event with this number, in the run with this name."""
-    return f"1-{number}{name}"
-
-
-def number_of(cursor: object, name: str = "") -> int | None:
-    """The number of a cursor's event, None if it is not a cursor. One that names no run is taken for one of this.
-
-    Raises:
-        UsageError: it is a cursor of another run than the one with this name.
-    """
-    match = _match_cursor(cursor) if isinstance(cursor, str) else None
-    if match is None:
-        return None
-    if match[2] not in (None, name):
-        raise UsageError(f"cursor {cursor!r} is one of another run: here they end in {name!r}")
-    return int(match[1])
+class _Block(NamedTuple):
+    last: int  # its last entry's number
+    lines: bytes
 
 
 class Log:
-    """The events of one run. Not thread-safe: its owner locks.
+    """The entries of one run, and the snapshot that stands for those that were dropped. Not thread-safe: its owner locks.
 
     Attributes:
-        newest: the number of the newest event, 0 before the first.
         name: what names the run in its cursors.
-        snapshot: what the events led to that were dropped.
+        newest: the number of the newest entry, 0 before the first.
+        dropped: the number of the last entry that is not there any more, 0 if all are.
+        base: the snapshot at `dropped`; None while nothing was dropped.
     """
 
-    def __init__(self, limit: int, name: str = "") -> None:
-        self.newest = 0
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.snapshot = Snapshot()
-        self._step = max(1, min(_JOINED, limit // 8))  # entries that are joined or dropped at once
-        self._joined: list[Event] = []
-        self._numbers: list[int] = []  # of each joined entry, or of the last delta in it
-        self._lengths: dict[int, bytes] = {}  # of the deltas in a joined entry, by its number
-        self._tail: list[Event] = []
-        self._questions: list[int] = []  # numbers of the events that wait for an answer
+        self.newest = self.dropped = 0
+        self.base: Entry | None = None
+        self._next: tuple[int, Entry] | None = (
+            None  # the snapshot up to which entries are dropped when another one comes
+        )
+        self._epochs: list[tuple[int, int]] = []  # for each epoch with entries: the number before its first one, and it
+        self._blocks: deque[_Block] = deque()
+        self._tail: list[Entry] = []
+        self._prefix = ""
 
-    @property
-    def entries(self) -> int:
-        """How many entries are held; joined deltas count as one."""
-        return len(self._joined) + len(self._tail)
+    def begin(self, epoch: int) -> None:
+        """The entries that follow are of this epoch."""
+        while self._epochs and self._epochs[-1][0] == self.newest:
+            self._epochs.pop()  # it has no entries
+        self._epochs.append((self.newest, epoch))
+        self._prefix = f"{epoch}-"
 
-    def append(self, event: Event) -> str:
-        """Number a stored event; returns its cursor."""
-        self.newest = number = self.newest + 1
-        event.position = cursor = f"1-{number}{self.name}"
-        if not isinstance(event, Delta) and is_question(event):
-            self._questions.append(number)
-        self._tail.append(event)
-        return cursor
+    def append(self, events: Sequence[bytes]) -> list[str]:
+        """Number events; returns their cursors."""
+        number, prefix, name = self.newest, self._prefix, self.name
+        new: list[Entry] = []
+        cursors: list[str] = []
+        for data in events:
+            if b"\n" in data:
+                raise UsageError(f"an event in a log is one line, not {data[:60]!r}")
+            number += 1
+            cursors.append(cursor := f"{prefix}{number}{name}")
+            new.append(Entry(cursor, data))
+        self._tail += new
+        self.newest = number
+        if len(self._tail) > _TAIL:
+            self._join()
+        return cursors
 
-    def events(self, after: int, until: int | None = None, reading: Reading | None = None) -> tuple[list[Event], int]:
-        """Some of the events after a number that was not dropped, none of them after `until`; and the number of the
-        last one. At the end: no events, and `after`."""
-        stop = self.newest if until is None or until > self.newest else until
-        if after >= stop:
-            return [], after
-        tail_start = self.newest - len(self._tail)
-        if after >= tail_start:
-            if stop - after > _MOST:
-                stop = after + _MOST
-            events = self._tail[after - tail_start : stop - tail_start]
+    def _join(self) -> None:
+        last = self.newest - len(self._tail)
+        while len(self._tail) > _TAIL:
+            last += _BLOCK
+            self._blocks.append(_Block(last, b"\n".join([entry.data for entry in self._tail[:_BLOCK]])))
+            del self._tail[:_BLOCK]
+
+    def since(self, number: int) -> list[Entry]:
+        """Some of the entries after one that was not dropped: all that are left, or the rest of a block."""
+        start = self.newest - len(self._tail)
+        if number >= start:
+            return self._tail[number - start :]
+        block = self._blocks[(number - self._blocks[0].last + _BLOCK) // _BLOCK]
+        lines = block.lines.split(b"\n")
+        skipped = number - (block.last - len(lines))
+        numbers = range(number + 1, block.last + 1)
+        if (epoch := self.epoch_of(number + 1)) == self.epoch_of(block.last):
+            cursors = [f"{epoch}-{one}{self.name}" for one in numbers]
         else:
-            events, stop = self._joined_events(after, min(stop, tail_start))
-        if self._questions and bisect_right(self._questions, after) < bisect_right(self._questions, stop):
-            events = [for_reader(event, reading) for event in events]
-        return events, stop
+            cursors = [self.cursor(one) for one in numbers]
+        return [*map(Entry, cursors, lines[skipped:])]
 
-    def _joined_events(self, after: int, until: int) -> tuple[list[Event], int]:
-        first = bisect_right(self._numbers, after)
-        last = min(bisect_left(self._numbers, until), first + _MOST - 1)
-        until = min(until, self._numbers[last])
-        events = self._joined[first : last + 1]
-        for index in {first, last}:
-            if self._numbers[index] in self._lengths:
-                events[index - first] = self._part(index, after, until)
-        return events, until
+    def cursor(self, number: int) -> str:
+        """The cursor of an entry."""
+        return cursor_of(self.epoch_of(number), number, self.name)
 
-    def _part(self, index: int, after: int, until: int) -> Event:
-        """The deltas of a joined entry between two numbers, as one."""
-        event, number = self._joined[index], self._numbers[index]
-        lengths = self._lengths[number]
-        start = number - len(lengths)
-        begin, end = max(after - start, 0), min(until - start, len(lengths))
-        if not isinstance(event, Delta) or end - begin == len(lengths):
-            return event
-        skipped = sum(lengths[:begin])
-        value = event.value[skipped : skipped + sum(lengths[begin:end])]
-        return replace(event, value=value, position=cursor_of(start + end, self.name))
+    def epoch_of(self, number: int) -> int:
+        """The epoch in which an entry was written."""
+        return self._epochs[max(0, bisect_right(self._epochs, (number - 1, 1 << 62)) - 1)][1] if self._epochs else 1
 
-    @property
-    def joinable(self) -> int:
-        """The number of the last event that `join` would join; 0 where there are too few."""
-        return 0 if len(self._tail) < 2 * self._step else self.newest - len(self._tail) + self._step
+    def has(self, place: Place) -> bool:
+        """Whether the entries after this place are here: all that a reader needs who has read up to it."""
+        if not self.dropped <= place.number <= self.newest:
+            return False
+        return place.number == 0 or place.epoch == self.epoch_of(place.number)
 
-    def join(self) -> None:
-        """Move the oldest of the tail to the joined entries."""
-        number = self.newest - len(self._tail)
-        for key, group in groupby(self._tail[: self._step], _join_key):
-            events = list(group)
-            if key is not None and len(events) > 1:
-                values = [event.value for event in events if isinstance(event, Delta)]
-                self._lengths[number + len(events)] = bytes(map(len, values))
-                number += len(events) - 1
-                events = [replace(events[-1], value="".join(values))]
-            for event in events:
-                number += 1
-                self._joined.append(event)
-                self._numbers.append(number)
-        del self._tail[: self._step]
+    def snapshot(self, data: bytes, keep: int) -> None:
+        """Store the state at the newest entry, and drop the entries up to the snapshot before, but none after `keep`."""
+        if self._next is not None:
+            if self._next[0] > keep:
+                return  # a reader still needs them; a later snapshot drops them
+            self._drop(*self._next)
+        self._next = self.newest, Entry(self.cursor(self.newest), data, snapshot=True)
 
-    @property
-    def droppable(self) -> int:
-        """The number of the last event that `drop` would drop; 0 where there are too few."""
-        return 0 if len(self._numbers) < self._step else self._numbers[self._step - 1]
-
-    def drop(self) -> None:
-        """Fold the oldest joined entries into the snapshot."""
-        oldest = slice(self._step)
-        for event, number in zip(self._joined[oldest], self._numbers[oldest], strict=True):
-            self.snapshot.fold(event, number)
-            self._lengths.pop(number, None)
-        del self._joined[oldest], self._numbers[oldest]
-        del self._questions[: bisect_right(self._questions, self.snapshot.dropped)]
-
-
-def _join_key(event: Event) -> tuple[object, ...] | None:
-    """What deltas must have in common to be joined; None for an event that stays alone."""
-    # The pieces of a plain MessageDelta may be base64, each with padding of its own.
-    if not isinstance(event, Delta) or event.replace or type(event) is MessageDelta or len(event.value) > _LONGEST:
-        return None
-    return type(event), event.message_id, event.metadata
+    def _drop(self, number: int, base: Entry) -> None:
+        self.dropped, self.base = number, base
+        while self._blocks and self._blocks[0].last <= number:
+            self._blocks.popleft()
+        if not self._blocks:
+            del self._tail[: max(0, number - (self.newest - len(self._tail)))]

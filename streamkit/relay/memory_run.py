@@ -1,22 +1,23 @@
-"""One run in memory: its log, its readers, and the signs of life of its producer."""
+"""One run in memory: its log, its questions, its readers, and the signs of life of its producer."""
 
 from __future__ import annotations
 
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import anyio.lowlevel
+from ..errors import ProducerFenced, SourceTimeoutError, UsageError
+from .cursors import run_name
+from .interface import FINAL, Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended
+from .log import Log
+from .registry import Questions
+from .wakers import TaskWaker, ThreadWaker, in_event_loop
 
-from ..errors import SourceTimeoutError, UsageError
-from ..events import Event, StreamEnd, StreamException, StreamTimeout
-from .interface import RunLog
-from .log import Log, name_in_cursors, number_of
-from .memory_reading import MemoryReading
-from .stored import stored
-from .wakers import TaskWaker, ThreadWaker, async_wait_until, in_event_loop, wait_until
+if TYPE_CHECKING:
+    from .memory_reading import MemoryReading
+    from .memory_writer import MemoryWriter
 
 __all__ = ["MemoryRun", "Overflow"]
 
@@ -25,125 +26,218 @@ Overflow: TypeAlias = Literal["drop_oldest", "block", "error"]
 GRACE = 5.0  # seconds of silence after which a producer whose threads have all ended counts as gone
 
 
-class MemoryRun(RunLog):
-    """One run. `lock` guards its log, and its closing.
+class MemoryRun:
+    """One run. `lock` guards its log, its questions and its status.
 
     Attributes:
+        status: as it was stored; a producer that died did not change it.
+        writer: refers to the producer's, None where there is none.
         delivered: the number of the newest event that some reader has received.
-        passed: the number of the newest event after which some reader has gone on.
-        lost: why the producer cannot write any more although the run is open; "" while it can.
         last_sign: when the producer gave its last sign of life, on the monotonic clock.
-        watchers: called whenever a reader goes on or leaves.
         waiting: the wakers of readers that wait for the next event, in the order they came.
+        watchers: called whenever a reader goes on or leaves.
+        is_gone: whether it was deleted.
+        is_steady: whether it has a producer that may write more.
+        busy: as `LogWriter.busy`.
     """
 
-    def __init__(self, run_id: str, limit: int, overflow: Overflow, timeout: float | None) -> None:
+    def __init__(
+        self, run_id: str, info: Mapping[str, Any], limit: int, overflow: Overflow, timeout: float | None
+    ) -> None:
         self.id = run_id
         self.lock = threading.Lock()
-        self.log = Log(limit, name_in_cursors(run_id))
+        self.log = Log(run_name(run_id))
         self.limit = limit
-        self.delivered = self.passed = 0
-        self.lost = ""
+        self.timeout = timeout
+        self.status: Status = "running"
+        self.epoch = 0
+        self.writer: weakref.ref[MemoryWriter] | None = None
+        self.questions = Questions()
+        self.is_gone = self.is_steady = False
+        self.busy = False
+        self.delivered = 0
         self.last_sign = time.monotonic()
-        self._overflow = overflow
-        self._timeout = timeout
-        self.watchers: set[Callable[[], None]] = set()
         self.waiting: dict[ThreadWaker | TaskWaker, None] = {}
+        self.watchers: set[Callable[[], None]] = set()
+        self.cancel_reason: str | None = None
+        self._info = dict(info)
+        self._error: dict[str, Any] | None = None
+        self._created_at = time.time()
+        self._ended_at: float | None = None
+        self._overflow = overflow
         self._readings: dict[int, weakref.ref[MemoryReading]] = {}
         self._last_left = 0.0  # when a reader left, on the monotonic clock
         self._threads: list[threading.Thread] = []  # of the producer; the newest is the last
 
-    # -- writing
+    # -- its record
 
-    def append(self, events: Iterable[Event]) -> list[str]:
-        """Write events; returns the cursor of each."""
-        new: list[Event] = []
-        try:
-            new.extend(map(stored, events))
-        finally:  # what was emitted before an error is written
-            with self.lock:
-                if self.closed or self.lost:
-                    why = self.lost or "it is closed: nothing more can be written"
-                    raise UsageError(f"run {self.id!r} cannot be written: {why}")
-                cursors = self._append(new)
-            self.heartbeat()
-            if self.waiting:
-                self.wake()
-        return cursors
+    @property
+    def status_now(self) -> Status:
+        """Its status, in view of whether its producer is alive."""
+        writer = None if self.writer is None else self.writer()
+        if self.status != "running" or (writer is not None and not writer.is_abandoned):
+            return self.status
+        return "paused" if self.questions.are_resumable and not self.busy else "lost"
 
-    def _append(self, events: list[Event]) -> list[str]:
-        log = self.log
-        cursors = [log.append(event) for event in events]
-        while (number := log.joinable) and self._is_past(number):
-            log.join()
-        if log.entries > self.limit:
-            self._shrink()
-        return cursors
-
-    def _shrink(self) -> None:
-        """Join and drop the oldest entries. A run that blocks its writer drops nothing that a reader still needs."""
-        log, is_free = self.log, self._overflow == "drop_oldest"
-        while log.entries > self.limit and (number := log.joinable) and (is_free or self._is_past(number)):
-            log.join()
-        while log.entries > self.limit and (number := log.droppable) and (is_free or self._is_past(number)):
-            log.drop()
-
-    def _is_past(self, number: int) -> bool:
-        """Whether no reader needs the events up to this one singly. Before the first reader, a blocking run waits."""
-        if self._overflow != "drop_oldest" and not self.delivered:
-            return False
-        return all(reading.number >= number for reading in self.readings)
-
-    def close(self, error: BaseException | None = None) -> bool:
-        """Close the run, with an error as failed. Returns whether this call closed it."""
+    def record(self) -> RunRecord:
+        """What is known of it."""
         with self.lock:
-            if self.closed:
-                return False
-            self.finish(error)
+            log = self.log
+            return RunRecord(
+                id=self.id,
+                status=self.status_now,
+                epoch=self.epoch,
+                cursor=log.cursor(log.newest) if log.newest else None,
+                created_at=self._created_at,
+                ended_at=self._ended_at,
+                info=dict(self._info),
+                error=self._error,
+                cancel=self.cancel_reason,
+                questions={id: dict(one.record) for id, one in self.questions.items()},
+                readers=len(self._readings),
+            )
+
+    @property
+    def conversation(self) -> object:
+        """The conversation that it belongs to; None if it belongs to none."""
+        return self._info.get("conversation")
+
+    # -- its producer
+
+    def claim(self, writer: MemoryWriter) -> int | None:
+        """Make this the writer's run; returns its epoch. None if another one has it, or it has ended."""
+        with self.lock:
+            if self.epoch and (self.status_now not in ("paused", "lost") or self.status == "lost" or self.is_gone):
+                return None
+            self.epoch += 1
+            self.status, self.busy, self.is_steady = "running", False, True
+            self.writer = weakref.ref(writer, self._writer_died)
+            self.log.begin(self.epoch)
+            self.last_sign = time.monotonic()
+            return self.epoch
+
+    def _writer_died(self, _: object) -> None:
+        self.unsettle()
+
+    def unsettle(self) -> None:
+        """Its producer is gone. The next reader that has nothing to read ends the run. It takes no lock."""
+        self.is_steady = False
+        self.wake()
         self.report_progress()
+
+    def check(self, epoch: int) -> None:
+        """Raise `ProducerFenced` if the producer of this epoch cannot write any more. With the lock held."""
+        reason, why = self.fence(epoch)
+        if reason is not None:
+            raise ProducerFenced(f"run {self.id!r} cannot be written: {why}", reason)
+
+    def fence(self, epoch: int) -> tuple[str | None, str]:
+        """Why the producer of this epoch cannot write any more: the reason, and a text. None if it can."""
+        if self.is_gone:
+            return "gone", "it was deleted, or has expired"
+        if epoch != self.epoch:
+            return "epoch", "another producer has taken it over"
+        if self.status != "running":
+            return "closed", "it is closed: nothing more can be written"
+        return None, ""
+
+    def receive(self, epoch: int, control: Control) -> None:
+        """Pass something on to the producer of this epoch. No lock is held."""
+        writer = None if self.writer is None else self.writer()
+        if writer is not None and writer.epoch == epoch and not writer.is_abandoned:
+            writer.control(control)
+
+    def finish(self, status: Status, error: Mapping[str, Any] | None) -> None:
+        """Leave it in this status. With the lock held."""
+        self.status, self.is_steady = status, False
+        self.last_sign = time.monotonic()
+        if status in FINAL:
+            self._error = None if error is None else dict(error)
+            self._ended_at = time.time()
+            self.questions.close()
+        self.wake()
+
+    def delete(self) -> None:
+        """It is gone from its relay."""
+        with self.lock:
+            self.is_gone, self.is_steady = True, False
+            if self.status not in FINAL:
+                self.questions.close()
+        self.wake()
+        self.receive(self.epoch, Fenced("gone"))
+        self.report_progress()
+
+    # -- questions
+
+    def answer(self, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
+        """Answer a question, and pass the answer on."""
+        with self.lock:
+            question = self.questions.get(question_id)
+            if question is None:
+                raise UsageError(f"run {self.id!r} has no question {question_id!r}")
+            is_first = question.is_open
+            counts, record, epoch = question.settle(answer), dict(question.record), self.epoch
+        if is_first:
+            self.receive(epoch, Answered(question_id, dict(answer)))
+        return counts, record
+
+    def cancel(self, reason: str) -> bool:
+        """Stop it. False if it had ended."""
+        with self.lock:
+            if self.status in FINAL or self.is_gone:
+                return False
+            is_first, epoch = self.cancel_reason is None, self.epoch
+            if is_first:
+                self.cancel_reason = reason
+                self.questions.close()
+        if is_first:
+            self.receive(epoch, Cancelled(reason))
         return True
 
-    def finish(self, error: BaseException | None) -> None:
-        """Close the run, with the lock held."""
-        if error is not None:
-            timeout: list[Event] = [StreamTimeout()] if isinstance(error, TimeoutError) else []
-            self._append([*timeout, StreamException(type(error).__name__, str(error)), StreamEnd(status="failed")])
-        self.closed = True
-        self.last_sign = time.monotonic()
-        self.wake()
+    def skip(self, reading: MemoryReading, question_id: str) -> None:
+        """A reader goes on without an answer."""
+        with self.lock:
+            question = self.questions.get(question_id)
+            if question is None or not question.is_open:
+                return
+            question.skipped.add(id(reading))
+            is_unattended = not question.left and question.is_unattended(self._readings)
+            epoch = self.epoch
+        if is_unattended:
+            self.receive(epoch, Unattended(question_id))
+
+    def unattended(self, question_id: str) -> float:
+        """For how many seconds no reader has been there that may answer; 0 before the first came."""
+        question = self.questions.get(question_id)
+        if question is None or not self.delivered or not question.is_unattended([*self._readings]):
+            return 0.0
+        return time.monotonic() - max(question.asked, question.left or self._last_left)
 
     # -- room for more
 
-    def drain(self) -> None:
-        """Wait in this thread until the readers have made room."""
-        if self._has_room():
-            return
-        if in_event_loop():
-            raise UsageError(
-                f"the readers of run {self.id!r} are {self.limit} events behind, and waiting here would block the "
-                "event loop: `await emitter.drain()` between what is emitted"
-            )
-        wait_until(self._has_room, self.watch, lambda: 1.0)
-
-    async def adrain(self) -> None:
-        """As `drain`, for tasks. Other tasks run meanwhile, even where there is room."""
-        if self._has_room():
-            await anyio.lowlevel.checkpoint()
-        else:
-            await async_wait_until(self._has_room, self.watch, lambda: 1.0)
-
-    def _has_room(self) -> bool:
-        if self._overflow == "drop_oldest" or self.closed or self.lost:
+    def has_room(self) -> bool:
+        """Whether the producer may write more. Raises `UsageError` where the policy is to refuse it."""
+        if self._overflow == "drop_oldest" or self.status != "running":
             return True
-        readings = self.readings
-        if not readings and self.delivered:
-            return True
-        if self.log.newest - min((reading.number for reading in readings), default=0) < self.limit:
+        numbers = self._places()
+        if (not numbers and self.delivered) or self.log.newest - min(numbers, default=0) < self.limit:
             return True
         if self._overflow == "error":
             raise UsageError(f"the readers of run {self.id!r} are {self.limit} events behind, the relay's limit")
+        if in_event_loop():
+            return False
         self.heartbeat()  # a producer that waits is alive
         return False
+
+    def droppable(self) -> int:
+        """The number of the last event that no reader needs. A run that does not wait for its readers drops any."""
+        if self._overflow == "drop_oldest":
+            return self.log.newest
+        return min(self._places(), default=self.log.newest if self.delivered else 0)
+
+    def _places(self) -> Sequence[int]:
+        readings = [reference() for reference in [*self._readings.values()]]
+        return [reading.number for reading in readings if reading is not None]
 
     # -- the producer's life
 
@@ -154,12 +248,18 @@ class MemoryRun(RunLog):
         if not threads or threads[-1] is not thread:
             self._threads = [one for one in threads if one.is_alive() and one is not thread] + [thread]
 
+    def pause(self, timeout: float) -> float:
+        """For how many seconds a reader waits that just had something to read."""
+        return max(0.001, min(timeout, GRACE))
+
     def patience(self, timeout: float) -> float:
         """For how many seconds the producer may be silent on, before this is called again.
 
         Raises:
             SourceTimeoutError: it was silent for `timeout` seconds, or its threads have ended.
         """
+        if self.status == "paused":
+            return GRACE
         silence, threads = time.monotonic() - self.last_sign, self._threads
         reason = "it gave no sign of life" if silence >= timeout else ""
         if threads and silence >= GRACE and not any(thread.is_alive() for thread in threads):
@@ -169,54 +269,23 @@ class MemoryRun(RunLog):
             raise SourceTimeoutError(f"the producer of run {self.id!r} was silent for {silence:.1f} seconds: {reason}")
         return max(0.001, min(timeout - silence, GRACE - silence if silence < GRACE else GRACE))
 
-    def abandon(self, reason: str = "its emitter was dropped without closing it") -> None:
-        """Report that the producer is gone. The next reader that has nothing to read closes the run as failed."""
-        if not self.closed:
-            self.lost = reason
-            self.wake()
-        self.report_progress()
-
     # -- readers. None of this takes a lock: the garbage collector may close a reading.
 
-    def reading(self, after: str | None, timeout: float | None) -> MemoryReading:
-        """Begin to read, after a cursor."""
-        return MemoryReading(self, after, self._timeout if timeout is None else timeout)
-
-    @property
-    def readings(self) -> list[MemoryReading]:
-        """The readings that are open. One that was dropped without closing it does not count."""
-        readings = [reference() for reference in [*self._readings.values()]]
-        return [reading for reading in readings if reading is not None]
-
     def join(self, reading: MemoryReading) -> None:
-        """A reading begins."""
+        """A reading begins. One that is dropped without closing it does not count any more."""
         key = id(reading)
-        self._readings[key] = weakref.ref(reading, lambda _: self._leave(key))
+        self._readings[key] = weakref.ref(reading, lambda _: self.leave(key))
 
-    def leave(self, reading: MemoryReading) -> None:
+    def leave(self, key: int) -> None:
         """A reading has ended."""
-        self._leave(id(reading))
+        if self._readings.pop(key, None) is None:
+            return
+        self._last_left = time.monotonic()
+        for question in [*self.questions.values()]:
+            if key not in question.skipped and question.record["status"] == "pending":
+                question.left = self._last_left
+            question.skipped.discard(key)  # another reading may have this id one day
         self.report_progress()
-
-    def _leave(self, key: int) -> None:
-        if self._readings.pop(key, None) is not None:
-            self._last_left = time.monotonic()
-
-    def unattended(self) -> float:
-        """For how many seconds there has been no reader; 0 before the first came."""
-        return 0.0 if self._readings or not self.delivered else time.monotonic() - self._last_left
-
-    def all_passed(self, cursor: str) -> bool:
-        """Whether some reader has gone on after this event, and all that are reading. True where the run is gone."""
-        number = number_of(cursor, self.log.name)
-        if number is None or (self.lost and not self.closed):
-            return True
-        return self.passed >= number and all(reading.passed >= number for reading in self.readings)
-
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` whenever a reader goes on or leaves; returns the function that ends that."""
-        self.watchers.add(wake)
-        return lambda: self.watchers.discard(wake)
 
     def report_progress(self) -> None:
         """A reader went on or left."""

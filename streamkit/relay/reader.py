@@ -1,101 +1,36 @@
-"""Reading a run in a relay: as a source of streams, and in loops over the events in its log.
+"""Reading a run as events: as a source of streams, and in loops over the events in its log.
 
-A `Reader` can be read any number of times; each time it begins a `Reading`, which has one place in the log.
+A `Reader` can be read any number of times; each time it begins a `Reading`, which has one place in the log. A question
+among the events takes an answer, which goes to the run's registry. A reader that goes on without having answered or
+deferred it says so, and one that leaves takes its deferral back.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import contextlib
+import math
+import re
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
-import anyio.lowlevel
-
-from ..events import Event
+from ..answers import Confirmation
+from ..core.snapshot import Snapshot
+from ..errors import SourceError, UsageError
+from ..events import ConfirmationCreated, Delta, Event, StreamWarning, ToolCallDone
+from ..messages import ToolCallMessage
+from ..protocols import codec
+from ..protocols.base import OwnEvents
 from ..sources.source import AsyncSource, Readable, Source, SourceTraits
-from .wakers import TaskWaker, ThreadWaker, task_waker
+from ..streams.deadlines import Deadlines
+from .answers import RelayAnswer, answer_of
+from .cursors import Entry, place_of
 
 if TYPE_CHECKING:
     from .interface import Relay
 
-__all__ = ["Reader", "Reading"]
-
-
-class Reading(ABC):
-    """One place in a run, from which one thread or one task reads on."""
-
-    def __init__(self) -> None:
-        self._is_over = False
-        self._waker: ThreadWaker | TaskWaker | None = None
-        self._has_waited = True
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it was cancelled or closed."""
-        return self._is_over
-
-    @abstractmethod
-    def resume(self, after: str | None) -> str | None:
-        """Read from the run's beginning, in place of after the cursor: a stream that goes on after a cursor takes in all
-        that comes before, to have its messages. Returns the cursor up to which its handlers receive nothing, None if
-        they receive everything.
-
-        Raises:
-            UsageError: the cursor is not one of this run, or is not the one that the reader has.
-        """
-
-    @abstractmethod
-    def take(self, waker: ThreadWaker | TaskWaker) -> list[Event] | float:
-        """The next events; an empty list at the end. If there are none yet: for how many seconds to wait before this is
-        called again. The relay wakes `waker` when there are some. Each call says that all events before are handled.
-
-        Raises:
-            SourceTimeoutError: the producer has been silent for too long.
-            SourceError: the next events were dropped, because this reader was too slow: `status_code` is 410.
-        """
-
-    def pull(self) -> list[Event] | None:
-        """The next events, as soon as there are any; None at the end. Raises as `take`."""
-        waker = self._waker
-        if not isinstance(waker, ThreadWaker):
-            waker = self._waker = ThreadWaker()
-        while not self._is_over:
-            waker.reset()
-            events = self.take(waker)
-            if isinstance(events, list):
-                return events or None
-            waker.wait(events)
-        return None
-
-    async def apull(self) -> list[Event] | None:
-        """As `pull`, for tasks on asyncio and trio."""
-        if not self._has_waited:  # other tasks of this event loop run, however much there is to read
-            await anyio.lowlevel.checkpoint()
-        waker = self._waker
-        if not isinstance(waker, TaskWaker):
-            waker = self._waker = task_waker()
-        self._has_waited = False
-        while not self._is_over:
-            waker.reset()
-            events = self.take(waker)
-            if isinstance(events, list):
-                return events or None
-            self._has_waited = True
-            await waker.wait(events)
-        return None
-
-    def cancel(self) -> None:
-        """End a `pull` that waits, from any thread."""
-        self._is_over = True
-        if self._waker is not None:
-            self._waker.wake()
-
-    def close(self) -> None:
-        """Stop reading. The producer goes on. It takes no lock: the garbage collector may call it."""
-        self._is_over = True
-        if self._waker is not None:
-            self._waker.close()
+__all__ = ["Reader"]
 
 
 class Reader(Readable):
@@ -106,23 +41,23 @@ class Reader(Readable):
         self.run_id = run_id
         self.after = after
         self.timeout = timeout
-        self._reading().close()  # raises now where there is no such run or cursor
+        self._begin().close()  # raises now where there is no such run or cursor
 
-    def _reading(self) -> Reading:
-        return self.relay.reading(self.run_id, self.after, self.timeout)
+    def _begin(self) -> _Events:
+        return _Events(self)
 
     def __iter__(self) -> Iterator[Event]:
         """The events in the log: canonical, each with its cursor, without snapshots."""
-        reading = self._reading()
+        events = self._begin()
         try:
-            while (batch := reading.pull()) is not None:
-                yield from batch
+            while (batch := events.reading.pull()) is not None:
+                yield from _flat(batch)
         finally:
-            reading.close()
+            events.close()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `__iter__`, for tasks."""
-        return _Events(self._reading())
+        return _Loop(self._begin())
 
     def for_stream(self) -> Reader:
         """Itself: a stream reads it when it starts."""
@@ -130,43 +65,223 @@ class Reader(Readable):
 
     def source(self) -> Source:
         """The run as a source that a thread pulls."""
-        reading = self._reading()
-        batches = iter(reading.pull, None)
-        return Source(batches, reading.close, _traits(reading), upstream=reading)
+        events = self._begin()
+        return Source(iter(events.reading.pull, None), events.close, events.traits, upstream=events.reading)
 
     def async_source(self) -> AsyncSource:
         """The run as a source that a task pulls."""
-        reading = self._reading()
-
-        async def close() -> None:
-            reading.close()
-
-        return AsyncSource(reading.apull, close, _traits(reading))
+        events = self._begin()
+        return AsyncSource(events.reading.apull, events.aclose, events.traits)
 
     def __repr__(self) -> str:
         return f"<Reader of {self.run_id!r}{f' after {self.after}' if self.after else ''}>"
 
 
-def _traits(reading: Reading) -> SourceTraits:
-    return SourceTraits(protocol="streamkit", read_to_end=True, resume=reading.resume)
+class _Events:
+    """The events of one reading, for one stream."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._relay, self._run_id, self._after = reader.relay, reader.run_id, reader.after
+        self.reading = reader.relay.read(reader.run_id, reader.after, timeout=reader.timeout)
+        self.reading.convert = self._decoded
+        self.traits = SourceTraits(protocol="streamkit", read_to_end=True, resume=self.resume)
+        self._silent_until: str | None = None  # the handlers of a stream that resumes receive nothing up to this cursor
+        self._questions: list[RelayAnswer] = []  # that were handed out, and are neither answered nor skipped
+        self._deadlines = Deadlines()
+        self._message_id = ""  # of the newest delta
+
+    def resume(self, after: str | None) -> str | None:
+        """Read from the run's beginning, in place of after the cursor: a stream that goes on after a cursor takes in all
+        that comes before, to have its messages. Returns the cursor up to which its handlers receive nothing, None if
+        they receive everything.
+
+        Raises:
+            UsageError: the cursor is not one of this run, or is not the one that the reader has.
+        """
+        if after is not None and self._after is not None and after != self._after:
+            raise UsageError(f"the stream is to go on after {after!r}, and its reader after {self._after!r}")
+        after = after if after is not None else self._after
+        if after is not None and self.reading.rewind(after) and place_of(after, self._run_id).number:
+            self._silent_until = after
+        return self._silent_until
+
+    def close(self) -> None:
+        """Stop reading."""
+        self.reading.close()
+
+    async def aclose(self) -> None:
+        """As `close`, for tasks."""
+        self.reading.close()
+
+    # -- from entries to events
+
+    def _decoded(self, entries: Sequence[Entry]) -> OwnEvents:
+        if self._questions and self._silent_until is None:
+            self._attend()
+        decode, events = codec.line_decoder(), OwnEvents()
+        if self._silent_until is not None:
+            entries = _condensed(entries, self._silent_until)
+        for entry in entries:
+            try:
+                event = decode(entry[1])
+            except Exception:  # a snapshot, or one that msgspec alone does not decode
+                event = self._snapshot(entry) if entry.snapshot else _decode_carefully(entry.data)
+            event.position = entry[0]
+            if isinstance(
+                event, Delta
+            ):  # the ids of deltas in a row are one str, so that their message is found faster
+                if event.message_id == self._message_id:
+                    event.message_id = self._message_id
+                else:
+                    self._message_id = event.message_id
+            elif type(event) in _WITH_QUESTIONS:
+                self._link(event)
+            events.append(event)
+        if self._silent_until is not None and any(entry.cursor == self._silent_until for entry in entries):
+            self._silent_until = None
+        if self._questions and self._silent_until is None:
+            self.reading.attend = self._attend
+        return events
+
+    def _snapshot(self, entry: Entry) -> Event:
+        snapshot = codec.snapshot_from(entry.data)
+        until, at = self._silent_until, place_of(entry.cursor, self._run_id)
+        if until is not None and at.number > place_of(until, self._run_id).number:
+            snapshot.is_gap, self._silent_until = True, None
+        for event in snapshot.events:
+            if type(event) in _WITH_QUESTIONS:
+                self._link(event)
+        return snapshot
+
+    # -- questions
+
+    def _link(self, event: Any) -> None:
+        """Let a question take an answer, if the registry has it."""
+        is_call = isinstance(event, ToolCallDone)
+        waiting: Any = event.message if is_call else event.confirmation
+        if is_call and waiting.provider_executed:
+            return
+        id = (waiting.call_id or waiting.id) if is_call else waiting.id
+        found = self._find(id, (waiting if is_call else waiting.subject).id)
+        if found is None:
+            return
+        key, question = found
+        name = f"tool call {id!r}" if is_call else f"confirmation {id!r}"
+        answer = RelayAnswer(
+            name, key, is_open=question["status"] == "pending", send=_Send(self, waiting), changed=self.reading.wake
+        )
+        waiting.answer_slot = answer
+        if isinstance(waiting, Confirmation):
+            waiting.editable = question.get("editable", True)
+        if answer.open:
+            self._questions.append(answer)
+
+    def _find(self, id: str, subject_id: str) -> tuple[str, Mapping[str, Any]] | None:
+        """The question about this message, with its key: a later one of the same id has a number appended."""
+        for number in count(1):
+            key = id if number == 1 else f"{id}.{number}"
+            question = self._relay.question(self._run_id, key)
+            if question is None:
+                return None
+            if question.get("subject", {}).get("id", subject_id) == subject_id:
+                return key, question
+        return None
+
+    def send(self, question_id: str, answer: Mapping[str, Any]) -> None:
+        """Give the reader's answer to the registry."""
+        with contextlib.suppress(SourceError):  # the run is gone, and nobody waits for it
+            self._relay.answer(self._run_id, question_id, answer)
+
+    def _attend(self) -> float:
+        """The reader goes on: skip what it has neither answered nor deferred. Returns the seconds until the first deferral
+        is over."""
+        for late, deferral in self._deadlines.over():
+            late.expire(deferral)
+        held: list[RelayAnswer] = []
+        for answer in self._questions:
+            if answer.open and answer.deferred:
+                held.append(answer)
+            elif answer.open:
+                self.reading.skip(answer.question)
+        self._questions = held
+        if not held:
+            self.reading.attend = None
+        left = self._deadlines.left(held)
+        return math.inf if left is None else left
 
 
-class _Events(AsyncIterator[Event]):
-    """The events of a reading. Not an async generator, which a loop that is left early would leave open."""
+class _Send:
+    """Sends the answer to a question. (It does not keep the question's stream alive.)"""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
+    def __init__(self, events: _Events, waiting: Confirmation | ToolCallMessage) -> None:
+        self._events = events
+        self._waiting = waiting
+
+    def __call__(self, question_id: str, value: Any) -> None:
+        self._events.send(question_id, answer_of(self._waiting, value))
+
+
+_WITH_QUESTIONS = (ConfirmationCreated, ToolCallDone)
+
+
+def _decode_carefully(data: bytes) -> Event:
+    try:
+        return codec.decode_event(data)
+    except ValueError as error:
+        return StreamWarning("unknown-event", f"it is not a canonical event and was skipped: {error}")
+
+
+def _condensed(entries: Sequence[Entry], until: str) -> list[Entry]:
+    """What a stream has to take in of these, up to a cursor, that nobody receives: of a message that has ended, nothing but
+    its end, which has all of it. (Where other events stand between its own, all of them stay.)"""
+    silent = next((place for place, entry in enumerate(entries) if entry.cursor == until), len(entries))
+    kept: list[Entry] = []
+    place = 0
+    while place < silent:
+        if (created := _match_created(entries[place].data)) is not None:
+            delta = b'{"type":"%b_delta","message_%b' % (created[1], created[2])
+            end = place + 1
+            while end < silent and entries[end].data.startswith(delta):
+                end += 1
+            done = b'{"type":"%b_done","message":{"%b' % (created[1], created[2])
+            if end < silent and entries[end].data.startswith(done):
+                place = end
+        kept.append(entries[place])
+        place += 1
+    return [*kept, *entries[silent:]]
+
+
+# The kind of a message that begins, and its id.
+_match_created = re.compile(rb'\{"type":"(\w+)_created","message":\{"(id":"[^"\\]*")').match
+
+
+def _flat(events: Sequence[Event]) -> Iterator[Event]:
+    """Events, and in place of a snapshot those that it consists of."""
+    for event in events:
+        if isinstance(event, Snapshot):
+            for one in event.events:
+                one.position = event.position
+                yield one
+        else:
+            yield event
+
+
+class _Loop(AsyncIterator[Event]):
+    """A loop over the events of a reading. Not an async generator, which a loop that is left early would leave open."""
+
+    def __init__(self, events: _Events) -> None:
+        self._events = events
         self._ready: deque[Event] = deque()
 
     async def __anext__(self) -> Event:
         while not self._ready:
-            batch = await self._reading.apull()
+            batch = await self._events.reading.apull()
             if batch is None:
-                self._reading.close()
+                self._events.close()
                 raise StopAsyncIteration
-            self._ready.extend(batch)
+            self._ready.extend(_flat(batch))
         return self._ready.popleft()
 
     async def aclose(self) -> None:
         """Stop reading."""
-        self._reading.close()
+        self._events.close()

@@ -39,7 +39,7 @@ class ThreadWaker:
         self._asleep.acquire(blocking=False)
 
     def wait(self, seconds: float) -> None:
-        """Wait until woken, for at most so many seconds."""
+        """Wait until woken, for at most so many seconds. What woke it is forgotten."""
         self._asleep.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))
 
     def close(self) -> None:
@@ -60,8 +60,10 @@ class TaskWaker(ABC):
             return
         self._woken = True
         if threading.get_ident() == self._thread:
-            with contextlib.suppress(RuntimeError):  # the event loop is closed
+            try:  # noqa: SIM105 - `suppress` costs as much as waking
                 self._wake_here()
+            except RuntimeError:
+                pass  # the event loop is closed
         else:
             self._calls.call(self._wake_here)
 
@@ -75,7 +77,7 @@ class TaskWaker(ABC):
 
     @abstractmethod
     async def wait(self, seconds: float) -> None:
-        """Wait until woken, for at most about so many seconds; it may return earlier."""
+        """Wait until woken, for at most about so many seconds; it may return earlier. What woke it is forgotten."""
 
     @abstractmethod
     def close(self) -> None:
@@ -91,6 +93,7 @@ class _AsyncioWaker(TaskWaker):
         self._loop = loop
         self._future: Any = None
         self._timer: Any = None
+        self._seconds = 0.0  # that the timer was set to
 
     def _wake_here(self) -> None:
         if self._future is not None and not self._future.done():
@@ -102,16 +105,18 @@ class _AsyncioWaker(TaskWaker):
 
     async def wait(self, seconds: float) -> None:
         if self._woken:
+            self._woken = False
             return
-        self._future = self._loop.create_future()
+        self._future = future = self._loop.create_future()
+        if self._timer is None or seconds < self._seconds:
+            self.close()
+            self._seconds = seconds
+            self._timer = self._loop.call_later(seconds, self._ring)
         try:
-            end = self._loop.time() + seconds
-            if self._timer is None or self._timer.when() > end:
-                self.close()
-                self._timer = self._loop.call_at(end, self._ring)
-            await self._future
+            await future
         finally:
             self._future = None
+            self._woken = False
 
     def close(self) -> None:
         if self._timer is not None and threading.get_ident() == self._thread:
@@ -129,11 +134,11 @@ class _TrioWaker(TaskWaker):
             self._event.set()
 
     async def wait(self, seconds: float) -> None:
-        if self._woken:
-            return
-        self._event = anyio.Event()
-        with anyio.move_on_after(seconds):
-            await self._event.wait()
+        if not self._woken:
+            self._event = anyio.Event()
+            with anyio.move_on_after(seconds):
+                await self._event.wait()
+        self._woken = False
 
     def close(self) -> None:
         self._event = None

@@ -6,25 +6,34 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
 from ..core.split_text import split_or_whole
 from ..errors import SourceError, StreamkitError, UsageError, raise_source_error
-from ..events import Delta, Event, MessageDone, Run, RunCreated, RunStep, RunStepCreated, RunStepDone, StreamException
-from ..messages import Message
+from ..events import (
+    Event,
+    MessageDone,
+    Run,
+    RunCreated,
+    RunStep,
+    RunStepCreated,
+    RunStepDone,
+    StreamException,
+)
+from ..messages import Message, ToolCallMessage
 from ..sources.interrupt import Stopped
 from ..sources.items import Items
 from ..sources.source import Source, SourceTraits
 from ..streams.failures import error_of
 from ..streams.state import StreamState
-from .interface import Relay
+from .event_log import EventLog
+from .interface import Answered, Cancelled, Control, Fenced, Relay, Status, Unattended
 from .memory import MemoryRelay
-from .shared_answer import SharedAnswer
 
 __all__ = ["Writer"]
 
@@ -35,7 +44,7 @@ class Writer(StreamState):
     """Completes events, and writes them into a run. Any thread may call it, several at once."""
 
     def __init__(self, relay: Relay | None, run_id: str | None, *, model: str | None, strict: bool) -> None:
-        # A pending question refers to `answered`: it must not keep a dropped writer alive, or its readers would wait.
+        # Pending questions and the relay refer to these: they must not keep a dropped writer alive, or its readers would wait.
         writer = weakref.ref(self)
 
         def answered() -> None:
@@ -43,9 +52,12 @@ class Writer(StreamState):
                 this.write_answers()
                 this._wake_watchers()
 
+        def received(control: Control) -> None:
+            if (this := writer()) is not None:
+                this.receive(control)
+
         super().__init__((), protocol=None, strict=strict, then=None, wake=answered, awaitables=False)
         self._engine.takes_approvals = self._engine.takes_edits = self._engine.takes_outputs = True
-        self._engine.new_answer = SharedAnswer
         self.relay: Relay = MemoryRelay() if relay is None else relay
         self.run_id = run_id or secrets.token_urlsafe(16)
         self._model = model
@@ -53,15 +65,14 @@ class Writer(StreamState):
         self._message: Message | None = None  # open; the next call of the same kind appends to it
         self._feed: Items | None = None  # what joins the pieces of the body that is being fed
         self._watchers: set[Callable[[], None]] = set()
-        self._cursor: str | None = None
         self._times["start"] = time.monotonic()
-        self._log = self.relay.open(self.run_id)
-        weakref.finalize(self, self._log.abandon).atexit = False
+        self._log = self.relay.open(self.run_id, {"model": model} if model else {}, control=received)
+        self._events = EventLog(self._engine, self._log, self.relay.limit)
 
     @property
     def cursor(self) -> str | None:
         """The cursor of the newest event: a reader `after` it receives only what comes next."""
-        return self._cursor
+        return self._events.cursor
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -184,12 +195,46 @@ class Writer(StreamState):
 
     # -- answers
 
+    def receive(self, control: Control) -> None:
+        """Take in what the relay says; any thread may call it."""
+        match control:
+            case Answered(question=id, answer=answer):
+                self._events.answered(id, answer)
+            case Unattended(question=id):
+                self._events.unattended(id)
+                self._wake_watchers()
+            case Cancelled():
+                self.cancel()
+            case Fenced():
+                with self._lock:
+                    self._is_gone()
+
     def write_answers(self) -> None:
         """Write the outcome of the questions that were answered; any thread may call it."""
         with self._lock:
             if not self._ended:
                 for events in self._deliver_answers():
                     self._write(events)
+
+    def _deliver_answers(self) -> Iterator[Iterator[Event]]:
+        """As for any stream, but the registry decides which answer counts."""
+        while (waiting := self._engine.next_answered()) is not None:
+            answer = waiting.answer_slot
+            assert answer is not None
+            self._answers_taken += 1
+            value: Any = self._events.decided(waiting, answer)
+            if isinstance(waiting, ToolCallMessage):
+                yield self._engine.output(waiting, value)
+            else:
+                yield self._decided(waiting, *value)
+
+    def give_up(self, question_id: str, refusal: Mapping[str, Any] | None) -> bool:
+        """Close a question that nobody answered. False if somebody did, and the answer is about to come."""
+        return self._events.give_up(question_id, refusal)
+
+    def is_unattended(self, question_id: str, seconds: float) -> bool:
+        """Whether every reader goes on without a question, or for so long none has been there that could answer it."""
+        return self._events.is_unattended(question_id, seconds)
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` at each answer and at the end; returns the function that ends that."""
@@ -204,7 +249,7 @@ class Writer(StreamState):
 
     def _ready(self) -> threading.RLock:
         """The lock to write with, once there is room in the log."""
-        if self.relay.bounded and not self._ended:
+        if self._log.bounded and not self._ended:
             self._log.drain()
         return self._lock
 
@@ -232,15 +277,12 @@ class Writer(StreamState):
             self._engine.forget_oldest(max(self.relay.limit, _FEWEST))
 
     def _append(self, events: Iterable[Event]) -> None:
-        if cursors := self._log.append(self._noted(events)):
-            self._cursor = cursors[-1]
-
-    def _noted(self, events: Iterable[Event]) -> Iterator[Event]:
-        for event in events:
-            self._current = event
-            if isinstance(event, Delta):
-                self._times.setdefault("first", time.monotonic())
-            yield event
+        try:
+            self._events.append(events)
+        finally:
+            self._current = self._events.current
+            if self._events.first_delta is not None:
+                self._times.setdefault("first", self._events.first_delta)
 
     def _end_message(self) -> None:
         message, self._message = self._message, None
@@ -268,8 +310,10 @@ class Writer(StreamState):
 
     def _is_gone(self) -> bool:
         """Whether the run was deleted or closed in its relay. Then it has ended here, too."""
-        if self.relay.status(self.run_id) == "open":
+        if self._log.fenced is None:
             return False
+        if self._ended:
+            return True
         for _ in self._failed(SourceError(f"run {self.run_id!r} was ended in its relay")):
             pass  # no reader can receive them
         self._finish()
@@ -277,8 +321,13 @@ class Writer(StreamState):
 
     def _finish(self) -> None:
         self._times["end"] = time.monotonic()
-        self._log.close()
+        self._log.end(*self._how_it_ended())
         self._wake_watchers()
+
+    def _how_it_ended(self) -> tuple[Status, dict[str, Any] | None]:
+        if self._error is None:
+            return ("cancelled" if self._status == "cancelled" else "done"), None
+        return "error", {"type": type(self._error).__name__, "message": str(self._error)}
 
 
 def _copy(event: object) -> Event:

@@ -18,7 +18,7 @@ from ..events import Event, Run, RunDone, StreamWarning
 from ..messages.json_text import read_json
 from ..messages.sdk_objects import as_item
 from ..protocols import registry
-from ..protocols.base import Decoder
+from ..protocols.base import Decoder, OwnEvents
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
 from ..protocols.values import is_object
 from .chained import UpstreamConfirmations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["PreparingDecoder", "SourceDecoder"]
 
 _SSE_FIELDS = (b"data", b"event", b"id", b"retry")
+_OTHER = (tuple, Event, int)  # elements of batches that are frames, another stream's events, or bytes
 _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
 
@@ -128,7 +129,7 @@ class SourceDecoder:
         """The events of a batch of the source: bytes, or a list of frames or of items."""
         if self._to_frames is not None and batch.__class__ is bytes:
             return self._to_events(self._to_frames(batch))
-        if self._of_items is not None and batch and not isinstance(batch[0], (tuple, Event, int)):
+        if self._of_items is not None and batch and (type(batch) is OwnEvents or not isinstance(batch[0], _OTHER)):
             return self._of_items(batch)
         events = self._filtered(self._decode(batch))
         only_decoded = not self._receivers and self._fields is None and self.resumption is None

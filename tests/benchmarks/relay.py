@@ -8,10 +8,13 @@ In one run, in interleaved rounds, each contestant hands n text deltas from a pr
 on asyncio; the producer lets the others run after each burst. The table has medians of CPU time an event, for all consumers
 together.
 
-    log alone     a MemoryRelay, and readings of it
+    log alone     a MemoryRelay, and readings of it, which give bytes
     queues alone  an asyncio.Queue for each consumer
     Emitter       `emitter.text`, and `astream` over the emitter with a handler for each consumer
     queues        events put into a queue for each consumer, and `astream` over an iterator of it with the same handler
+
+`rows()` adds readers in threads (where the queues are `queue.SimpleQueue`), and the time to resume in the middle of a run of
+1,000 messages.
 
 Then the latency: from `emitter.text` in a thread to the hook of a consumer that waits, on each face.
 
@@ -30,11 +33,13 @@ import time
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 import anyio
 
 import streamkit as sk
+from streamkit.protocols import codec
 
 from .measuring import Profile, Row, interleaved, numbered
 
@@ -57,27 +62,26 @@ class Counting(sk.EventHandler):
 
 async def log_alone(n: int, burst: int, consumers: int) -> None:
     relay = sk.MemoryRelay()
-    relay.open("run")
-    relay.append("run", [sk.TextCreated(sk.TextMessage("m"))])
+    writer = relay.open("run", control=lambda control: None)
+    line = codec.encode_event(sk.TextDelta("m", "word"))
     counts: list[int] = []
 
     async def consume() -> None:
-        reading = relay.reading("run")
+        reading = relay.read("run")
         count = 0
-        while (batch := await reading.apull()) is not None:
-            for _ in batch:
-                count += 1
+        async for batch in reading:
+            count += len(batch)
         counts.append(count)
 
     async def produce() -> None:
         for done in range(1, n + 1):
-            relay.append("run", [sk.TextDelta("m", "word")])
+            writer.append((line,))
             if done % burst == 0:
                 await asyncio.sleep(0)
-        relay.close("run")
+        writer.end("done")
 
     await asyncio.gather(*(consume() for _ in range(consumers)), produce())
-    assert counts == [n + 1] * consumers
+    assert counts == [n] * consumers
 
 
 async def queues_alone(n: int, burst: int, consumers: int) -> None:
@@ -168,6 +172,58 @@ def costs(n: int, rounds: int, burst: int, consumers: int) -> dict[str, float]:
     return interleaved(functions, rounds)
 
 
+def threads(read: str, n: int, consumers: int) -> float:
+    """Microseconds of CPU an event and consumer, token by token, to consumers in threads: through an Emitter or through
+    queues."""
+    handlers = [Counting() for _ in range(consumers)]
+    emitted = sk.Emitter()
+    all_queues: list[SimpleQueue[Any]] = [SimpleQueue() for _ in handlers]
+    sources = [emitted if read == "Emitter" else iter(one.get, None) for one in all_queues]
+    reading = [
+        threading.Thread(target=sk.stream(source, handler).until_done)
+        for source, handler in zip(sources, handlers, strict=True)
+    ]
+    for thread in reading:
+        thread.start()
+    began = time.process_time()
+    for _ in range(n):
+        if read == "Emitter":
+            emitted.text("word")
+        else:
+            event = sk.TextDelta("m", "word")
+            for one in all_queues:
+                one.put(event)
+        time.sleep(0.001)  # a token at a time
+    emitted.close()
+    for one in all_queues:
+        one.put(sk.StreamEnd())
+        one.put(None)
+    for thread in reading:
+        thread.join()
+    assert {handler.count for handler in handlers} == {n}
+    return (time.process_time() - began) / n / consumers * 1e6
+
+
+def resuming() -> Callable[[], float]:
+    """What resumes in the middle of a run of 1,000 messages: gives the seconds to the first event."""
+    cursor: str | None = None
+    with sk.Emitter() as source:
+        for number in range(1000):
+            source.text(f"message {number}")
+            cursor = source.cursor if number == 500 else cursor
+            source.end_message()
+
+    def resume() -> float:
+        began = time.perf_counter()
+        stream = sk.stream(source.reader(cursor))
+        next(iter(stream))
+        took = time.perf_counter() - began
+        stream.close()
+        return took
+
+    return resume
+
+
 def rows(profile: Profile) -> Iterator[Row]:
     n, rounds = profile.pick(50, 1_000, 10_000), profile.pick(1, 3, 5)
     for burst in (1, 20):
@@ -175,6 +231,12 @@ def rows(profile: Profile) -> Iterator[Row]:
             readers = "1 reader" if consumers == 1 else f"{consumers} readers"
             case = f"token by token, {readers}" if burst == 1 else f"{burst} tokens at once, {readers}"
             yield from numbered(costs(n, rounds, burst, consumers), case, "µs an event", "queues")
+    readers = profile.pick(2, 20, 100)
+    functions = {name: partial(threads, name, profile.pick(20, 100, 200), readers) for name in ("Emitter", "queues")}
+    in_threads = interleaved(functions, rounds)
+    yield from numbered(in_threads, f"token by token, {readers} readers in threads", "µs an event and reader", "queues")
+    taken = interleaved({"Emitter": resuming()}, rounds * 5)
+    yield from numbered({"Emitter": taken["Emitter"] * 1e3}, "resume in the middle of 1,000 messages", "ms", "")
 
 
 def latency(face: str) -> float:

@@ -7,7 +7,7 @@ another call begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ...events import CallPassed, Event, MessageCreated, MessageDone, ToolCallCreated, ToolCallDelta
@@ -47,7 +47,8 @@ class OpenMessages:
         role: of all its messages, "" until it arrives.
         ids: the ids of the open messages, by kind.
         tool_calls: the open tool calls.
-        unreported: for the fast path, which emits nothing but deltas: how many values were held since another chunk.
+        unreported: for the fast path, which emits deltas alone: of how many of them something was held since another chunk,
+            with which the size of that is reported.
         seen: the kinds of which content has arrived, and "images" and "calls".
     """
 
@@ -109,7 +110,8 @@ class OpenMessages:
     def extend_metadata(self, kind: str, key: str, values: list[Any]) -> None:
         """More elements of a list in the metadata of the done message of this kind."""
         self._metadata.setdefault(kind, {}).setdefault(key, []).extend(values)
-        self._report(kind, values)
+        self.unreported += 1
+        self._hold(self.ids.get(kind), values)
 
     def add_returned(self, kind: str, fields: WireObject) -> None:
         """What goes back along with the message of this kind, which need not have been created yet."""
@@ -119,14 +121,13 @@ class OpenMessages:
         """What goes back along with the open message of this kind."""
         return self._returned.get(kind, {})
 
-    def add_returned_pieces(self, kind: str, key: str, pieces: Sequence[WireObject]) -> None:
+    def add_returned_pieces(self, kind: str, key: str, pieces: Iterable[WireObject]) -> None:
         """Further pieces of a list that goes back along with the message of this kind."""
-        self._returned.setdefault(kind, {}).setdefault(key, []).extend(pieces)
-        self._report(kind, pieces)
-
-    def _report(self, kind: str, value: object) -> None:
+        held = self._returned.setdefault(kind, {}).setdefault(key, [])
         self.unreported += 1
-        self._hold(self.ids.get(kind), value)
+        for piece in pieces:
+            held.append(piece)
+            self._hold(self.ids.get(kind), piece)
 
     def set_final_content(self, kind: str, content: str) -> None:
         """The provider's entire content of the open message of this kind, for the engine to compare when it is done."""

@@ -14,7 +14,7 @@ from .typed_chunk import Delta, PlainDelta, PlainToolCall, TypedChoice
 
 __all__ = ["event_with_logprobs", "extended_event", "plain_event", "read_choice"]
 
-_MOST_UNREPORTED = 64  # values that are held until a chunk takes the other path, which reports their size
+_MOST_UNREPORTED = 64  # deltas of which something is held, until one takes the other path, which reports the size
 _THINKING = {"type": "thinking", "thinking": [None]}  # a part of the content without its text
 
 

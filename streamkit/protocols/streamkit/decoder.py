@@ -14,7 +14,7 @@ from ...core.split_text import SplitDelta, whole_event
 from ...events import EVENTS, Created, Delta, Event, StreamEnd
 from ...messages.json_text import NOT_JSON, has_surrogates, is_too_deep
 from .. import base
-from ..codec import delta_decoder, event_from_dict
+from ..codec import delta_decoder, event_from_dict, snapshot_from
 from ..framing import Frames
 from ..values import WireObject, as_object, as_text
 
@@ -30,6 +30,8 @@ class Decoder(base.Decoder):
     def recognises(cls, item: WireObject) -> bool:
         """Whether it has the `type` of an event, and a key that no other protocol has with this type."""
         name = item.get("type")
+        if name == "snapshot":
+            return "dropped" in item and "events" in item
         kind = EVENTS.get(name) if isinstance(name, str) else None
         if kind is None:
             return False
@@ -66,7 +68,7 @@ class Decoder(base.Decoder):
     def feed(self, item: WireObject) -> Iterable[Event]:
         """The event of its wire form."""
         try:
-            event = event_from_dict(item)
+            event = snapshot_from(item) if item.get("type") == "snapshot" else event_from_dict(item)
         except ValueError as error:
             kind = as_text(item.get("type"))
             code = "malformed-event" if kind in EVENTS else "unknown-event"
@@ -78,6 +80,11 @@ class Decoder(base.Decoder):
 
     def feed_items(self, items: Iterable[Any]) -> list[Event]:
         """Copies of events of another stream, as each stream has snapshots of its own; wire forms as by `feed`."""
+        if type(items) is base.OwnEvents:
+            self.index += len(items)
+            if items and type(items[-1]) is StreamEnd:
+                self.complete = True
+            return items
         events: list[Event] = []
         for item in items:
             if isinstance(item, Event):

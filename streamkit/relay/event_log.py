@@ -1,0 +1,178 @@
+"""What stands between a writer's engine and the log of its run: encodes events, registers the questions among them, and
+makes the snapshots for readers that come when the oldest events were dropped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ..answers import Answer, Confirmation
+from ..core.engine import Engine
+from ..core.snapshot import SnapshotMaker
+from ..events import ConfirmationCreated, Created, Delta, Event, RawEvent, ToolCallDone
+from ..messages import ToolCallMessage
+from ..protocols import codec
+from .answers import answer_of, value_of
+from .interface import LogWriter
+
+__all__ = ["EventLog", "encoded"]
+
+_LARGEST = 1 << 20  # bytes of a snapshot, beyond which messages that have ended are left out
+_PATIENCE = 300.0  # seconds for which a confirmation of another stream waits for an answer of a reader
+_SETTLED = ("approved", "declined", "answered")
+
+
+class EventLog:
+    """The events of one run. Its writer locks.
+
+    Args:
+        engine: completes the events, and knows what waits for an answer.
+        log: what the run is written with.
+        limit: of the relay; None where nothing is ever dropped.
+
+    Attributes:
+        cursor: of the newest event; None before the first.
+        current: the newest event that came from the engine.
+        first_delta: when the first delta came, on the monotonic clock; None before.
+    """
+
+    def __init__(self, engine: Engine, log: LogWriter, limit: int | None) -> None:
+        self.cursor: str | None = None
+        self.current: Event | None = None
+        self.first_delta: float | None = None
+        self._engine = engine
+        self._log = log
+        self._limit = limit
+        self._snapshots: SnapshotMaker | None = None
+        self._new = 0  # events since the newest snapshot
+        self._message_count = self._other_count = 0  # messages, and events that no message has, that were written
+        self._asked: dict[
+            str, Confirmation | ToolCallMessage
+        ] = {}  # the questions that the relay has open, by their ids
+        self._unattended: set[str] = set()  # those that every reader goes on without
+
+    # -- events
+
+    def append(self, events: Iterable[Event]) -> None:
+        """Write events of the engine, each encoded before it completes the next one. What it gave before it raised an
+        error is written, too."""
+        lines: list[bytes] = []
+        try:
+            for event in events:
+                self.current = event
+                lines.append(encoded(event))
+                if isinstance(event, Delta):
+                    self.first_delta = self.first_delta or time.monotonic()
+                    continue
+                self._count(event)
+                if (waiting := _question_in(event)) is not None:
+                    self._ask(waiting, lines)
+                    lines = []
+        finally:
+            self.store(lines)
+        for id in [id for id in self._asked if id not in self._engine.pending]:
+            self._log.settle(id, _outcome_of(self._asked.pop(id)))
+            self._unattended.discard(id)
+
+    def store(self, lines: Sequence[bytes]) -> None:
+        """Append encoded events, and make a snapshot where enough are new since the last one."""
+        if lines:
+            self.cursor = self._log.append(lines)[-1]
+            self._new += len(lines)
+        if self._limit is not None and 2 * self._new >= self._limit:
+            self._new = 0
+            self._make_snapshot(self._limit)
+
+    def _make_snapshot(self, limit: int) -> None:
+        if self._snapshots is None:
+            self._snapshots = SnapshotMaker(self._engine, encoded, limit, _LARGEST)
+        events, count = self._snapshots.lines()
+        self._log.snapshot(codec.encode_snapshot(events, self._message_count - count + self._other_count))
+
+    def _count(self, event: Event) -> None:
+        if isinstance(event, Created):
+            self._message_count += 1
+        elif isinstance(event, RawEvent) or type(event).__module__ != RawEvent.__module__:
+            self._other_count += 1
+
+    # -- questions
+
+    def _ask(self, waiting: Confirmation | ToolCallMessage, lines: Sequence[bytes]) -> None:
+        """Register a question, and append the events up to the one that shows it, which is the last."""
+        id, answer = self._engine.key_of(waiting), waiting.answer_slot
+        question: dict[str, Any] = {"kind": "tool_call", "resumable": False}
+        if isinstance(waiting, Confirmation):
+            subject = codec.message_to_dict(waiting.subject)
+            question.update(kind="confirmation", subject=subject, editable=waiting.editable)
+            if answer is not None and not self._engine.is_own(answer) and answer.open and not answer.deferred:
+                answer.defer(_PATIENCE)  # another stream's, which waits for the readers, of which one may answer
+        else:
+            question.update(subject=codec.message_to_dict(waiting))
+        self._asked[id] = waiting
+        self.cursor = self._log.ask(id, question, lines)[-1]
+        self._new += len(lines)
+
+    def answered(self, id: str, answer: Mapping[str, Any]) -> None:
+        """The registry has an answer; any thread may call it."""
+        waiting = self._engine.pending.get(id)
+        if waiting is not None and waiting.answer_slot is not None:
+            waiting.answer_slot.offer(value_of(answer))
+
+    def unattended(self, id: str) -> None:
+        """Every reader goes on without a question; any thread may call it."""
+        self._unattended.add(id)
+        waiting = self._engine.pending.get(id)
+        answer = None if waiting is None else waiting.answer_slot
+        if answer is not None and not self._engine.is_own(answer):
+            answer.expire(answer.deferrals)
+            answer.wake()
+
+    def decided(self, waiting: Confirmation | ToolCallMessage, answer: Answer) -> Any:
+        """The value of the answer that counts, which the registry decides: this one, unless a reader's came before."""
+        own = answer_of(waiting, answer.result())
+        counts, question = self._log.settle(self._engine.key_of(waiting), own)
+        return value_of(own if counts or question.get("status") not in _SETTLED else _answer_in(question))
+
+    def give_up(self, id: str, refusal: Mapping[str, Any] | None) -> bool:
+        """Close a question that nobody answered. False if somebody did, and the answer is about to come."""
+        counts, question = self._log.settle(id, refusal)
+        return counts or question.get("status") not in _SETTLED
+
+    def is_unattended(self, id: str, seconds: float) -> bool:
+        """Whether every reader goes on without a question, or for so long none has been there that could answer it."""
+        return id in self._unattended or self._log.unattended(id) >= seconds
+
+
+def encoded(event: Event) -> bytes:
+    """An event as a line of the log, which has the cursors."""
+    if isinstance(event, Delta):
+        return codec.encode_delta(type(event)(event.message_id, event.value, event.replace, event.metadata))
+    return codec.encode_event(event if event.position is None else msgspec.structs.replace(event, position=None))
+
+
+def _question_in(event: Event) -> Confirmation | ToolCallMessage | None:
+    """What an event shows that waits for an answer; None if nothing in it does."""
+    match event:
+        case ConfirmationCreated(confirmation=Confirmation(answer_slot=Answer()) as waiting):
+            return waiting
+        case ToolCallDone(message=ToolCallMessage(answer_slot=Answer()) as waiting):
+            return waiting
+        case _:
+            return None
+
+
+def _outcome_of(waiting: Confirmation | ToolCallMessage) -> dict[str, Any] | None:
+    """How something ended that does not wait any more, as the registry has it; None if nothing was answered."""
+    if isinstance(waiting, ToolCallMessage) or waiting.status == "pending":
+        return None
+    approved = waiting.status == "approved"
+    return answer_of(waiting, (approved, waiting.edited if approved else waiting.reason))
+
+
+def _answer_in(question: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer in the record of a question that was answered."""
+    fields = {key: question[key] for key in ("edited", "reason", "output", "error") if key in question}
+    return fields if question["status"] == "answered" else {"approved": question["status"] == "approved", **fields}

@@ -1,0 +1,174 @@
+"""The producer's end of a run in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import anyio.lowlevel
+
+from ..errors import UsageError
+from .interface import FINAL, Answered, Cancelled, Control, LogWriter, Status
+from .memory_run import MemoryRun
+from .wakers import Watch, async_wait_until, in_event_loop, wait_until
+
+__all__ = ["MemoryWriter"]
+
+
+class MemoryWriter(LogWriter):
+    """One producer of a run in memory. The run is its own as long as this object lives.
+
+    Attributes:
+        control: what the producer receives messages with.
+        is_abandoned: whether `abandon` was called.
+    """
+
+    waits = False
+
+    def __init__(self, run: MemoryRun, control: Callable[[Control], None], *, bounded: bool) -> None:
+        self._run = run
+        self.control = control
+        self.bounded = bounded
+        self.is_abandoned = False
+        self.epoch = 0
+
+    def claim(self) -> bool:
+        """Make the run this writer's. False if another one has it, or it has ended."""
+        self.epoch = self._run.claim(self) or 0
+        return self.epoch > 0
+
+    def take_stock(self) -> None:
+        """Receive the cancellation and the answers that came for earlier producers."""
+        run = self._run
+        if run.cancel_reason is not None:
+            self.control(Cancelled(run.cancel_reason))
+        for id, question in [*run.questions.items()]:
+            if question.answer is not None:
+                self.control(Answered(id, question.answer))
+
+    @property
+    def cursor(self) -> str | None:  # type: ignore[override]  # it is not set here
+        """Of the newest event."""
+        log = self._run.log
+        return log.cursor(log.newest) if log.newest else None
+
+    @property
+    def busy(self) -> bool:
+        """Whether something runs besides the questions that are open."""
+        return self._run.busy
+
+    @busy.setter
+    def busy(self, busy: bool) -> None:
+        self._run.busy = busy
+
+    @property
+    def fenced(self) -> str | None:
+        """Why nothing can be written any more; None if it can."""
+        return self._run.fence(self.epoch)[0]
+
+    def append(self, events: Sequence[bytes], *, urgent: bool = False) -> list[str]:
+        """Number events, and write them."""
+        run = self._run
+        with run.lock:
+            if run.epoch != self.epoch or run.status != "running" or run.is_gone or self.is_abandoned:
+                run.check(self.epoch)
+            cursors = run.log.append(events)
+        run.heartbeat()
+        if run.waiting:
+            run.wake()
+        return cursors
+
+    def ask(self, question_id: str, question: Mapping[str, Any], events: Sequence[bytes] = ()) -> list[str]:
+        """Register a question, and write the events that show it."""
+        run = self._run
+        with run.lock:
+            run.check(self.epoch)
+            answer = run.questions.ask(question_id, question, self.epoch)
+            cursors = run.log.append(events)
+        run.heartbeat()
+        run.wake()
+        if answer is not None:
+            self.control(Answered(question_id, answer))
+        return cursors
+
+    def settle(self, question_id: str, answer: Mapping[str, Any] | None = None) -> tuple[bool, dict[str, Any]]:
+        """Answer a question here, or close it without an answer."""
+        with self._run.lock:
+            question = self._run.questions.get(question_id)
+            return (False, {}) if question is None else (question.settle(answer), dict(question.record))
+
+    def unattended(self, question_id: str) -> float:
+        """For how many seconds no reader has been there that may answer a question."""
+        return self._run.unattended(question_id)
+
+    def snapshot(self, data: bytes) -> None:
+        """Store the state at the newest event."""
+        run = self._run
+        with run.lock:
+            run.check(self.epoch)
+            run.log.snapshot(data, run.droppable())
+
+    def pause(self) -> None:
+        """Leave the run to whoever takes it over."""
+        run = self._run
+        with run.lock:
+            run.check(self.epoch)
+            run.finish("paused", None)
+
+    def end(self, status: Status, error: Mapping[str, Any] | None = None) -> bool:
+        """End the run."""
+        if status not in FINAL:
+            raise UsageError(f"a run does not end as {status!r}; it ends as one of {', '.join(sorted(FINAL))}")
+        run = self._run
+        with run.lock:
+            if run.fence(self.epoch)[0] is not None:
+                return False
+            run.finish(status, error)
+        run.report_progress()
+        return True
+
+    def flush(self, timeout: float = 5.0) -> None:
+        """All is stored already."""
+        with self._run.lock:
+            if self._run.status not in FINAL:
+                self._run.check(self.epoch)
+
+    def heartbeat(self) -> None:
+        """Report that the producer is alive."""
+        self._run.heartbeat()
+
+    def abandon(self) -> None:
+        """Give the run up without a word, as a process does that dies. It takes no lock."""
+        self.is_abandoned = True
+        self._run.unsettle()
+
+    # -- room for more
+
+    def drain(self) -> None:
+        """Wait in this thread until the readers have made room."""
+        run = self._run
+        if run.has_room():
+            return
+        if in_event_loop():
+            raise UsageError(
+                f"the readers of run {run.id!r} are {run.limit} events behind, and waiting here would block the "
+                "event loop: `await emitter.drain()` between what is emitted"
+            )
+        wait_until(run.has_room, self._watch, lambda: 1.0)
+
+    async def adrain(self) -> None:
+        """As `drain`, for tasks. Other tasks run meanwhile, even where there is room."""
+        if self._run.has_room():
+            await anyio.lowlevel.checkpoint()
+        else:
+            await async_wait_until(self._run.has_room, self._watch, lambda: 1.0)
+
+    @property
+    def _watch(self) -> Watch:
+        watchers = self._run.watchers
+
+        def watch(wake: Callable[[], None]) -> Callable[[], None]:
+            watchers.add(wake)
+            return lambda: watchers.discard(wake)
+
+        return watch

@@ -1,0 +1,132 @@
+"""Reading a run: one place in its log, from which one thread or one task reads on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Self
+
+import anyio.lowlevel
+
+from .cursors import Entry
+from .wakers import TaskWaker, ThreadWaker, task_waker
+
+__all__ = ["Reading"]
+
+
+class Reading(ABC):
+    """An iterator and an async iterator of lists of entries, which waits for more until the run has ended. It counts as one
+    of the run's readers from its first pull until it is closed.
+
+    Attributes:
+        convert: makes something else of the entries before they are handed out; None for the entries themselves.
+        attend: called before it waits, which says that what was handed out is handled; returns for how many seconds at most
+            to wait.
+    """
+
+    def __init__(self) -> None:
+        self._is_over = False
+        self._waker: ThreadWaker | TaskWaker | None = None
+        self._has_waited = True
+        self.convert: Callable[[list[Entry]], Any] | None = None
+        self.attend: Callable[[], float] | None = None
+
+    @abstractmethod
+    def take(self, waker: ThreadWaker | TaskWaker) -> list[Entry] | float | None:
+        """The next entries; None at the end. If there are none yet: for how many seconds to wait before this is called
+        again. The relay wakes `waker` when there are some.
+
+        Raises:
+            SourceTimeoutError: the producer has been silent for too long.
+            SourceError: the run was deleted; or the next events are not in the log (410), and `gap` is `error`.
+        """
+
+    @abstractmethod
+    def skip(self, question_id: str) -> None:
+        """This reader goes on without an answer to a question, and without having deferred it."""
+
+    @abstractmethod
+    def rewind(self, after: str) -> bool:
+        """Read from the run's beginning, or the snapshot that stands for it, in place of after this cursor; before the first
+        pull. False where the cursor is not in the log, so that a snapshot of what came after it is the first entry.
+
+        Raises:
+            UsageError: it is no cursor of this run.
+        """
+
+    def pull(self) -> Any:
+        """The next entries, as soon as there are any; None at the end. Raises as `take`."""
+        waker = self._waker
+        if not isinstance(waker, ThreadWaker):
+            waker = self._waker = ThreadWaker()
+        while not self._is_over:
+            taken = self.take(waker)
+            if isinstance(taken, list):
+                return taken if self.convert is None else self.convert(taken)
+            if taken is None:
+                return None
+            waker.wait(taken if self.attend is None else min(taken, self.attend()))
+        return None
+
+    async def apull(self) -> Any:
+        """As `pull`, for tasks on asyncio and trio."""
+        if not self._has_waited:  # other tasks of this event loop run, however much there is to read
+            await anyio.lowlevel.checkpoint()
+        waker = self._waker
+        if not isinstance(waker, TaskWaker):
+            waker = self._waker = task_waker()
+        self._has_waited = False
+        while not self._is_over:
+            taken = self.take(waker)
+            if isinstance(taken, list):
+                return taken if self.convert is None else self.convert(taken)
+            if taken is None:
+                return None
+            self._has_waited = True
+            await waker.wait(taken if self.attend is None else min(taken, self.attend()))
+        return None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> list[Entry]:
+        entries: list[Entry] | None = self.pull()
+        if entries is None:
+            self.close()
+            raise StopIteration
+        return entries
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[Entry]:
+        entries: list[Entry] | None = await self.apull()
+        if entries is None:
+            self.close()
+            raise StopAsyncIteration
+        return entries
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was cancelled or closed."""
+        return self._is_over
+
+    def wake(self) -> None:
+        """Make a pull that waits look again, from any thread."""
+        if self._waker is not None:
+            self._waker.wake()
+
+    def cancel(self) -> None:
+        """End a pull that waits, from any thread."""
+        self._is_over = True
+        self.wake()
+
+    def close(self) -> None:
+        """Stop reading. The producer goes on. It takes no lock: the garbage collector may call it."""
+        self._is_over = True
+        if self._waker is not None:
+            self._waker.close()
+
+    async def aclose(self) -> None:
+        """As `close`, for tasks."""
+        self.close()

@@ -1,0 +1,102 @@
+"""The registry of a run's questions: what was asked, who may still answer, and the first answer, which counts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..errors import UsageError
+
+__all__ = ["Question", "Questions", "outcome_of"]
+
+_MOST = 1000  # questions that are kept, beyond which the oldest of those that are settled go
+
+
+def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What a question's record says once it has this answer.
+
+    Raises:
+        UsageError: it is no answer.
+    """
+    if answer.get("approved") in (True, False) and isinstance(answer["approved"], bool):
+        more = "edited" if answer["approved"] else "reason"
+        status = "approved" if answer["approved"] else "declined"
+        return {"status": status, **{key: answer[key] for key in (more,) if answer.get(key) is not None}}
+    for key in ("output", "error"):
+        if key in answer:
+            return {"status": "answered", key: answer[key]}
+    raise UsageError(f"an answer has `approved`, true or false, or `output`, or `error`; this one is {answer!r}")
+
+
+class Question:
+    """One question.
+
+    Attributes:
+        record: as `RunRecord.questions` has it.
+        epoch: of the producer that asked it.
+        answer: the one that counts; None while there is none.
+        skipped: the readings that went on without an answer.
+        asked: when it was asked, on the monotonic clock.
+        left: when a reader left last that had not gone on, on the monotonic clock; 0 if none has.
+    """
+
+    def __init__(self, id: str, question: Mapping[str, Any], epoch: int) -> None:
+        self.record: dict[str, Any] = {**question, "id": id, "status": "pending", "asked_at": time.time()}
+        self.epoch = epoch
+        self.answer: Mapping[str, Any] | None = None
+        self.skipped: set[int] = set()
+        self.asked = time.monotonic()
+        self.left = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer would count. One whose time is over closes here."""
+        if self.record["status"] != "pending":
+            return False
+        if time.time() < self.record.get("expires_at", float("inf")):
+            return True
+        self.record["status"] = "closed"
+        return False
+
+    def settle(self, answer: Mapping[str, Any] | None) -> bool:
+        """Take an answer, or with None close it. Returns whether this one counts, or is equal to the one that does."""
+        if not self.is_open:
+            return answer is not None and self.answer is not None and outcome_of(answer) == outcome_of(self.answer)
+        self.record.update({"status": "closed"} if answer is None else outcome_of(answer))
+        self.record["answered_at"] = time.time()
+        self.answer = None if answer is None else dict(answer)
+        return True
+
+    def is_unattended(self, readings: Iterable[int]) -> bool:
+        """Whether none of the readings that are open may still lead to an answer."""
+        return self.skipped.issuperset(readings)
+
+
+class Questions(dict[str, Question]):
+    """A run's questions. Not thread-safe: its owner locks. Of a run that never ends, the oldest outcomes are forgotten."""
+
+    def ask(self, id: str, question: Mapping[str, Any], epoch: int) -> Mapping[str, Any] | None:
+        """Enter a question. One that another epoch asked keeps its answer, which is returned."""
+        before = self.get(id)
+        if before is not None and before.epoch != epoch and (before.is_open or before.answer is not None):
+            before.epoch = epoch
+            return before.answer
+        self.pop(id, None)
+        self[id] = Question(id, question, epoch)
+        if len(self) > _MOST:
+            settled = [id for id, one in self.items() if not one.is_open]
+            for old in settled[: len(self) - _MOST + _MOST // 8]:
+                del self[old]
+        return None
+
+    def close(self) -> None:
+        """The run has ended: nothing is answered any more."""
+        for question in self.values():
+            question.settle(None)
+
+    @property
+    def are_resumable(self) -> bool:
+        """Whether questions are open, all of which another producer can continue from."""
+        pending = [question.record for question in self.values() if question.is_open]
+        return bool(pending) and all(record.get("resumable", True) for record in pending)
