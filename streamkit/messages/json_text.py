@@ -210,7 +210,7 @@ def json_key(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value, enc_hook=repr)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
-        return repr(value).encode("utf-8", "backslashreplace")
+        return repr(bounded(value)).encode("utf-8", "backslashreplace")  # of huge numbers there is no `repr`
 
 
 # -- surrogates

@@ -55,6 +55,9 @@ __all__ = ["Decoder"]
 _NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk as another shape than its own raises
 
 
+_REPORTED_SIZE = 4096  # characters
+
+
 class Decoder(base.Decoder):
     """Decodes Chat Completions chunks of any server.
 
@@ -74,6 +77,7 @@ class Decoder(base.Decoder):
         self._metadata: dict[str, Any] = {}
         self._usage: WireObject = {}
         self._warnings: list[Event] = []  # and what is held
+        self._unreported = 0  # characters of what is held
         self._repeated = RepeatedFields()
         self._new_usage: WireObject | None = None  # of the newest chunk, where it is another one
         self._chunk: Chunk | None = None  # the newest chunk, where that is a typed one
@@ -369,8 +373,11 @@ class Decoder(base.Decoder):
         self._warnings.append(self.warn(code, fault, "chat.completion.chunk"))
 
     def _hold(self, message_id: str | None, value: object) -> None:
-        """Report a value that is held until a message is done."""
-        self._warnings.append(MetadataHeld(message_id, len(json_key(value))))
+        """Count a value that is held until a message is done, and report some kilobytes at once."""
+        self._unreported += len(json_key(value))
+        if self._unreported > _REPORTED_SIZE:
+            self._warnings.append(MetadataHeld(message_id, self._unreported))
+            self._unreported = 0
 
     def _take_warnings(self) -> list[Event]:
         warnings, self._warnings = self._warnings, []
