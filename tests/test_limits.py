@@ -200,6 +200,10 @@ ENDLESS: dict[str, tuple[str, Callable[[int], dict[str, Any]]]] = {
         "openai_chat",
         lambda n: choice({"reasoning_details": [{"type": "reasoning.encrypted", "id": f"r{n}", "data": BESIDE}]}),
     ),
+    "chat: reasoning details beside their text": (
+        "openai_chat",
+        lambda n: choice({"reasoning": "a", "reasoning_details": [{"type": "reasoning.text", "text": BESIDE}]}),
+    ),
     "chat: thinking blocks": (
         "openai_chat",
         lambda n: choice({"thinking_blocks": [{"type": "thinking", "signature": f"{n}{BESIDE}"}]}),
@@ -281,23 +285,27 @@ ENDLESS: dict[str, tuple[str, Callable[[int], dict[str, Any]]]] = {
     ("name", "limit"),
     [(name, limit) for name in ENDLESS for limit in ("message", "total") if (name, limit) != (MANY, "message")],
 )
-def test_what_grows_beside_a_text_is_counted(name: str, limit: str) -> None:
+@pytest.mark.parametrize("wire", ["items", "bytes"])
+def test_what_grows_beside_a_text_is_counted(name: str, limit: str, wire: str) -> None:
     """Annotations, log probabilities, what goes back to the provider: an endless stream of them ends with the error, at the
     limit and not long after it. What came before stays."""
     protocol, item = ENDLESS[name]
     read = 0
 
-    def endless() -> Iterator[dict[str, Any]]:
+    def endless() -> Iterator[Any]:
         nonlocal read
         for read in range(200):
-            yield item(read)
+            found = item(read)
+            named = b"event: %s\n" % str(found["event"]).encode() if "event" in found else b""
+            data = json.dumps(found.get("data", found)).encode()
+            yield found if wire == "items" else named + b"data: " + data + b"\n\n"
 
     told = SyncTold()
     stream = sk.stream(endless(), told, protocol=protocol, limits=sk.Limits(**{limit: 50_000}))
     with pytest.raises(sk.LimitError, match=f"more than 50,000 characters .* as `Limits.{limit}` allows") as caught:
         stream.until_done()
     assert caught.value.limit == limit
-    assert 15 < read < 60
+    assert 15 < read < 70
     told.check_brackets()
     for message in stream.messages:
         if isinstance(message, sk.TextMessage):

@@ -165,6 +165,7 @@ class Choice:
     def update_fast_path(self) -> None:
         """Note what the fast path may do with the next chunk."""
         ids = self.messages.ids
+        self.messages.unreported = 0
         self.is_reasoning = "reasoning" in ids or "redacted" in ids
         is_alone = not (self.is_reasoning or self.messages.is_text_held)
         self.open_text_id = ids.get("text") if is_alone else None

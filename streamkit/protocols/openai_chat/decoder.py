@@ -183,7 +183,7 @@ class Decoder(base.Decoder):
         if events is None:
             events = self.feed_frame(id, name, data)
             is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
-            only_deltas = is_only_deltas(events)
+            only_deltas = is_only_deltas([event for event in events if not isinstance(event, MetadataHeld)])
             self._repeated.remember(self._chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
             return events
         return self._typed(events, data, id)

@@ -47,6 +47,8 @@ class OpenMessages:
         role: of all its messages, "" until it arrives.
         ids: the ids of the open messages, by kind.
         tool_calls: the open tool calls.
+        unreported: for the fast path, which emits deltas alone: of how many of them something was held since another chunk,
+            with which the size of that is reported.
         seen: the kinds of which content has arrived, and "images" and "calls".
     """
 
@@ -67,6 +69,7 @@ class OpenMessages:
         self._new_id = new_id
         self._warn = warn
         self._hold = hold  # reports a value that is held for a message
+        self.unreported = 0
         self._held_status: Status | None = None
         self._executed: dict[Any, str] = {}  # ids of the calls that the provider ran, by index; "" with an output
         self._count = 0  # of the messages created so far
@@ -107,6 +110,7 @@ class OpenMessages:
     def extend_metadata(self, kind: str, key: str, values: list[Any]) -> None:
         """More elements of a list in the metadata of the done message of this kind."""
         self._metadata.setdefault(kind, {}).setdefault(key, []).extend(values)
+        self.unreported += 1
         self._hold(self.ids.get(kind), values)
 
     def add_returned(self, kind: str, fields: WireObject) -> None:
@@ -120,6 +124,7 @@ class OpenMessages:
     def add_returned_pieces(self, kind: str, key: str, pieces: Iterable[WireObject]) -> None:
         """Further pieces of a list that goes back along with the message of this kind."""
         held = self._returned.setdefault(kind, {}).setdefault(key, [])
+        self.unreported += 1
         for piece in pieces:
             held.append(piece)
             self._hold(self.ids.get(kind), piece)

@@ -14,6 +14,7 @@ from .typed_chunk import Delta, PlainDelta, PlainToolCall, TypedChoice
 
 __all__ = ["event_with_logprobs", "extended_event", "plain_event", "read_choice"]
 
+_MOST_UNREPORTED = 64  # deltas of which something is held, until one takes the other path, which reports the size
 _THINKING = {"type": "thinking", "thinking": [None]}  # a part of the content without its text
 
 
@@ -68,6 +69,8 @@ def extended_event(choice: Choice, wire: TypedChoice, data: bytes) -> Event | No
         ):
             return None
         if details:
+            if choice.messages.unreported >= _MOST_UNREPORTED:
+                return None
             for detail in details:
                 if "signature" in detail or "data" in detail:
                     return None
@@ -98,6 +101,8 @@ def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, settled:
         return None
     if delta.tool_calls or delta.reasoning or delta.reasoning_content or delta.refusal or delta.reasoning_details:
         return None  # more than a piece of text
+    if choice.messages.unreported >= _MOST_UNREPORTED:
+        return None
     tokens = logprobs.content
     choice.messages.extend_metadata("text", "logprobs", tokens)
     return TextDelta(id, content, False, {"logprobs": tokens}, raw_item=data)
