@@ -80,7 +80,7 @@ class Engine(MessageContent):
         refers to them, and keep no more than what users read: messages, the run and its steps, warnings."""
         super().release()
         self.wake, self.number_of = _nothing, _unknown
-        self.source_ends = self._halves = self._annotated = NOTHING
+        self.source_ends = self._halves = NOTHING
         self.runs.release()
         self._cause = None
 

@@ -63,7 +63,9 @@ class OpenMessages(PendingAnswers):
     def release(self) -> None:
         """Forget what only further events would need. The messages stay."""
         self._open = self._renamed = self._by_id = self._early_lines = NOTHING
+        self._annotated = NOTHING
         self.find_open, self._ids, self.new_id = _find_nothing, _NO_IDS, _new_id_of_none
+        self._sizes.release()
 
     # -- sizes
 

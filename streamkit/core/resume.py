@@ -25,7 +25,7 @@ from ..events import (
 from .engine import Engine
 from .snapshot import Snapshot, events_so_far
 
-__all__ = ["Resumption"]
+__all__ = ["Resumption", "catch_up"]
 
 
 class Retell(Event):
@@ -49,7 +49,7 @@ def _emit_open(engine: Engine, event: Event) -> Iterator[Event]:
         yield ConfirmationCreated(confirmation, position=position)
 
 
-def _catch_up(engine: Engine, snapshot: Snapshot) -> Iterator[Event]:
+def catch_up(engine: Engine, snapshot: Snapshot) -> Iterator[Event]:
     """The events that are missing between an engine's state and that of a snapshot."""
     for event in snapshot.events:
         event.position = snapshot.position
@@ -94,7 +94,6 @@ def _extend(engine: Engine, id: str, content: str, cause: Event) -> Iterator[Eve
 
 
 Engine.completions[Retell] = _emit_open
-Engine.completions[Snapshot] = _catch_up
 
 
 class Resumption:

@@ -17,6 +17,7 @@ from ..messages.json_text import json_key
 __all__ = ["Sizes"]
 
 _MEASURE_AFTER = 1 << 24  # bytes
+_NONE: dict[str, int] = {}  # in the place of the sizes of a stream that is over
 
 
 class Sizes:
@@ -29,11 +30,16 @@ class Sizes:
     limits = DEFAULT_LIMITS
     _unmeasured = 0  # bytes of long items since all open messages were measured
     _total = 0  # characters of all messages, as far as they were measured
+    # Made for the first message that has such a thing: most streams have none.
+    _besides: dict[str, int] | None = None  # of what the open messages have beside their content
+    _metadata: dict[str, int] | None = None  # of the part of it that is metadata
 
     def __init__(self) -> None:
         self._sizes: dict[str, int] = {}  # of the open messages, when they were measured
-        self._besides: dict[str, int] = {}  # of what the open messages have beside their content
-        self._metadata: dict[str, int] = {}  # of the part of it that is metadata
+
+    def release(self) -> None:
+        """Nothing more comes."""
+        self._sizes, self._besides, self._metadata = _NONE, None, None
 
     def measure(self, message: Message) -> None:
         """Compare the size of a message, and that of all messages, with the limits.
@@ -55,6 +61,8 @@ class Sizes:
         Raises:
             LimitError: it is too much, or all messages together are too long.
         """
+        if self._besides is None:
+            self._besides = {}
         self._total += size
         self._besides[id] = beside = self._besides.get(id, 0) + size
         if beside > self.limits.message:
@@ -64,12 +72,15 @@ class Sizes:
 
     def add_metadata(self, id: str, size: int) -> None:
         """Count metadata that a message has, or will have when it is done. Raises as `add_beside`."""
+        if self._metadata is None:
+            self._metadata = {}
         self._metadata[id] = self._metadata.get(id, 0) + size
         self.add_beside(id, size)
 
     def measure_metadata(self, id: str, metadata: Mapping[str, Any]) -> None:
         """Count what was not counted before of a message's metadata. Raises as `add_beside`."""
-        if (more := len(json_key(metadata)) - self._metadata.get(id, 0)) > 0:
+        counted = 0 if self._metadata is None else self._metadata.get(id, 0)
+        if (more := len(json_key(metadata)) - counted) > 0:
             self.add_metadata(id, more)
 
     def check_open(self, count: int) -> None:
@@ -92,4 +103,5 @@ class Sizes:
     def message_done(self, message: Message) -> None:
         """The message grows no more: its size stays in the total."""
         for sizes in (self._sizes, self._besides, self._metadata):
-            sizes.pop(message.id, None)
+            if sizes:
+                sizes.pop(message.id, None)

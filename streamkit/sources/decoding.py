@@ -11,7 +11,6 @@ import msgspec
 
 from ..core.delivery import NOT_DIRECT, Direct
 from ..core.engine import Engine
-from ..core.resume import Resumption
 from ..core.split_text import without_split_deltas
 from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
@@ -27,6 +26,7 @@ from .source import AsyncSource, Source
 
 if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
+    from ..core.resume import Resumption
 
 __all__ = ["PreparingDecoder", "SourceDecoder"]
 
@@ -92,7 +92,7 @@ class SourceDecoder:
         if traits.chunks is not None:
             self._upstream = UpstreamConfirmations(traits.chunks, engine)
         after = after if traits.resume is None else traits.resume(after)
-        self.resumption = None if after is None else Resumption(after, engine)
+        self.resumption = None if after is None else _resumption(after, engine)
         engine.pull_approves = engine.pull_approved = False
         engine.has_outcomes = traits.was_answered
         if name := traits.protocol or (traits.recorded_protocol if kind is None else None):
@@ -355,6 +355,12 @@ class PreparingDecoder(SourceDecoder):
         except Exception as error:
             raise_source_error(error)
         return super().decode(prepared)
+
+
+def _resumption(after: str, engine: Engine) -> Resumption:
+    from ..core.resume import Resumption
+
+    return Resumption(after, engine)
 
 
 def _decode_frames_with(decoder: Decoder, frames: Frames) -> list[Event]:
