@@ -25,7 +25,8 @@ from ..events import (
 from .engine import Engine
 from .snapshot import Snapshot, events_so_far
 
-__all__ = ["Resumption", "catch_up"]
+# A snapshot is imported from here by what makes one for a stream: this module says what an engine does with it.
+__all__ = ["Resumption", "Snapshot"]
 
 
 class Retell(Event):
@@ -49,7 +50,7 @@ def _emit_open(engine: Engine, event: Event) -> Iterator[Event]:
         yield ConfirmationCreated(confirmation, position=position)
 
 
-def catch_up(engine: Engine, snapshot: Snapshot) -> Iterator[Event]:
+def _catch_up(engine: Engine, snapshot: Snapshot) -> Iterator[Event]:
     """The events that are missing between an engine's state and that of a snapshot."""
     for event in snapshot.events:
         event.position = snapshot.position
@@ -94,6 +95,7 @@ def _extend(engine: Engine, id: str, content: str, cause: Event) -> Iterator[Eve
 
 
 Engine.completions[Retell] = _emit_open
+Engine.completions[Snapshot] = _catch_up
 
 
 class Resumption:

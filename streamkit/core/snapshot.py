@@ -164,12 +164,3 @@ def events_so_far(message: Message, position: int | str | None) -> Iterator[Even
     if isinstance(message, ConsoleMessage) and line is not None:
         message.active_line = line
         yield ActiveLine(message.id, line, message, position=position)
-
-
-def _catch_up(engine: Engine, snapshot: Snapshot) -> Iterator[Event]:
-    from .resume import catch_up  # which most streams never need
-
-    return catch_up(engine, snapshot)
-
-
-Engine.completions[Snapshot] = _catch_up

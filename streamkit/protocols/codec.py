@@ -14,7 +14,7 @@ from typing import Any, Literal, Union
 import msgspec
 
 from ..answers import Confirmation
-from ..core.snapshot import Snapshot
+from ..core.resume import Snapshot
 from ..errors import StreamkitError
 from ..events import EVENTS, Delta, Event, Run, RunStep, version
 from ..messages import Message

@@ -16,7 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Confirmation
-from ..core.snapshot import Snapshot
+from ..core.resume import Snapshot
 from ..errors import SourceError, UsageError
 from ..events import ConfirmationCreated, Delta, Event, StreamWarning, ToolCallDone
 from ..messages import ToolCallMessage
