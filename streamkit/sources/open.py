@@ -211,7 +211,7 @@ def open_sync(value: Any, limits: Limits = DEFAULT_LIMITS) -> Source:
         UsageError: the value is no source, or only an async one, or was read already.
         SourceError: opening it failed.
     """
-    if type(value) is list:
+    if value.__class__ is list:
         return _of_iterable(value)  # nothing else that a list might be
     refuse_read(value)
     for is_kind, source_of in _SYNC_KINDS:
