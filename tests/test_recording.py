@@ -503,11 +503,12 @@ import os, sys
 import streamkit as sk
 from tests.faces import chat
 
+stream, Recorder = sk.stream, sk.Recorder  # imported while the package's files may be read
 os.chmod(sys.argv[1], 0o555)
 if os.geteuid() == 0:  # who may write everywhere
     os.setuid(65534)
 try:
-    sk.stream(chat("a"), sk.Recorder(sys.argv[1] + "/run.jsonl"))
+    stream(chat("a"), Recorder(sys.argv[1] + "/run.jsonl"))
 except sk.UsageError as error:
     print(error)
 """

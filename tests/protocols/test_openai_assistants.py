@@ -1530,13 +1530,12 @@ class Kept(openai.AssistantEventHandler):
 def test_openais_own_handler_reads_what_is_encoded() -> None:
     """A Responses stream with code and text, over loopback and the real client."""
     replies = Reply(CodeInterpreter("print(1)", "1\n"), Text("It is one."))
-    with ModelServer(replies) as server:
-        client = openai.OpenAI(base_url=server.url, api_key="any", max_retries=0)
-        stream = sk.stream(lambda: client.responses.create(model="m", input="hi", stream=True))
+    with ModelServer(replies) as server, openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as writing:
+        stream = sk.stream(lambda: writing.responses.create(model="m", input="hi", stream=True))
         items = list(stream.chunks("openai_assistants"))
     frames = [sse_frame(json.dumps(item["data"]).encode(), item["event"]) for item in items]
-    with ModelServer(Reply(raw=[*frames, b"event: done\ndata: [DONE]\n\n"])) as server:
-        client = openai.OpenAI(base_url=server.url, api_key="any", max_retries=0)
+    reply = Reply(raw=[*frames, b"event: done\ndata: [DONE]\n\n"])
+    with ModelServer(reply) as server, openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client:
         with client.beta.threads.runs.stream(thread_id="t", assistant_id="a", event_handler=Kept()) as handler:
             messages = handler.get_final_messages()
             steps = handler.get_final_run_steps()
