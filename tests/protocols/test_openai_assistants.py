@@ -1535,11 +1535,14 @@ def test_openais_own_handler_reads_what_is_encoded() -> None:
         items = list(stream.chunks("openai_assistants"))
     frames = [sse_frame(json.dumps(item["data"]).encode(), item["event"]) for item in items]
     reply = Reply(raw=[*frames, b"event: done\ndata: [DONE]\n\n"])
-    with ModelServer(reply) as server, openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client:
-        with client.beta.threads.runs.stream(thread_id="t", assistant_id="a", event_handler=Kept()) as handler:
-            messages = handler.get_final_messages()
-            steps = handler.get_final_run_steps()
-            final = handler.get_final_run()
+    with (
+        ModelServer(reply) as server,
+        openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client,
+        client.beta.threads.runs.stream(thread_id="t", assistant_id="a", event_handler=Kept()) as handler,
+    ):
+        messages = handler.get_final_messages()
+        steps = handler.get_final_run_steps()
+        final = handler.get_final_run()
     assert [m.content[0].text.value for m in messages] == ["It is one."]  # type: ignore[union-attr]
     assert [s.type for s in steps] == ["tool_calls", "message_creation"]
     made: Any = steps[0].step_details
