@@ -48,9 +48,9 @@ BACKWARDS = {
     ("relay.lanes", "relay.emitter"): "a lane emits through its emitter",
     ("relay.reader", "relay.interface"): "a reader reads any relay, and every relay has readers",
     ("relay.ending", "relay.interface"): "every relay ends the runs that producers left",
-    ("relay.memory_reading", "relay.memory"): "a reading ends a run that its producer left, in its relay",
-    ("relay.memory_run", "relay.memory_reading"): "a run knows its readers",
-    ("relay.memory_run", "relay.memory_writer"): "a run knows its producer",
+    ("relay.memory.reading", "relay.memory.relay"): "a reading ends a run that its producer left, in its relay",
+    ("relay.memory.run", "relay.memory.reading"): "a run knows its readers",
+    ("relay.memory.run", "relay.memory.writer"): "a run knows its producer",
     ("computer.supervisor", "computer.runner"): "a supervisor and a stop act on their runner",
     ("computer.stopping", "computer.runner"): "a supervisor and a stop act on their runner",
 }

@@ -8,16 +8,16 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..errors import ProducerFenced, SourceTimeoutError, UsageError
-from .cursors import run_name
-from .interface import FINAL, Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended
+from ...errors import ProducerFenced, SourceTimeoutError, UsageError
+from ..cursors import run_name
+from ..interface import FINAL, Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended
+from ..registry import Questions
+from ..wakers import TaskWaker, ThreadWaker, in_event_loop
 from .log import Log
-from .registry import Questions
-from .wakers import TaskWaker, ThreadWaker, in_event_loop
 
 if TYPE_CHECKING:
-    from .memory_reading import MemoryReading
-    from .memory_writer import MemoryWriter
+    from .reading import MemoryReading
+    from .writer import MemoryWriter
 
 __all__ = ["MemoryRun", "Overflow"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import anyio.lowlevel
 
-from ..errors import UsageError
-from .interface import FINAL, Answered, Cancelled, Control, LogWriter, Status
-from .memory_run import MemoryRun
-from .wakers import Watch, async_wait_until, in_event_loop, wait_until
+from ...errors import UsageError
+from ..interface import FINAL, Answered, Cancelled, Control, LogWriter, Status
+from ..wakers import Watch, async_wait_until, in_event_loop, wait_until
+from .run import MemoryRun
 
 __all__ = ["MemoryWriter"]
 
