@@ -54,6 +54,7 @@ class Engine(MessageContent):
         is_ending: whether the stream ends, so that what is open is closed.
         is_canonical: whether the source is another stream's events, whose end is this stream's end.
         source_ends: the cursors of the events with which a canonical source ended, by their class.
+        cause: the event that is being completed, or was last.
         ends_before: those of them that stand before the cursor after which the stream resumes.
     """
 
@@ -62,9 +63,8 @@ class Engine(MessageContent):
     is_ending = False
     is_canonical = False
     ends_before: frozenset[type[e.Event]] = frozenset()
-    # The event that is being completed, and the number of the item that it came from.
-    _cause: e.Event | None = None
-    _item_index: int | None = None
+    cause: e.Event | None = None
+    _item_index: int | None = None  # the number of the item that it came from
 
     def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
         super().__init__(wake)
@@ -82,7 +82,7 @@ class Engine(MessageContent):
         self.wake, self.number_of = _nothing, _unknown
         self.source_ends = self._halves = NOTHING
         self.runs.release()
-        self._cause = None
+        self.cause = None
 
     def forget_oldest(self, limit: int) -> None:
         """Forget messages, confirmations and run steps that are over, the oldest first, where there are more than
@@ -121,10 +121,9 @@ class Engine(MessageContent):
         return True
 
     def complete_event(self, event: e.Event) -> Iterator[e.Event]:
-        """Any event, with everything that belongs before and after it."""
-        self._cause, self._item_index, event.item_index = event, event.item_index, None
-        yield from (_COMPLETIONS.get(type(event)) or _completion_of(type(event)))(self, event)
-        self._cause = None  # the item that it came from may be large
+        """Any event, with everything that belongs before and after it: to be handled before another event is completed."""
+        self.cause, self._item_index, event.item_index = event, event.item_index, None
+        return (_COMPLETIONS.get(type(event)) or _completion_of(type(event)))(self, event)
 
     def _emit(self, event: e.Event) -> Iterator[e.Event]:
         yield event
@@ -256,7 +255,7 @@ class Engine(MessageContent):
 
     def _warn(self, code: str, fault: str, cause: e.Event) -> e.Event:
         """The warning of a fault that the engine found."""
-        index = self._item_index if cause is self._cause else None
+        index = self._item_index if cause is self.cause else None
         if index is None:
             index = self.number_of(cause.raw_item)
         return self.warning_list.add_checked(
