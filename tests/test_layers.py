@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("recorder",),
     ("relay", "stores", "computer", "renderers", "testing", "json_fields"),
     ("agent",),
-    ("compat",),
+    ("compat", "server"),
     ("",),  # the package itself
     ("cli",),
     ("asking", "__main__"),
