@@ -5,7 +5,7 @@ A decoder refers to a message by an id of its own. That is the message's id too,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any
 
@@ -102,6 +102,10 @@ class OpenMessages(PendingAnswers):
     def has_message(self, id: str) -> bool:
         """Whether there is a message with this id."""
         return id in self._by_id
+
+    def reserve(self, messages: Iterable[Message]) -> None:
+        """The ids of these messages, which are not of this stream, are used: its own get others."""
+        self._by_id.update((message.id, message) for message in messages if message.id)
 
     def _message(self, id: str) -> Message | None:
         return self._by_id.get(id)

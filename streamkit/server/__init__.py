@@ -1,7 +1,16 @@
 """Streams and runs over HTTP. It needs an extra: `pip install "streamkit-sdk[server]"`, which is imported where it is used."""
 
+from typing import TYPE_CHECKING
+
 from ..lazy_names import lazy_names
 
-__all__: list[str] = []
+if TYPE_CHECKING:
+    from .app import App, create_app
+    from .context import Context
+    from .records import Run
 
-__getattr__, __dir__ = lazy_names(__name__, {})
+__all__ = ["App", "Context", "Run", "create_app"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__, {"App": ".app", "Context": ".context", "Run": ".records", "create_app": ".app"}
+)
