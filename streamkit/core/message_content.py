@@ -44,7 +44,7 @@ class MessageContent(OpenMessages):
         message = self._find(event.message_id)
         if message is None:
             yield from self._create_for(event, event)
-            message = self.messages[-1]
+            message = self._messages[-1]
         if self._halves:
             yield from self._end_half(event.message_id, message, event)
         if event.replace:
@@ -122,7 +122,7 @@ class MessageContent(OpenMessages):
             if final.id in self._ids:
                 return  # it was done before: an item and the entire response repeat each other
             yield from self._create(final, event)
-            message = self.messages[-1]
+            message = self._messages[-1]
             if final.content:
                 message.pieces.append(final.content)
                 yield self._delta(message, final.content, event)

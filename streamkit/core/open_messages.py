@@ -5,9 +5,9 @@ A decoder refers to a message by an id of its own. That is the message's id too,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import events as e
 from ..limits import Limits
@@ -18,12 +18,16 @@ from .sizes import Sizes
 from .unique_ids import UniqueIds
 from .warning_list import WarningList
 
+if TYPE_CHECKING:
+    from .ended_messages import EndedMessage
+
 __all__ = ["NOTHING", "OpenMessages", "has_arguments"]
 
 
 NOTHING: dict[Any, Any] = {}
 """In the place of what a stream needed until it ended, shared by all: nothing is added to it."""
 
+_UNREAD = Message()  # in the place of a message that is still encoded
 _find_nothing: Callable[[Any], Any] = NOTHING.get
 _NO_IDS = UniqueIds(NOTHING)
 
@@ -36,19 +40,22 @@ class OpenMessages(PendingAnswers):
     """The part of the engine that creates messages, finds the open ones, closes them, and measures them.
 
     Attributes:
-        messages: all messages, in the order they were created; the open ones are live.
         find_open: the open message that a decoder's id refers to, None if there is none.
         new_id: gives message ids that no other message has.
         warning_list: the warnings of the stream. The engine sets it.
+        decode_line: makes the event of a message that is still encoded.
     """
 
     warning_list: WarningList
+    decode_line: Callable[[bytes], e.Event]
+    # The messages that are still encoded, by their ids: their places in the list, and their lines.
+    _encoded: dict[str, tuple[int, bytes]] = NOTHING
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
         super().__init__(wake)
         self._sizes = Sizes()
         self._measure = self._sizes.measure  # bound once: it is called where deltas are joined
-        self.messages: list[Message] = []
+        self._messages: list[Message] = []
         # Open messages by the id that the decoder uses. That is the message's own id in `_open`; `_renamed` holds those
         # whose id was taken by another message.
         self._open: dict[str, Message] = {}
@@ -97,14 +104,75 @@ class OpenMessages(PendingAnswers):
         if self._sizes.are_due(size):
             self.measure_open()
 
-    # -- creating
+    # -- those that there are
+
+    @property
+    def messages(self) -> list[Message]:
+        """All messages, in the order they were created; the open ones are live."""
+        for id in [*self._encoded]:
+            self._read(id)
+        return self._messages
+
+    @property
+    def open_messages(self) -> list[Message]:
+        """Those that have not ended."""
+        return [message for message in self._messages if message.status == "in_progress"]
 
     def has_message(self, id: str) -> bool:
         """Whether there is a message with this id."""
         return id in self._by_id
 
     def _message(self, id: str) -> Message | None:
+        if id in self._encoded:
+            self._read(id)
         return self._by_id.get(id)
+
+    def _read(self, id: str) -> None:
+        """Make a message of its line. Any thread may call it, two at once, too."""
+        if (found := self._encoded.get(id)) is None:
+            return
+        place, line = found
+        from .ended_messages import message_of  # few streams resume
+
+        message = message_of(self.decode_line(line))
+        self._messages[place] = message
+        if id in self._by_id:  # the stream may be over
+            self._by_id[id] = message
+        self._encoded.pop(id, None)
+
+    # -- those that had ended before the stream resumed
+
+    @property
+    def can_keep_encoded(self) -> bool:
+        """Whether a message that has ended changes nothing but itself, and the call that it answers."""
+        is_full = len(self._open) + len(self._renamed) >= self.limits.open_messages
+        return self.runs.step is not None and not is_full and not self._unanswerable()
+
+    def keep_encoded(self, message: EndedMessage, line: bytes, answered: Container[str]) -> bool:
+        """Keep a message that has ended as its line. False if it has to be completed as any other: because it is known, is
+        too long, or is a call that is not among those that were `answered`."""
+        id, metadata = message.id, message.metadata
+        if id in self._by_id or not id or message.run_id is None or message.step_id is None:
+            return False
+        if message.wants_output:
+            key, content = message.call_id or id, message.content or ""
+            is_custom = metadata is not None and metadata.get("custom") is True
+            if key not in answered or self.unanswered_with(key) or not (is_custom or _is_object(content or "{}")):
+                return False
+        if not self._sizes.add_ended(message.content or "", metadata):
+            return False
+        if self._early_lines:
+            self._early_lines.pop(id, None)
+        if (call_id := message.answers) is not None:
+            self._call_answered(call_id)
+        if self._encoded is NOTHING:
+            self._encoded = {}
+        self._encoded[id] = len(self._messages), line
+        self._by_id[id] = _UNREAD
+        self._messages.append(_UNREAD)
+        return True
+
+    # -- creating
 
     def _find(self, id: str) -> Message | None:
         return self._open.get(id) or self._renamed.get(id)
@@ -137,7 +205,7 @@ class OpenMessages(PendingAnswers):
         if isinstance(message, ConsoleMessage):
             message.active_line = self._early_lines.pop(template.id, None)
         self._by_id[message.id] = message
-        self.messages.append(message)
+        self._messages.append(message)
         (self._open if message.id == template.id else self._renamed)[template.id or message.id] = message
         yield message.created_event(message, position=cause.position, raw_item=cause.raw_item)
         if message.metadata:

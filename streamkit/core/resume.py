@@ -22,6 +22,7 @@ from ..events import (
     RunStepCreated,
     StreamWarning,
 )
+from .ended_messages import EndedMessages, complete_ended
 from .engine import Engine
 from .snapshot import Snapshot, events_so_far
 
@@ -44,7 +45,7 @@ def _emit_open(engine: Engine, event: Event) -> Iterator[Event]:
         yield RunCreated(engine.runs.run, position=position)
     if engine.runs.step is not None:
         yield RunStepCreated(engine.runs.step, position=position)
-    for message in [message for message in engine.messages if message.status == "in_progress"]:
+    for message in engine.open_messages:
         yield from events_so_far(message, position)
     for confirmation in engine.pending_confirmations:
         yield ConfirmationCreated(confirmation, position=position)
@@ -96,6 +97,7 @@ def _extend(engine: Engine, id: str, content: str, cause: Event) -> Iterator[Eve
 
 Engine.completions[Retell] = _emit_open
 Engine.completions[Snapshot] = _catch_up
+Engine.completions[EndedMessages] = complete_ended
 
 
 class Resumption:

@@ -83,6 +83,15 @@ class Sizes:
         if (more := len(json_key(metadata)) - counted) > 0:
             self.add_metadata(id, more)
 
+    def add_ended(self, content: str, metadata: Mapping[str, Any] | None) -> bool:
+        """Count a message that has ended. False, and nothing is counted, if it or all messages together are too long."""
+        beside = len(json_key(metadata)) if metadata else 0
+        size = len(content) + beside
+        if max(len(content), beside) > self.limits.message or self._total + size > self.limits.total:
+            return False
+        self._total += size
+        return True
+
     def check_open(self, count: int) -> None:
         """Compare the number of open messages with the limit before another one begins.
 
