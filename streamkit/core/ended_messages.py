@@ -6,19 +6,17 @@ that it belongs to. To make a message takes ten times as long as that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 
-from ..events import Done, Event
 from ..answers import Answer
+from ..events import Done, Event
 from ..messages import Message, ToolCallMessage
 
-if TYPE_CHECKING:
-    from .engine import Engine
+__all__ = ["EndedMessage", "EndedMessages", "answered_calls", "message_of"]
 
-__all__ = ["EndedMessage", "EndedMessages", "answered_calls", "complete_ended", "message_of"]
 
 class EndedMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     """The static form of a message that has ended and has no annotations."""
@@ -49,7 +47,7 @@ class EndedMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     @property
     def answers(self) -> str | None:
         """The id of the call that it answers, None if it answers none."""
-        return self.call_id if self.type == "tool_output" or self.role == "computer" else None
+        return self.call_id if self.role == "computer" or self.type == "tool_output" else None
 
 
 class EndedMessages(Event):
@@ -68,28 +66,18 @@ class EndedMessages(Event):
     read: Callable[[bytes], Event]
 
 
-def complete_ended(engine: Engine, event: EndedMessages) -> Iterator[Event]:
-    """Take them in. One that later events may still refer to is completed as any other."""
-    engine.decode_line = event.read
-    answered = answered_calls(event.messages) if engine.can_keep_encoded else None
-    for message, line in zip(event.messages, event.lines, strict=True):
-        if answered is None or not engine.keep_encoded(message, line, answered):
-            done = event.decode(line)
-            done.position = event.position
-            yield from engine.complete_event(done)
-
-
 def answered_calls(messages: Sequence[EndedMessage]) -> set[str]:
     """The ids of the calls among these messages that a later one of them answers. Without ids that two calls have."""
     calls: set[str] = set()
     twice: set[str] = set()
     answered: set[str] = set()
     for message in messages:
-        if message.wants_output:
-            ids = {message.id, message.call_id or message.id}
-            twice |= ids & calls
-            calls |= ids
-        elif (id := message.answers) in calls and id is not None:
+        if message.type == "tool_call":
+            if message.wants_output:
+                ids = {message.id, message.call_id or message.id}
+                twice |= ids & calls
+                calls |= ids
+        elif message.call_id in calls and (id := message.answers) is not None:
             answered.add(id)
     return answered - twice
 

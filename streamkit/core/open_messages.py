@@ -19,7 +19,7 @@ from .unique_ids import UniqueIds
 from .warning_list import WarningList
 
 if TYPE_CHECKING:
-    from .ended_messages import EndedMessage
+    from .ended_messages import EndedMessage, EndedMessages
 
 __all__ = ["NOTHING", "OpenMessages", "has_arguments"]
 
@@ -132,7 +132,7 @@ class OpenMessages(PendingAnswers):
         if (found := self._encoded.get(id)) is None:
             return
         place, line = found
-        from .ended_messages import message_of  # few streams resume
+        from .ended_messages import message_of
 
         message = message_of(self.decode_line(line))
         self._messages[place] = message
@@ -148,29 +148,41 @@ class OpenMessages(PendingAnswers):
         is_full = len(self._open) + len(self._renamed) >= self.limits.open_messages
         return self.runs.step is not None and not is_full and not self._unanswerable()
 
-    def keep_encoded(self, message: EndedMessage, line: bytes, answered: Container[str]) -> bool:
-        """Keep a message that has ended as its line. False if it has to be completed as any other: because it is known, is
-        too long, or is a call that is not among those that were `answered`."""
-        id, metadata = message.id, message.metadata
-        if id in self._by_id or not id or message.run_id is None or message.step_id is None:
-            return False
-        if message.wants_output:
-            key, content = message.call_id or id, message.content or ""
-            is_custom = metadata is not None and metadata.get("custom") is True
-            if key not in answered or self.unanswered_with(key) or not (is_custom or _is_object(content or "{}")):
-                return False
-        if not self._sizes.add_ended(message.content or "", metadata):
-            return False
-        if self._early_lines:
-            self._early_lines.pop(id, None)
-        if (call_id := message.answers) is not None:
-            self._call_answered(call_id)
+    def keep_encoded(self, ended: EndedMessages) -> Iterator[bytes]:
+        """Keep messages that have ended as their lines. Gives the lines of those that are to be completed as any other, at
+        once: something is known of them already, they are too long, or are calls that none of the others answers."""
+        from .ended_messages import answered_calls  # few streams resume
+
+        answered = answered_calls(ended.messages)
         if self._encoded is NOTHING:
             self._encoded = {}
-        self._encoded[id] = len(self._messages), line
-        self._by_id[id] = _UNREAD
-        self._messages.append(_UNREAD)
-        return True
+        by_id, encoded, messages = self._by_id, self._encoded, self._messages
+        early_lines, sizes = self._early_lines, self._sizes
+        for message, line in zip(ended.messages, ended.lines, strict=True):
+            id, kind = message.id, message.type
+            if (
+                id in by_id
+                or id in early_lines
+                or (kind == "tool_call" and not self._is_answered(message, answered))
+                or message.step_id is None
+                or message.run_id is None
+                or not id
+                or not sizes.add_ended(message.content or "", message.metadata)
+            ):
+                yield line
+                continue
+            if (call_id := message.answers) is not None:
+                self._call_answered(call_id)
+            encoded[id] = len(messages), line
+            by_id[id] = _UNREAD
+            messages.append(_UNREAD)
+
+    def _is_answered(self, call: EndedMessage, answered: Container[str]) -> bool:
+        """Whether a call wants no output, because another message is its output, or for its own sake."""
+        if not call.wants_output:
+            return True
+        key, is_custom = call.call_id or call.id, call.metadata is not None and call.metadata.get("custom") is True
+        return key in answered and not self.unanswered_with(key) and (is_custom or _is_object(call.content or "{}"))
 
     # -- creating
 

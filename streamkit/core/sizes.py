@@ -85,11 +85,11 @@ class Sizes:
 
     def add_ended(self, content: str, metadata: Mapping[str, Any] | None) -> bool:
         """Count a message that has ended. False, and nothing is counted, if it or all messages together are too long."""
-        beside = len(json_key(metadata)) if metadata else 0
-        size = len(content) + beside
-        if max(len(content), beside) > self.limits.message or self._total + size > self.limits.total:
+        size, beside = len(content), len(json_key(metadata)) if metadata else 0
+        total, limits = self._total + size + beside, self.limits
+        if total > limits.total or size > limits.message or beside > limits.message:
             return False
-        self._total += size
+        self._total = total
         return True
 
     def check_open(self, count: int) -> None:

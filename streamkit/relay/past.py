@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby
 
 import msgspec
 
@@ -54,7 +55,7 @@ class Past:
         self.is_over = False
         self._run_id, self._until, self._decode, self._keeps_lines = run_id, until, decode, keeps_lines
         self._name = run_name(run_id)
-        self._epoch = ""  # of the lines that come; "" where it is not known
+        self._epoch: str = ""  # of the lines that come; "" where it is not known
         self._number = 0  # of the last line that was decoded
         self._rest = b""  # the lines after it, which begin a message that goes on in the next entries
         self._has_begun = False
@@ -88,10 +89,11 @@ class Past:
         counted = 0  # how much of the text the number of the last line stands for
         ended: list[bytes] = []
         for span in _spans(text):
-            start, end = span.span()
-            if span.lastgroup == "done" and span["active"] in (None, b"null"):
-                ended.append(span["done"])
+            active, done = span.group("active", "done")
+            if done is not None and (active is None or active == b"null"):
+                ended.append(done)
                 continue
+            start, end = span.span()
             if span.lastgroup == "open" and not is_end:
                 self._rest = text[start:]
                 break
@@ -121,35 +123,32 @@ class Past:
             yield event
             return
         lines, dropped = codec.snapshot_lines(entry.data)
-        ended: list[bytes] = []
-        for line in lines:
-            if _is_done(line):
-                ended.append(line)
-                continue
-            yield from self._ended(ended, number, entry.cursor)
-            ended = []
-            yield self._decode(line, entry.cursor)
-        yield from self._ended(ended, number, entry.cursor)
-        yield Snapshot(dropped=dropped, position=entry.cursor)
+        events: list[Event] = []
+        for are_done, group in groupby(lines, _is_done):
+            if are_done:
+                events += self._ended([*group], number, entry.cursor)
+            else:
+                events += [self._decode(line, entry.cursor) for line in group]
+        yield Snapshot(events=events, dropped=dropped, position=entry.cursor)
 
     def _ended(self, lines: Sequence[bytes], number: int, cursor: str | None = None) -> Iterator[Event]:
         """The events of messages that have ended, one after the other."""
         if not lines:
             return
-        cursor = cursor or self._cursor(number)
-        messages: list[EndedMessage] = []
-        kept: list[bytes] = []
-        for line, message in zip(lines, self._messages(lines), strict=True):
-            if message is not None:
-                messages.append(message)
-                kept.append(line)
+        cursor, decode = cursor or self._cursor(number), self._decode
+        for is_kept, group in groupby(zip(lines, self._messages(lines), strict=True), _has_message):
+            if not is_kept:
+                for line, _ in group:
+                    yield decode(line, cursor)
                 continue
-            if messages:
-                yield self._group(messages, kept, cursor)
-                messages, kept = [], []
-            yield self._decode(line, cursor)
-        if messages:
-            yield self._group(messages, kept, cursor)
+            kept, messages = zip(*group, strict=True)
+            yield EndedMessages(
+                messages=messages,
+                lines=kept,
+                decode=lambda line: decode(line, cursor),
+                read=codec.decode_event,
+                position=cursor,
+            )
 
     def _messages(self, lines: Sequence[bytes]) -> Iterable[EndedMessage | None]:
         """The static forms of messages. None for one that has to be decoded as any other event."""
@@ -161,15 +160,13 @@ class Past:
             return map(_message_in, lines)
         return [one.message if one.is_regular else None for one in done]
 
-    def _group(self, messages: list[EndedMessage], lines: list[bytes], cursor: str) -> Event:
-        decode = self._decode
-        return EndedMessages(
-            messages=messages,
-            lines=lines,
-            decode=lambda line: decode(line, cursor),
-            read=codec.decode_event,
-            position=cursor,
-        )
+
+def _is_done(line: bytes) -> bool:
+    return _match_done(line) is not None
+
+
+def _has_message(line: tuple[bytes, EndedMessage | None]) -> bool:
+    return line[1] is not None
 
 
 class _DoneLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -181,13 +178,11 @@ class _DoneLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     @property
     def is_regular(self) -> bool:
         message = self.message
-        return _is_regular(version(), self.type, message.type, message.format, message.role) and (
-            not message.provider_executed or message.type == "tool_call"
-        )
+        return _is_regular(version(), self.type, message.type, message.format, message.role, message.provider_executed)
 
 
 @lru_cache(256)
-def _is_regular(version: int, event: str, type: str, format: str | None, role: str) -> bool:
+def _is_regular(version: int, event: str, type: str, format: str | None, role: str, provider: bool) -> bool:
     """Whether an event of this wire type ends such messages, and says nothing else."""
     kind = EVENTS.get(event)
     return (
@@ -195,6 +190,7 @@ def _is_regular(version: int, event: str, type: str, format: str | None, role: s
         and issubclass(kind, Done)
         and kind.__struct_fields__ == Done.__struct_fields__
         and message_class(type, format, role) is kind.family
+        and (type == "tool_call" or not provider)
     )
 
 
@@ -208,4 +204,4 @@ def _message_in(line: bytes) -> EndedMessage | None:
 
 _decode_line = msgspec.json.Decoder(_DoneLine).decode
 _decode_lines = msgspec.json.Decoder(list[_DoneLine]).decode
-_is_done = re.compile(rb'\{"type":"\w+_done","message":').match
+_match_done = re.compile(rb'\{"type":"\w+_done","message":').match
