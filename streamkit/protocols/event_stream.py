@@ -65,6 +65,7 @@ class EventStreamWriter:
         mask: makes of an event what the client may see of it. Deltas are not passed to it.
 
     Attributes:
+        protocol: the name.
         headers: those of the response.
 
     Raises:
@@ -75,8 +76,9 @@ class EventStreamWriter:
         self, protocol: str | Encoder, *, retry: int | None = 1000, mask: Callable[[Event], Event] | None = None
     ) -> None:
         self._encoder = _encoder_of(protocol) if isinstance(protocol, str) else protocol
-        self._is_native = self._encoder.name == "streamkit"
-        self._wraps_event_name: bool = registry.find(self._encoder.name).Decoder.wraps_event_name
+        self.protocol: str = self._encoder.name
+        self._is_native = self.protocol == "streamkit"
+        self._wraps_event_name: bool = registry.find(self.protocol).Decoder.wraps_event_name
         self._retry = retry if self._encoder.sse_ids else None
         self._mask = mask
         self.headers: Mapping[str, str] = MappingProxyType({**SSE_HEADERS, **self._encoder.headers})
@@ -107,7 +109,7 @@ class EventStreamWriter:
             UsageError: the protocol is not streamkit's own: its encoder needs the events of a stream.
         """
         if not self._is_native:
-            raise UsageError(f"{self._encoder.name} cannot be made of a relay's lines: read them as a stream")
+            raise UsageError(f"{self.protocol} cannot be made of a relay's lines: read them as a stream")
         if self._mask is not None and any(sign in line for sign in _MAY_SHOW_AN_ERROR):
             line = _masked(line, self._mask)
         return self._frame(line, None, cursor)

@@ -8,9 +8,17 @@ if TYPE_CHECKING:
     from .app import App, create_app
     from .context import Context
     from .records import Run
+    from .response import EventStreamResponse
 
-__all__ = ["App", "Context", "Run", "create_app"]
+__all__ = ["App", "Context", "EventStreamResponse", "Run", "create_app"]
 
-__getattr__, __dir__ = lazy_names(
-    __name__, {"App": ".app", "Context": ".context", "Run": ".records", "create_app": ".app"}
-)
+_PLACES = {
+    "App": ".app",
+    "Context": ".context",
+    "EventStreamResponse": ".response",
+    "Run": ".records",
+    "create_app": ".app",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _PLACES)

@@ -15,13 +15,12 @@ from msgspec.structs import replace
 from .. import errors
 from ..errors import StreamkitError
 from ..events import Event, RunEvent, RunStepDone, StreamException, StreamWarning
-from .failures import details_of
 
 __all__ = ["ErrorMask"]
 
-log = logging.getLogger("streamkit")
+_log = logging.getLogger("streamkit")
 
-TITLES: Mapping[str, str] = {
+_TITLES: Mapping[str, str] = {
     "LimitError": "The source is larger than allowed.",
     "ProtocolError": "The source made no sense.",
     "SourceError": "The source failed.",
@@ -64,24 +63,19 @@ class ErrorMask:
             case _:
                 return event
 
-    def exception_of(self, error: BaseException) -> StreamException:
-        """The event of an error that is in no event of the stream, as the client may see it."""
-        event = StreamException(type(error).__name__, str(error), details_of(error), error)
-        return self._of_exception(event)
-
     def log(self, text: str, error: BaseException | None = None) -> None:
         """Log an error of the stream once, or twice where its traceback comes later."""
         key = text, error is not None
         if key not in self._logged:
             self._logged |= {key, (text, False)}
-            log.error("%s: %s", self.instance, text, exc_info=error)
+            _log.error("%s: %s", self.instance, text, exc_info=error)
 
     def _of_exception(self, event: StreamException) -> StreamException:
         self.log(event.message, event.exception)
         if self._exposes:
             return event
         name = event.error if _is_own(event.error, event.exception) else StreamkitError.__name__
-        title = TITLES.get(name, _TITLE)
+        title = _TITLES.get(name, _TITLE)
         shown = {key: event.details[key] for key in _SHOWN if isinstance(event.details.get(key), (str, int))}
         details = {"title": title, "instance": self.instance, **shown}
         return StreamException(name, self._text(title), details, position=event.position)
@@ -92,7 +86,7 @@ class ErrorMask:
         kind = error.get("type")
         names = {"type": kind} if isinstance(kind, str) and (kind.islower() or _is_own(kind)) else {}
         names |= {"code": error["code"]} if isinstance(error.get("code"), (str, int)) else {}
-        return {"message": self._text(TITLES.get(str(kind), _TITLE)), **names}
+        return {"message": self._text(_TITLES.get(str(kind), _TITLE)), **names}
 
     def _text(self, title: str) -> str:
         return f"{title} ({self.instance})"
