@@ -71,7 +71,7 @@ class Reader(Readable):
     def async_source(self) -> AsyncSource:
         """The run as a source that a task pulls."""
         events = self._begin()
-        return AsyncSource(events.reading.apull, events.aclose, events.traits)
+        return AsyncSource(events.reading.apull, events.aclose, events.traits, cancel=events.reading.cancel)
 
     def __repr__(self) -> str:
         return f"<Reader of {self.run_id!r}{f' after {self.after}' if self.after else ''}>"
