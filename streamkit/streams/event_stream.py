@@ -170,7 +170,7 @@ class EventStream:
 
     def __del__(self) -> None:
         """A response was dropped."""
-        if self._has_begun:
+        if self._has_begun and not self._frames.is_over:
             self._frames.drop()
             if not self._continues:
                 self._manager.cancel()
