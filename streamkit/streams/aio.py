@@ -212,7 +212,7 @@ class AsyncStreamManager(Manager):
                             except StopIteration as end:
                                 batch = end.value
                             else:
-                                batch = await finish(pull, signal, self._new_sleep)
+                                batch = await finish(pull, signal, self._new_sleep_of_pull)
                             step = steps.send(batch)
                         elif isinstance(step, Event):
                             if (picked := step if pick is None else pick(step)) is not None:
@@ -317,13 +317,19 @@ class AsyncStreamManager(Manager):
         """The scope of the task's next sleep, which `cancel` cancels; None where it has: then the source cleans up."""
         if self._sleep is not None and self._sleep.cancelled_caught:
             return None
-        self._sleep = anyio.CancelScope()
+        self._sleep = anyio.CancelScope() if self._sleep is None else type(self._sleep)()  # which costs a fifth
         if self._closing:
             self._sleep.cancel()
         return self._sleep
 
     def _new_sleep_of_pull(self) -> anyio.CancelScope | None:
-        return self._new_sleep() if self._pulling else None  # no hook is cut short
+        if not self._pulling:
+            return None  # no hook is cut short
+        if (cancel := self._source.cancel) is None:
+            return self._new_sleep()
+        if self._closing:
+            cancel()
+        return None
 
     def _is_interruption(self, error: BaseException) -> bool:
         """Whether an error is what the cancellation of the last sleep raised."""
@@ -336,6 +342,8 @@ class AsyncStreamManager(Manager):
         self._wake()
         if self._sleep is not None:
             self._sleep.cancel()
+        if self._source is not None and self._source.cancel is not None:
+            self._source.cancel()
 
     def _wake(self) -> None:
         if self._wakeup is not None:
