@@ -36,12 +36,14 @@ class Frames:
 
     Attributes:
         has_ended: whether nothing follows in this response.
+        beginning: frames that come before those of the log.
     """
 
     has_ended = False
 
-    def __init__(self, writer: EventStreamWriter) -> None:
+    def __init__(self, writer: EventStreamWriter, beginning: bytes = b"") -> None:
         self.writer = writer
+        self.beginning = beginning
 
     def of(self, entries: Sequence[Entry]) -> Iterator[bytes]:
         """The frames of each entry."""
@@ -69,6 +71,8 @@ class Encoded(Frames):
         keeps: whether the client is to have an event.
         at_question: gives what is sent where the run waits for answers, which ends the response; None where it goes on.
         questions_from: the number of the first event at which the run may be waiting still.
+        events: what was read of the log before.
+        beginning: frames that come before those of the log.
     """
 
     def __init__(
@@ -80,9 +84,11 @@ class Encoded(Frames):
         keeps: Callable[[Event], bool] | None = None,
         at_question: Callable[[LogEvents, EventStreamWriter], list[bytes]] | None = None,
         questions_from: int = 0,
+        events: LogEvents | None = None,
+        beginning: bytes = b"",
     ) -> None:
-        super().__init__(writer)
-        self.events = LogEvents()
+        super().__init__(writer, beginning)
+        self.events = LogEvents() if events is None else events
         self._run_id = run_id
         self._after = after
         self._keeps = keeps
@@ -149,7 +155,7 @@ class EventStream(StreamingResponse):
 
     async def _body(self) -> AsyncIterator[bytes]:
         frames, reading = self._frames, self._reading
-        yield frames.writer.opening()
+        yield frames.writer.opening() + frames.beginning
         try:
             while not frames.has_ended:
                 entries: list[Entry] | None = None
