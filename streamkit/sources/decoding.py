@@ -270,12 +270,11 @@ class SourceDecoder:
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
         handled before the next is requested."""
-        if self._framer is not None:
-            if rest := self._framer.finish():
-                complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
-                yield self._filtered(self._decode_frames(complete))
-                if len(complete) != len(rest):
-                    self._take_cut(as_frame(rest[-1])[2])
+        if self._framer is not None and (rest := self._framer.finish()):
+            complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
+            yield self._filtered(self._decode_frames(complete))
+            if len(complete) != len(rest):
+                self._take_cut(as_frame(rest[-1])[2])
         if self._start.strip() or (self.decoder is None and not self._held and self._seen):
             self._take_cut(self._seen or self._start)
         if (recorded := self.source.traits.recorded_end) is not None and recorded.cut is not None:
