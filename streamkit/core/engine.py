@@ -87,7 +87,7 @@ class Engine(MessageContent):
     def forget_oldest(self, limit: int) -> None:
         """Forget messages, confirmations and run steps that are over, the oldest first, where there are more than
         `limit` of one kind. An eighth of them at once, so that it is seldom done."""
-        if max(len(self.messages), len(self.confirmations), len(self.runs.steps)) <= limit:
+        if max(len(self._messages), len(self.confirmations), len(self.runs.steps)) <= limit:
             return
         newest = limit - limit // 8
         for message in _cut(self.messages, newest, lambda message: message.status != "in_progress"):

@@ -42,7 +42,7 @@ class MessageContent(OpenMessages):
         message = self._find(event.message_id)
         if message is None:
             yield from self._create_for(event, event)
-            message = self.messages[-1]
+            message = self._messages[-1]
         if self._halves:
             yield from self._end_half(event.message_id, message, event)
         if event.replace:
@@ -87,14 +87,15 @@ class MessageContent(OpenMessages):
         delta.position, delta.raw_item = event.position, event.raw_item
         yield from self.complete_delta(delta)
         if half:
-            self._rename(id, self._open.pop(id, None) or self._renamed[id])
+            message = self._open.pop(id, None)
+            self._rename(id, self._renamed[id] if message is None else message)
             if self._halves is NOTHING:
                 self._halves = {}
             self._halves[id] = half
 
     def _take_half(self, id: str) -> str:
         """The half that is held for a message; "" if there is none. Its next deltas may be appended at once again."""
-        half = self._halves.pop(id, "")
+        half: str = self._halves.pop(id, "")
         if half and self._renamed[id].id == id:
             self._open[id] = self._renamed.pop(id)
         return half
@@ -121,7 +122,7 @@ class MessageContent(OpenMessages):
             if final.id in self._ids:
                 return  # it was done before: an item and the entire response repeat each other
             yield from self._create(final, event)
-            message = self.messages[-1]
+            message = self._messages[-1]
             if final.content:
                 message.pieces.append(final.content)
                 yield self._delta(message, final.content, event)

@@ -5,8 +5,8 @@ A decoder refers to a message by an id of its own. That is the message's id too,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from .. import events as e
 from ..limits import Limits
@@ -17,12 +17,16 @@ from .sizes import Sizes
 from .unique_ids import UniqueIds
 from .warning_list import WarningList
 
+if TYPE_CHECKING:
+    from .ended_messages import EndedMessage, EndedMessages
+
 __all__ = ["NOTHING", "OpenMessages", "has_arguments"]
 
 
 NOTHING: dict[Any, Any] = {}
 """In the place of what a stream needed until it ended, shared by all: nothing is added to it."""
 
+_UNREAD = Message()  # in the place of a message that is still encoded
 _find_nothing: Callable[[Any], Any] = NOTHING.get
 _NO_IDS = UniqueIds(NOTHING)
 
@@ -35,20 +39,25 @@ class OpenMessages(PendingAnswers):
     """The part of the engine that creates messages, finds the open ones, closes them, and measures them.
 
     Attributes:
-        messages: all messages, in the order they were created; the open ones are live.
         find_open: the open message that a decoder's id refers to, None if there is none.
         new_id: gives message ids that no other message has.
+        decode_line: makes the event of a message that is still encoded.
     """
 
+    decode_line: Callable[[bytes], e.Event]
+
     # Made for the first message that needs them: most streams have none.
-    _renamed: dict[str, Message] = NOTHING  # open messages by the id that the decoder uses, where another message had that id
+    _renamed: dict[str, Message] = (
+        NOTHING  # open messages by the id that the decoder uses, where another message had that id
+    )
     _annotated: dict[str, set[bytes]] = NOTHING  # the annotations of open messages
     _early_lines: dict[str, int | None] = NOTHING  # active lines of console messages that have not begun
+    _encoded = NOTHING  # messages that are still encoded, by their ids: their places in the list, and their lines
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
         super().__init__(wake)
         self._sizes = Sizes()
-        self.messages: list[Message] = []
+        self._messages: list[Message] = []
         self._open: dict[str, Message] = {}  # the open messages by their ids, which the decoder uses as well
         self.find_open: Callable[[Any], Message | None] = self._open.get
         self._by_id: dict[str, Message] = {}
@@ -97,14 +106,91 @@ class OpenMessages(PendingAnswers):
         if self._sizes.are_due(size):
             self.measure_open()
 
-    # -- creating
+    # -- those that there are
+
+    @property
+    def messages(self) -> list[Message]:
+        """All messages, in the order they were created; the open ones are live."""
+        for id in [*self._encoded]:
+            self._read(id)
+        return self._messages
+
+    @property
+    def open_messages(self) -> list[Message]:
+        """Those that have not ended."""
+        return [message for message in self._messages if message.status == "in_progress"]
 
     def has_message(self, id: str) -> bool:
         """Whether there is a message with this id."""
         return id in self._by_id
 
+    def reserve(self, messages: Iterable[Message]) -> None:
+        """The ids of these messages, which are not of this stream, are used: its own get others."""
+        self._by_id.update((message.id, message) for message in messages if message.id)
+
     def _message(self, id: str) -> Message | None:
+        if id in self._encoded:
+            self._read(id)
         return self._by_id.get(id)
+
+    def _read(self, id: str) -> None:
+        """Make a message of its line. Any thread may call it, two at once, too."""
+        if (found := self._encoded.get(id)) is None:
+            return
+        place, line = found
+        from .ended_messages import message_of
+
+        message = message_of(self.decode_line(line))
+        self._messages[place] = message
+        if id in self._by_id:  # the stream may be over
+            self._by_id[id] = message
+        self._encoded.pop(id, None)
+
+    # -- those that had ended before the stream resumed
+
+    @property
+    def can_keep_encoded(self) -> bool:
+        """Whether a message that has ended changes nothing but itself, and the call that it answers."""
+        is_full = len(self._open) + len(self._renamed) >= self.limits.open_messages
+        return self.runs.step is not None and not is_full and not self._unanswerable()
+
+    def keep_encoded(self, ended: EndedMessages) -> Iterator[bytes]:
+        """Keep messages that have ended as their lines. Gives the lines of those that are to be completed as any other, at
+        once: something is known of them already, they are too long, or are calls that none of the others answers."""
+        from .ended_messages import answered_calls  # few streams resume
+
+        answered = answered_calls(ended.messages)
+        if self._encoded is NOTHING:
+            self._encoded = {}
+        by_id, encoded, messages = self._by_id, self._encoded, self._messages
+        early_lines, sizes = self._early_lines, self._sizes
+        for message, line in zip(ended.messages, ended.lines, strict=True):
+            id, kind = message.id, message.type
+            if (
+                id in by_id
+                or id in early_lines
+                or (kind == "tool_call" and not self._is_answered(message, answered))
+                or message.step_id is None
+                or message.run_id is None
+                or not id
+                or not sizes.add_ended(message.content or "", message.metadata)
+            ):
+                yield line
+                continue
+            if (call_id := message.answers) is not None:
+                self._call_answered(call_id)
+            encoded[id] = len(messages), line
+            by_id[id] = _UNREAD
+            messages.append(_UNREAD)
+
+    def _is_answered(self, call: EndedMessage, answered: Container[str]) -> bool:
+        """Whether a call wants no output, because another message is its output, or for its own sake."""
+        if not call.wants_output:
+            return True
+        key, is_custom = call.call_id or call.id, call.metadata is not None and call.metadata.get("custom") is True
+        return key in answered and not self.unanswered_with(key) and (is_custom or _is_object(call.content or "{}"))
+
+    # -- creating
 
     def _find(self, id: str) -> Message | None:
         return self._open.get(id) or self._renamed.get(id)
@@ -138,7 +224,7 @@ class OpenMessages(PendingAnswers):
         if isinstance(message, ConsoleMessage):
             message.active_line = self._early_lines.pop(template.id, None)
         self._by_id[message.id] = message
-        self.messages.append(message)
+        self._messages.append(message)
         if message.id == template.id:
             self._open[message.id] = message
         else:

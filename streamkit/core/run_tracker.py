@@ -146,9 +146,9 @@ class RunTracker:
 
     def forget_steps(self, steps: Iterable[e.RunStep]) -> None:
         """Forget the ids of steps that are over."""
-        if (by_id := self._made_by_id) is not None:
+        if (made := self._made_by_id) is not None:
             for step in steps:
-                by_id.pop(step.id, None)
+                made.pop(step.id, None)
 
     def count(self, usage: e.Usage) -> None:
         """Set the step's tokens, and the run's: the sum of its steps'."""

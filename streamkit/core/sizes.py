@@ -84,6 +84,15 @@ class Sizes:
         if (more := len(json_key(metadata)) - counted) > 0:
             self.add_metadata(id, more)
 
+    def add_ended(self, content: str, metadata: Mapping[str, Any] | None) -> bool:
+        """Count a message that has ended. False, and nothing is counted, if it or all messages together are too long."""
+        size, beside = len(content), len(json_key(metadata)) if metadata else 0
+        total, limits = self._total + size + beside, self.limits
+        if total > limits.total or size > limits.message or beside > limits.message:
+            return False
+        self._total = total
+        return True
+
     def check_open(self, count: int) -> None:
         """Compare the number of open messages with the limit before another one begins.
 

@@ -92,7 +92,7 @@ class SourceDecoder:
         self._read_to_end = traits.read_to_end
         if traits.chunks is not None:
             self._upstream = UpstreamConfirmations(traits.chunks, engine)
-        after = after if traits.resume is None else traits.resume(after)
+        after = after if traits.resume is None else traits.resume(after, not receivers and fields is None)
         if after is not None:
             self.resumption = _resumption(after, engine)
         engine.pull_approves = engine.pull_approved = False

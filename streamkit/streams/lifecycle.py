@@ -299,6 +299,8 @@ class Lifecycle(StreamState):
                 yield from self._deliver(events)
             if not self._engine.must_wait(at_end=at_end):
                 return
+            if self.on_wait is not None:
+                self.on_wait()
             over = yield WaitForAnswers(self._engine.take_deferred())
             self._check()
             for answer, deferral in over:

@@ -65,6 +65,8 @@ class StreamState(Delivery):
     _error: BaseException | None = None
     _status = "in_progress"
     _answers_taken = 0
+    on_wait: Callable[[], None] | None = None
+    """Called before the stream waits: nothing but answers is missing. For streamkit itself."""
 
     def __init__(
         self,
