@@ -20,6 +20,7 @@ from ..protocols import registry
 from ..protocols.base import Decoder, OwnEvents
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
 from ..protocols.values import is_object
+from ..shared_names import share_names
 from .chained import UpstreamConfirmations
 from .live import ForeignQuestions, decoder_of_possible_question
 from .source import AsyncSource, Source
@@ -282,7 +283,8 @@ class SourceDecoder:
         decoders = [self.decoder, self._foreign.decoder if self._foreign is not None else None]
         for decoder in decoders if not declined else ():
             if decoder is not None:
-                decoder.is_cut = self.cut is not None
+                if self.cut is not None:
+                    decoder.is_cut = True
                 yield self._filtered(_events_at_end(decoder))
         if self.decoder is not None and self._upstream is not None:
             yield self._filtered(self._upstream.finish())
@@ -344,6 +346,11 @@ class SourceDecoder:
         raise self._unrecognised()
 
 
+_NAMES = """source decoder resumption cut is_over _engine _receivers _fields _read_to_end _framer _start _seen _held _to_frames
+_to_events _of_items _upstream _foreign _was_complete"""
+share_names(SourceDecoder, _NAMES)
+
+
 class PreparingDecoder(SourceDecoder):
     """Decodes what an async source pulled, which its `prepare` makes a batch of."""
 
@@ -359,6 +366,9 @@ class PreparingDecoder(SourceDecoder):
         except Exception as error:
             raise_source_error(error)
         return super().decode(prepared)
+
+
+share_names(PreparingDecoder, _NAMES)
 
 
 def _resumption(after: str, engine: Engine) -> Resumption:
