@@ -20,6 +20,7 @@ from ..protocols import registry
 from ..protocols.base import Decoder, OwnEvents
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
 from ..protocols.values import is_object
+from ..shared_names import share_names
 from .chained import UpstreamConfirmations
 from .live import ForeignQuestions, decoder_of_possible_question
 from .source import AsyncSource, Source
@@ -270,12 +271,11 @@ class SourceDecoder:
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
         handled before the next is requested."""
-        if self._framer is not None:
-            if rest := self._framer.finish():
-                complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
-                yield self._filtered(self._decode_frames(complete))
-                if len(complete) != len(rest):
-                    self._take_cut(as_frame(rest[-1])[2])
+        if self._framer is not None and (rest := self._framer.finish()):
+            complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
+            yield self._filtered(self._decode_frames(complete))
+            if len(complete) != len(rest):
+                self._take_cut(as_frame(rest[-1])[2])
         if self._start.strip() or (self.decoder is None and not self._held and self._seen):
             self._take_cut(self._seen or self._start)
         if (recorded := self.source.traits.recorded_end) is not None and recorded.cut is not None:
@@ -283,7 +283,8 @@ class SourceDecoder:
         decoders = [self.decoder, self._foreign.decoder if self._foreign is not None else None]
         for decoder in decoders if not declined else ():
             if decoder is not None:
-                decoder.is_cut = self.cut is not None
+                if self.cut is not None:
+                    decoder.is_cut = True
                 yield self._filtered(_events_at_end(decoder))
         if self.decoder is not None and self._upstream is not None:
             yield self._filtered(self._upstream.finish())
@@ -345,6 +346,11 @@ class SourceDecoder:
         raise self._unrecognised()
 
 
+_NAMES = """source decoder resumption cut is_over _engine _receivers _fields _read_to_end _framer _start _seen _held _to_frames
+_to_events _of_items _upstream _foreign _was_complete"""
+share_names(SourceDecoder, _NAMES)
+
+
 class PreparingDecoder(SourceDecoder):
     """Decodes what an async source pulled, which its `prepare` makes a batch of."""
 
@@ -360,6 +366,9 @@ class PreparingDecoder(SourceDecoder):
         except Exception as error:
             raise_source_error(error)
         return super().decode(prepared)
+
+
+share_names(PreparingDecoder, _NAMES)
 
 
 def _resumption(after: str, engine: Engine) -> Resumption:
