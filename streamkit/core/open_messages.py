@@ -5,8 +5,7 @@ A decoder refers to a message by an id of its own. That is the message's id too,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
-from itertools import count
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .. import events as e
@@ -42,30 +41,26 @@ class OpenMessages(PendingAnswers):
     Attributes:
         find_open: the open message that a decoder's id refers to, None if there is none.
         new_id: gives message ids that no other message has.
-        warning_list: the warnings of the stream. The engine sets it.
         decode_line: makes the event of a message that is still encoded.
     """
 
-    warning_list: WarningList
     decode_line: Callable[[bytes], e.Event]
-    # The messages that are still encoded, by their ids: their places in the list, and their lines.
-    _encoded: dict[str, tuple[int, bytes]] = NOTHING
+
+    # Made for the first message that needs them: most streams have none.
+    _renamed = NOTHING  # open messages by the id that the decoder uses, where another message had that id
+    _annotated = NOTHING  # the annotations of open messages
+    _early_lines = NOTHING  # active lines of console messages that have not begun
+    _encoded = NOTHING  # messages that are still encoded, by their ids: their places in the list, and their lines
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
         super().__init__(wake)
         self._sizes = Sizes()
-        self._measure = self._sizes.measure  # bound once: it is called where deltas are joined
         self._messages: list[Message] = []
-        # Open messages by the id that the decoder uses. That is the message's own id in `_open`; `_renamed` holds those
-        # whose id was taken by another message.
-        self._open: dict[str, Message] = {}
-        self._renamed: dict[str, Message] = {}
+        self._open: dict[str, Message] = {}  # the open messages by their ids, which the decoder uses as well
         self.find_open: Callable[[Any], Message | None] = self._open.get
         self._by_id: dict[str, Message] = {}
         self._ids = UniqueIds(self._by_id)
-        self.new_id = _ids_from(self._ids)
-        self._annotated: dict[str, set[bytes]] = {}  # the annotations of open messages
-        self._early_lines: dict[str, int | None] = {}  # active lines of console messages that have not begun
+        self.new_id: Callable[[], str] = self._ids.next_of_message
 
     def release(self) -> None:
         """Forget what only further events would need. The messages stay."""
@@ -73,6 +68,11 @@ class OpenMessages(PendingAnswers):
         self._annotated = NOTHING
         self.find_open, self._ids, self.new_id = _find_nothing, _NO_IDS, _new_id_of_none
         self._sizes.release()
+
+    @property
+    def warning_list(self) -> WarningList:
+        """The warnings of the stream."""
+        raise NotImplementedError("the engine's")
 
     # -- sizes
 
@@ -92,12 +92,12 @@ class OpenMessages(PendingAnswers):
             LimitError: it is too long, or all messages together are.
         """
         message.compact()
-        self._measure(message)
+        self._sizes.measure(message)
 
     def measure_open(self) -> None:
         """Compare the sizes of all open messages with the limits. Raises as `compact`."""
         for message in (*self._open.values(), *self._renamed.values()):
-            self._measure(message)
+            self._sizes.measure(message)
 
     def long_item_came(self, size: int) -> None:
         """Items of this size may fill the memory long before the deltas of a message are joined."""
@@ -121,6 +121,10 @@ class OpenMessages(PendingAnswers):
     def has_message(self, id: str) -> bool:
         """Whether there is a message with this id."""
         return id in self._by_id
+
+    def reserve(self, messages: Iterable[Message]) -> None:
+        """The ids of these messages, which are not of this stream, are used: its own get others."""
+        self._by_id.update((message.id, message) for message in messages if message.id)
 
     def _message(self, id: str) -> Message | None:
         if id in self._encoded:
@@ -194,14 +198,14 @@ class OpenMessages(PendingAnswers):
         template = event.message
         if self._find(template.id) is not None:
             fault = f"message {template.id!r} was created twice; the second was dropped"
-            yield self._warn("duplicate-created", fault, event)
-            return
-        yield from self._create(template, event)
+            return iter((self._warn("duplicate-created", fault, event),))
+        return self._create(template, event)
 
     def _create(self, template: Message, cause: e.Event) -> Iterator[e.Event]:
         """Create a message like this one, empty."""
         self._sizes.check_open(len(self._open) + len(self._renamed))
-        yield from self.runs.open_step(cause)
+        if self.runs.step is None:
+            yield from self.runs.open_step(cause)
         if isinstance(template, ConsoleMessage):
             yield from self._code_runs()
         if isinstance(template, ToolOutputMessage) or (template.role == "computer" and template.call_id is not None):
@@ -210,18 +214,28 @@ class OpenMessages(PendingAnswers):
             template = Message.from_dict(template.to_dict())
         message = template.header()
         message.id = self._id_for(template)
-        if message.run_id is None and self.runs.run is not None:
-            message.run_id = self.runs.run.id
-        if message.step_id is None and self.runs.step is not None:
-            message.step_id = self.runs.step.id
+        run, step = self.runs.run, self.runs.step
+        if message.run_id is None and run is not None:
+            message.run_id = run.id
+        if message.step_id is None and step is not None:
+            message.step_id = step.id
         if isinstance(message, ConsoleMessage):
             message.active_line = self._early_lines.pop(template.id, None)
         self._by_id[message.id] = message
         self._messages.append(message)
-        (self._open if message.id == template.id else self._renamed)[template.id or message.id] = message
+        if message.id == template.id:
+            self._open[message.id] = message
+        else:
+            self._rename(template.id or message.id, message)
         yield message.created_event(message, position=cause.position, raw_item=cause.raw_item)
         if message.metadata:
             self._sizes.measure_metadata(message.id, message.metadata)
+
+    def _rename(self, key: str, message: Message) -> None:
+        """The decoder uses another id for a message than the message has. Not all of its deltas are simply appended."""
+        if self._renamed is NOTHING:
+            self._renamed = {}
+        self._renamed[key] = message
 
     def _id_for(self, template: Message) -> str:
         if not template.id:
@@ -253,12 +267,6 @@ class OpenMessages(PendingAnswers):
         fault = f"the arguments of tool call {key!r} are no JSON object; `arguments` is empty"
         if not self.warning_list.has_fault(fault):  # another engine may have reported it
             yield self._warn("bad-arguments", fault, cause)
-
-
-def _ids_from(ids: UniqueIds) -> Callable[[], str]:
-    """A function that gives ids which are free."""
-    numbers = count(1)
-    return lambda: ids.free(f"message-{next(numbers)}")
 
 
 def has_arguments(call: ToolCallMessage) -> bool:

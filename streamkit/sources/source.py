@@ -106,6 +106,8 @@ class Source(Iterator[Batch]):
         next: pulls as `pull` does, but raises the client's own exceptions.
     """
 
+    __slots__ = ("_batches", "_close", "interruptible", "next", "response", "traits", "upstream")
+
     def __init__(
         self,
         batches: Iterator[Batch],
