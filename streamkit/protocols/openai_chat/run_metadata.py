@@ -1,0 +1,34 @@
+"""What the chunks state about the entire answer, or about one choice alone, for the run's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..values import WireObject, as_object, is_object
+from .choice import Choice
+
+__all__ = ["add_metadata", "run_metadata"]
+
+
+def add_metadata(metadata: dict[str, Any], chunk: WireObject, keys: Iterable[str]) -> None:
+    """Add what a chunk has at these keys."""
+    for key in keys:
+        value = chunk.get(key)
+        if key == "x_groq" and is_object(value):
+            values = {name: value[name] for name in value if name not in ("usage", "error")}
+            value = {**as_object(metadata.get(key)), **values}
+        if value:
+            metadata[key] = value
+
+
+def run_metadata(metadata: WireObject, choices: Iterable[Choice]) -> dict[str, Any]:
+    """The run's metadata: what the chunks stated, `finish_reasons` by choice if there are several, and under `choices` what
+    they stated about one choice."""
+    found = dict(metadata)
+    in_order = sorted(choices, key=lambda choice: choice.index)
+    if len(in_order) > 1:
+        found["finish_reasons"] = {str(choice.index): choice.finish_reason for choice in in_order}
+    if extra := {str(choice.index): choice.extra for choice in in_order if choice.extra}:
+        found["choices"] = extra
+    return found
