@@ -52,7 +52,7 @@ from .streams.timing import Timing
 if TYPE_CHECKING:
     from .agent import Agent, AsyncAgent, tool
     from .recorder import Recorder
-    from .relay import MemoryRelay
+    from .relay import MemoryRelay, RedisRelay
     from .relay.emitter import Emitter
     from .sources.recording import replay
     from .streams.aio import AsyncStreamManager
@@ -82,6 +82,7 @@ __all__ = [
     "ProtocolError",
     "ReasoningMessage",
     "Recorder",
+    "RedisRelay",
     "RefusalMessage",
     "RequestError",
     "RunFailedError",
@@ -115,6 +116,7 @@ if not TYPE_CHECKING:
             "Emitter": ".relay.emitter",
             "MemoryRelay": ".relay",
             "Recorder": ".recorder",
+            "RedisRelay": ".relay.redis",
             "Throttled": ".throttled",
             "replay": ".sources.recording",
             "tool": ".agent",
