@@ -19,7 +19,7 @@ PACKAGE = Path(streamkit.__file__).parent
 # side in one line: what users name, which knows each other (a message knows the events about it), and edges that have
 # nothing to do with each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "html_text", "lazy_names"),
+    ("_version", "html_text", "in_tasks", "lazy_names"),
     ("errors",),
     ("limits",),
     ("messages", "answers", "events"),
@@ -30,7 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sources",),
     ("streams",),
     ("recorder",),
-    ("relay", "computer", "renderers", "testing", "json_fields"),
+    ("relay", "stores", "computer", "renderers", "testing", "json_fields"),
     ("agent",),
     ("compat",),
     ("",),  # the package itself
@@ -48,9 +48,9 @@ BACKWARDS = {
     ("relay.lanes", "relay.emitter"): "a lane emits through its emitter",
     ("relay.reader", "relay.interface"): "a reader reads any relay, and every relay has readers",
     ("relay.ending", "relay.interface"): "every relay ends the runs that producers left",
-    ("relay.memory_reading", "relay.memory"): "a reading ends a run that its producer left, in its relay",
-    ("relay.memory_run", "relay.memory_reading"): "a run knows its readers",
-    ("relay.memory_run", "relay.memory_writer"): "a run knows its producer",
+    ("relay.memory.reading", "relay.memory.relay"): "a reading ends a run that its producer left, in its relay",
+    ("relay.memory.run", "relay.memory.reading"): "a run knows its readers",
+    ("relay.memory.run", "relay.memory.writer"): "a run knows its producer",
     ("computer.supervisor", "computer.runner"): "a supervisor and a stop act on their runner",
     ("computer.stopping", "computer.runner"): "a supervisor and a stop act on their runner",
 }

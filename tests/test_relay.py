@@ -30,7 +30,7 @@ from streamkit.core.engine import Engine
 from streamkit.errors import ProducerFenced
 from streamkit.protocols import codec
 from streamkit.relay import MemoryRelay, Relay, cursors
-from streamkit.relay.log import Log
+from streamkit.relay.memory.log import Log
 
 from . import values as q
 from .faces import Face, body, every_face
@@ -726,8 +726,8 @@ def test_reading_in_parts_tells_the_same_messages(events: list[e.Event], data: s
     relay = MemoryRelay()
     with pytest.MonkeyPatch.context() as patch:
         size = data.draw(st.sampled_from((2, 5, 256)))
-        patch.setattr("streamkit.relay.log._BLOCK", size)
-        patch.setattr("streamkit.relay.log._TAIL", 2 * size)
+        patch.setattr("streamkit.relay.memory.log._BLOCK", size)
+        patch.setattr("streamkit.relay.memory.log._TAIL", 2 * size)
         tell_into(relay, events)
         check_parts(relay, data)
 

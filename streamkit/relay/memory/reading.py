@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ..errors import SourceError
-from .cursors import Entry, place_of
-from .ending import end_abandoned_run
-from .interface import FINAL, Gap
-from .reading import Reading
-from .wakers import TaskWaker, ThreadWaker
+from ...errors import SourceError
+from ..cursors import Entry, place_of
+from ..ending import end_abandoned_run
+from ..interface import FINAL, Gap
+from ..reading import Reading
+from ..wakers import TaskWaker, ThreadWaker
 
 if TYPE_CHECKING:
-    from .memory import MemoryRelay
-    from .memory_run import MemoryRun
+    from .relay import MemoryRelay
+    from .run import MemoryRun
 
 __all__ = ["MemoryReading"]
 

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..errors import UsageError
-from .cursors import Entry, Place, cursor_of
+from ...errors import UsageError
+from ..cursors import Entry, Place, cursor_of
 
 __all__ = ["Log"]
 
