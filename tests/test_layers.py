@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("recorder",),
     ("relay", "stores", "computer", "renderers", "testing", "json_fields"),
     ("agent",),
-    ("compat",),
+    ("compat", "server"),
     ("",),  # the package itself
     ("cli",),
     ("asking", "__main__"),
@@ -51,6 +51,8 @@ BACKWARDS = {
     ("relay.memory.reading", "relay.memory.relay"): "a reading ends a run that its producer left, in its relay",
     ("relay.memory.run", "relay.memory.reading"): "a run knows its readers",
     ("relay.memory.run", "relay.memory.writer"): "a run knows its producer",
+    ("server.execution", "server.runs"): "an execution is one of the runs of its process",
+    ("server.clock", "server.runs"): "the clock looks after them",
     ("computer.supervisor", "computer.runner"): "a supervisor and a stop act on their runner",
     ("computer.stopping", "computer.runner"): "a supervisor and a stop act on their runner",
 }

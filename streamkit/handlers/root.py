@@ -141,7 +141,12 @@ def own_hooks(handlers: Iterable[Handler]) -> list[tuple[str, int]]:
     """The hooks that were assigned to these objects themselves, each by name and identity: what `plan` has to be
     computed again for. A stream compares it at every event that is no delta."""
     names = hook_events().keys()
-    return [(name, id(own[name])) for handler in handlers for own in [vars(handler)] for name in names & own.keys()]
+    found: list[tuple[str, int]] = []
+    for handler in handlers:
+        own = vars(handler)
+        if not names.isdisjoint(own):
+            found += [(name, id(own[name])) for name in names & own.keys()]
+    return found
 
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:

@@ -333,10 +333,15 @@ class Encoder:
         choices: False if the protocol has no place for choices other than the first. Their events are then left out.
         fields: True if the protocol has a place for the code and reasoning that `fields=` extracts from the arguments of a
             call. If False they are left out, as the call has them too.
+        headers: what an HTTP response in this protocol has besides the headers of every event stream.
+        sse_ids: False if the provider's own client cannot read the `id:` and `retry:` of an event stream: it takes a block of
+            either without data for an event.
     """
 
     name: ClassVar[str]
     done: ClassVar[bytes | None] = None
+    headers: ClassVar[Mapping[str, str]] = {}
+    sse_ids: ClassVar[bool] = True
     choices: ClassVar[bool] = True
     fields: ClassVar[bool] = False
 

@@ -91,7 +91,7 @@ class SourceDecoder:
         traits = source.traits
         if traits.chunks is not None:
             self._upstream = UpstreamConfirmations(traits.chunks, engine)
-        after = after if traits.resume is None else traits.resume(after)
+        after = after if traits.resume is None else traits.resume(after, not receivers and fields is None)
         self.resumption = None if after is None else _resumption(after, engine)
         engine.pull_approves = engine.pull_approved = False
         engine.has_outcomes = traits.was_answered

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import anyio
 import anyio.lowlevel
@@ -28,6 +28,11 @@ from ..sources.source import AsyncSource, Source, await_source, call_source
 from .lifecycle import NO_STEPS
 from .manager import Manager, share_names
 from .tasks import Work, close_unused, scheduler, task_finder
+
+if TYPE_CHECKING:
+    from ..protocols import Encoder
+    from .event_stream import OnDisconnect
+    from .event_stream_aio import AsyncEventStream
 
 __all__ = ["AsyncStreamManager"]
 
@@ -136,8 +141,24 @@ class AsyncStreamManager(Manager):
         """As `StreamManager.chunks`."""
         return AsyncChunks(self, self._encoder(protocol))
 
+    def sse(
+        self,
+        protocol: str | Encoder = "streamkit",
+        *,
+        keepalive: float | None = 15.0,
+        on_disconnect: OnDisconnect = "cancel",
+        retry: int | None = 1000,
+        expose_errors: bool = False,
+    ) -> AsyncEventStream:
+        """As `StreamManager.sse`: an async iterator, with `aclose()`. A task of its own reads the stream."""
+        from .event_stream_aio import AsyncEventStream
+
+        return AsyncEventStream(self, protocol, keepalive, on_disconnect, retry, expose_errors)
+
     async def close(self) -> None:
         """As `StreamManager.close`."""
+        if self._reader is not None and await self._reader.stop():
+            return
         while self._running is not None:
             self.cancel()
             if self._is_caller():
@@ -348,6 +369,13 @@ class AsyncStreamManager(Manager):
                 return True
             frame = frame.f_back
         return False
+
+    async def wait_for(self, event: anyio.Event) -> None:
+        """As `StreamManager.wait_for`."""
+        self._wakeup = event
+        if not self._closing:
+            await event.wait()
+        self._wakeup = None
 
     async def _wait(self, deferred: Any) -> Any:
         self._wakeup = wakeup = anyio.Event()  # before the changes are looked at: none is missed

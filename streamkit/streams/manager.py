@@ -28,6 +28,7 @@ class Manager(Lifecycle, Readable):
     driver: int | None = None  # the id of the thread or task that drives it, once it has started
     _made_answer_text: AnswerText | None = None
     _made_deadlines: Deadlines | None = None
+    _reader: Any = None  # what `sse` reads it with, while it does
     _asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
@@ -73,6 +74,34 @@ class Manager(Lifecycle, Readable):
         """
         if not self._ended:
             raise UsageError(f"the stream runs already: a hook or another {kind} cannot run it to its end, or read it")
+
+    def check_unread(self) -> None:
+        """Check that all events are still to come.
+
+        Raises:
+            UsageError: some were delivered.
+        """
+        if self._ended or self._current is not None:
+            state = "has ended" if self._ended else "was read in part"
+            raise UsageError(f"the stream {state}, so it cannot be sent from its beginning: `sse()` reads it itself")
+
+    def serve(self, reader: Any) -> None:
+        """Let this read the stream, and be its last handler.
+
+        Raises:
+            UsageError: as `check_unread`; or another one does.
+        """
+        self.check_unread()
+        if self._reader is not None:
+            raise UsageError("the stream is read by another `sse()` already")
+        reader.bind(self)
+        self._use_handlers((*self._handlers, reader))
+        self._reader = reader
+
+    def _release(self) -> None:
+        if self._reader is not None:  # most streams have no such attribute of their own
+            self._reader = None
+        super()._release()
 
     def _mark(self, moment: str) -> None:
         self._times.setdefault(moment, time.monotonic())

@@ -34,6 +34,7 @@ from ..values import (
     text_or_none,
 )
 from .choice import Choice
+from .first_chunk import begin
 from .pieces import event_with_logprobs, extended_event, plain_event, read_choice
 from .repeated_fields import NOTHING, RepeatedFields
 from .shape import CHUNK_OBJECTS, recognises
@@ -54,7 +55,6 @@ __all__ = ["Decoder"]
 
 _NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk as another shape than its own raises
 
-
 _REPORTED_SIZE = 4096  # characters
 
 
@@ -74,7 +74,7 @@ class Decoder(base.Decoder):
         self._has_begun = False
         self._has_ended = False
         self._answer_id: str | None = None
-        self._metadata: dict[str, Any] = {}
+        self._metadata: WireObject = {}
         self._usage: WireObject = {}
         self._warnings: list[Event] = []  # and what is held
         self._unreported = 0  # characters of what is held
@@ -182,6 +182,8 @@ class Decoder(base.Decoder):
             events = self._read_typed(chunk, data)
         if events is None:
             events = self.feed_frame(id, name, data)
+            if self.exhausted:
+                return events
             is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
             only_deltas = is_only_deltas([event for event in events if not isinstance(event, MetadataHeld)])
             self._repeated.remember(self._chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
@@ -199,7 +201,9 @@ class Decoder(base.Decoder):
 
     def _read_typed(self, chunk: Chunk, data: bytes) -> list[Event] | None:
         """The events of a typed chunk; None, before anything was changed, if it has to take the tolerant path."""
-        if self._has_ended or not self._has_begun or not self._repeated.has(chunk, self._choices):
+        if not (self._has_begun or self._has_ended):
+            return self._begin_typed(chunk, data)
+        if self._has_ended or not self._repeated.has(chunk, self._choices):
             return None
         events: list[Event] = []
         is_settled = self._repeated.has_changing(chunk)
@@ -215,6 +219,20 @@ class Decoder(base.Decoder):
             events += [*self._read_usage({"usage": chunk.usage}, [])]
         self.complete = self._all_choices_finished()
         return events + self._take_warnings() or None
+
+    def _begin_typed(self, chunk: Chunk, data: bytes) -> list[Event] | None:
+        """The events of the first chunk, as `_read_typed`."""
+        begun = begin(chunk, data, self._metadata, self._new_choice)
+        if begun is None:
+            return None
+        choice, run, events = begun
+        self._has_begun, self._answer_id, self._metadata = True, run.id or None, run.metadata
+        self._choices[choice.index] = choice
+        self._repeated.remember(chunk, self._choices, is_only_deltas=False)
+        return events
+
+    def _new_choice(self, index: int, answer_id: str | None) -> Choice:
+        return Choice(index, answer_id, self.new_id, self._warn, self._hold)
 
     def plain_event(self, item: Any) -> Event | None:
         """The event of a plain delta of an open message."""
@@ -262,7 +280,6 @@ class Decoder(base.Decoder):
         super().forget()
         self._choices.clear()
         self._chunk = None
-        self._chunk = None
 
     # -- a chunk
 
@@ -303,7 +320,7 @@ class Decoder(base.Decoder):
             index = place
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = Choice(index, self._answer_id, self.new_id, self._warn, self._hold)
+            choice = self._choices[index] = self._new_choice(index, self._answer_id)
         yield from choice.feed(wire, chunk)
 
     def _read_usage(self, chunk: WireObject, choices: list[Any]) -> Iterator[Event]:
@@ -327,7 +344,7 @@ class Decoder(base.Decoder):
             id=self._answer_id or "",
             model=text_or_none(chunk.get("model")),
             created_at=as_seconds(chunk.get("created")),
-            metadata=dict(self._metadata),
+            metadata=self._metadata,
         )
         return RunCreated(run)
 
@@ -347,7 +364,8 @@ class Decoder(base.Decoder):
         yield from self._take_warnings()
 
     def _all_choices_finished(self) -> bool:
-        return bool(self._choices) and all(choice.is_finished for choice in self._choices.values())
+        choices = self._choices.values()
+        return bool(choices) and False not in [choice.is_finished for choice in choices]
 
     def _add_metadata(self, chunk: WireObject, keys: Iterable[str]) -> None:
         for key in keys:
@@ -355,11 +373,13 @@ class Decoder(base.Decoder):
             if key == "x_groq" and is_object(value):
                 values = {name: value[name] for name in value if name not in ("usage", "error")}
                 value = {**as_object(self._metadata.get(key)), **values}
-            if value:
-                self._metadata[key] = value
+            if value and value != self._metadata.get(key):
+                self._metadata = {**self._metadata, key: value}  # a new one, for events have the one before
 
-    def _run_metadata(self) -> dict[str, Any]:
-        metadata = dict(self._metadata)
+    def _run_metadata(self) -> WireObject:
+        if len(self._choices) == 1 and not any(choice.extra for choice in self._choices.values()):
+            return self._metadata
+        metadata: dict[str, Any] = dict(self._metadata)
         choices = sorted(self._choices.values(), key=lambda choice: choice.index)
         if len(choices) > 1:
             metadata["finish_reasons"] = {str(choice.index): choice.finish_reason for choice in choices}

@@ -82,6 +82,7 @@ class Encoder(base.Encoder):
 
     name = "vercel_ui"
     done = b"[DONE]"
+    headers = {"x-vercel-ai-ui-message-stream": "v1"}
     choices = False
 
     def __init__(
