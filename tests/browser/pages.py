@@ -26,7 +26,12 @@ from IPython.display import Image, display
 for number in range(3):
     print("number", number)
 display(Image(bytes.fromhex("PNG")))
-""".replace("PNG", base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg==").hex())
+""".replace(
+    "PNG",
+    base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
+    ).hex(),
+)
 
 # Writes a line to a file as long as it runs.
 ENDLESS = """\

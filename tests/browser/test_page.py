@@ -107,7 +107,7 @@ def test_a_whole_run_with_a_confirmation_code_and_a_picture(tab: Tab) -> None:
     fold = tab.page.query_selector("details.fold")
     assert fold.get_attribute("open") is None
     fold.query_selector("summary").click()
-    assert "A drawing." in tab.text("details.fold .prose")
+    tab.wait("details.fold .prose >> text=A drawing.")
     assert tab.count(".turn.user") == 1
 
 
@@ -305,7 +305,10 @@ def test_forged_answers_foreign_pages_and_wrong_tokens_are_refused(tab: Tab, con
     evil.route("http://evil.test/", lambda route: route.fulfill(body="<p>evil</p>", content_type="text/html"))
     evil.goto("http://evil.test/")
     assert evil.evaluate(post, [answers + question["id"], {"approved": True}]) == "TypeError"
-    assert evil.evaluate("url => fetch(url, {mode: 'no-cors', credentials: 'include'}).then((r) => r.type, () => 'no')", f"{proxy.url}/runs") in ("opaque", "no")
+    assert evil.evaluate(
+        "url => fetch(url, {mode: 'no-cors', credentials: 'include'}).then((r) => r.type, () => 'no')",
+        f"{proxy.url}/runs",
+    ) in ("opaque", "no")
     frame = evil.evaluate(
         """(url) => new Promise((resolve) => {
           const frame = document.createElement("iframe");
@@ -316,7 +319,10 @@ def test_forged_answers_foreign_pages_and_wrong_tokens_are_refused(tab: Tab, con
         proxy.url,
     )
     assert frame in ("refused", "blank")
-    assert all("evil" in one.url or one.evaluate("document.body.innerText.trim()") == "" or "streamkit" not in one.title() for one in evil.frames)
+    assert all(
+        "evil" in one.url or one.evaluate("document.body.innerText.trim()") == "" or "streamkit" not in one.title()
+        for one in evil.frames
+    )
     state = tab.page.evaluate("id => fetch(`/runs/${id}`).then((response) => response.json())", runs[0]["id"])
     assert [one["status"] for one in state["pending"]] == ["pending"]
     assert tab.text(".card .state") == "Waits for your yes"
@@ -460,7 +466,14 @@ def test_markdown_becomes_these_nodes(tab: Tab) -> None:
     })"""
     made = evaluate(tab, source, [*MARKDOWN])
     assert dict(zip(MARKDOWN, made, strict=True)) == MARKDOWN
-    links = evaluate(tab, source, ["[a **b**](https://x.org/a_(b)?c=1 \"t\"), https://y.org/z. <mailto:a@b.c>", "```python\nx = 1\n```\n|a|b|\n|-|:-:|\n|`c|d`|e|"])
+    links = evaluate(
+        tab,
+        source,
+        [
+            '[a **b**](https://x.org/a_(b)?c=1 "t"), https://y.org/z. <mailto:a@b.c>',
+            "```python\nx = 1\n```\n|a|b|\n|-|:-:|\n|`c|d`|e|",
+        ],
+    )
     assert re.findall(r'href="([^"]*)"', links[0]) == ["https://x.org/a_(b)?c=1", "https://y.org/z", "mailto:a@b.c"]
     assert 'rel="noopener noreferrer nofollow"' in links[0] and ">a <strong>b</strong></a>" in links[0]
     assert '<span class="token-number">1</span>' in links[1] and '<td class="center">e</td>' in links[1]
@@ -480,9 +493,17 @@ def test_text_that_grows_is_shown_as_if_it_had_come_at_once(tab: Tab) -> None:
       }
       return null;
     })"""
-    many = "\n\n".join(MARKDOWN) + "\n\n```js\nlet a = `b\nc`; // d\n```\n\n|a|b|\n|-|-|\n|c|d|\n\nend\n---\n\n    code\n" + HOSTILE
+    many = (
+        "\n\n".join(MARKDOWN)
+        + "\n\n```js\nlet a = `b\nc`; // d\n```\n\n|a|b|\n|-|-|\n|c|d|\n\nend\n---\n\n    code\n"
+        + HOSTILE
+    )
     assert evaluate(tab, source, [many, *MARKDOWN]) == [None] * (len(MARKDOWN) + 1)
-    section = "## Title\n\nSome *text* with `code` and [a link](https://x.org), which goes on for a while.\n\n- one\n- two\n\n```python\n" + "print('a line')\n" * 40 + "```\n\n"
+    section = (
+        "## Title\n\nSome *text* with `code` and [a link](https://x.org), which goes on for a while.\n\n- one\n- two\n\n```python\n"
+        + "print('a line')\n" * 40
+        + "```\n\n"
+    )
     long = section * (100_000 // len(section))
     growing = """({ markdown }, text) => {
       const root = document.createElement("div");
@@ -522,9 +543,29 @@ def test_code_is_highlighted_in_these_languages(tab: Tab) -> None:
       return [...view.code.querySelectorAll("span[class^=token]")].map((one) => [one.className.slice(6), one.textContent]);
     }"""
     cases: dict[tuple[str, str], list[list[str]]] = {
-        ("python", 'x = """a\nb""" # c\nif f(1): pass'): [["string", '"""a'], ["string", 'b"""'], ["comment", "# c"], ["keyword", "if"], ["function", "f"], ["number", "1"], ["keyword", "pass"]],
-        ("bash", "if x; then echo $HOME # c"): [["keyword", "if"], ["keyword", "then"], ["variable", "$HOME"], ["comment", "# c"]],
-        ("js", "const a = `b\nc`; /* d\ne */ null"): [["keyword", "const"], ["string", "`b"], ["string", "c`"], ["comment", "/* d"], ["comment", "e */"], ["literal", "null"]],
+        ("python", 'x = """a\nb""" # c\nif f(1): pass'): [
+            ["string", '"""a'],
+            ["string", 'b"""'],
+            ["comment", "# c"],
+            ["keyword", "if"],
+            ["function", "f"],
+            ["number", "1"],
+            ["keyword", "pass"],
+        ],
+        ("bash", "if x; then echo $HOME # c"): [
+            ["keyword", "if"],
+            ["keyword", "then"],
+            ["variable", "$HOME"],
+            ["comment", "# c"],
+        ],
+        ("js", "const a = `b\nc`; /* d\ne */ null"): [
+            ["keyword", "const"],
+            ["string", "`b"],
+            ["string", "c`"],
+            ["comment", "/* d"],
+            ["comment", "e */"],
+            ["literal", "null"],
+        ],
         ("json", '{"a": ["b", 1, true]}'): [["key", '"a"'], ["string", '"b"'], ["number", "1"], ["literal", "true"]],
         ("unheard-of", 'a "b" 2'): [["string", '"b"'], ["number", "2"]],
     }
