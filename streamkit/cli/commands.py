@@ -115,6 +115,7 @@ def _add_serve(commands: _Commands) -> None:
     serve.add_argument("--port", metavar="N", type=_port, help="the port (default: 8765, or one that is free)")
     serve.add_argument("--open", action="store_true", help="open the page in the browser")
     serve.add_argument("--offline", action="store_true", help="use the scripted model even if there is a key")
+    serve.add_argument("--fast", action="store_true", help="let the scripted model write without pauses")
     serve.add_argument(
         "--data", metavar="FILE", help="where conversations are kept (default: in the user's data folder)"
     )
@@ -135,6 +136,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         images=not arguments.no_images,
         instructions=arguments.instructions,
         offline=arguments.offline,
+        fast=arguments.fast,
         data=arguments.data,
     )
 

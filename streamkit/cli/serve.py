@@ -65,6 +65,7 @@ def run(
     images: bool,
     instructions: str | None,
     offline: bool,
+    fast: bool,
     data: str | None,
 ) -> int:
     """Serve until Ctrl-C. Returns the exit code.
@@ -79,6 +80,7 @@ def run(
         images: whether the model takes images.
         instructions: the system prompt, None for the built-in one.
         offline: whether to use the scripted model even if there is a key.
+        fast: whether the scripted model writes without pauses.
         data: the file of the conversations, None for the one in the user's folder.
 
     Raises:
@@ -91,7 +93,7 @@ def run(
     is_real = not offline and bool(base_url or os.environ.get("OPENAI_API_KEY") or (model or "").startswith("claude"))
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_listen(port))
-        client, name = stack.enter_context(_real(model, base_url) if is_real else scripted(PAUSE))
+        client, name = stack.enter_context(_real(model, base_url) if is_real else scripted(0 if fast else PAUSE))
         computers = stack.enter_context(contextlib.closing(Computers(computer_here)))
         path = _store_path(data)
         store = SQLiteStore(path)
@@ -186,11 +188,9 @@ def scripted(pause: float) -> Generator[tuple[Any, str]]:
     import openai
 
     def reply(request: Request) -> Reply:
-        items: Any = request.body.get("input", [])
-        # What code displayed comes after its output, as messages of the user.
-        last = next((item for item in reversed(items) if item.get("role") != "user"), {})
-        if last.get("type") == "function_call_output":
-            return Reply(DECLINED if "user declined" in str(last.get("output")) else ANSWER, delay=pause)
+        output = _output_in(request.body.get("input"))
+        if output is not None:
+            return Reply(DECLINED if "user declined" in output else ANSWER, delay=pause)
         code = ToolCall("execute", {"language": "python", "code": CODE})
         thought = Reasoning("I can compute this, and draw it. A few lines of Python will do.")
         return Reply(thought, Text("Let me measure it, and draw it."), code, delay=pause)
@@ -202,6 +202,18 @@ def scripted(pause: float) -> Generator[tuple[Any, str]]:
         openai.OpenAI(base_url=server.url, api_key="none", http_client=http_client, max_retries=0) as client,
     ):
         yield client, "scripted"
+
+
+def _output_in(items: Any) -> str | None:
+    """The newest output in a request's input; None if the user has said something since."""
+    newest: list[Any] = items[::-1] if isinstance(items, list) else []
+    for item in newest:
+        if item.get("type") == "function_call_output":
+            return str(item.get("output"))
+        said = item.get("content") if item.get("role") == "user" else None
+        if isinstance(said, str) and not said.endswith("was displayed:"):  # what code displayed comes as the user's
+            return None
+    return None
 
 
 # -- the computers

@@ -78,9 +78,13 @@ class Model:
     def __call__(self, request: Any) -> Reply:
         items: Any = request.body["input"]
         items = [{"role": "user", "content": items}] if isinstance(items, str) else items
-        displayed = [item for item in items if item.get("role") == "user" and isinstance(item.get("content"), str)]
-        said = [item["content"] for item in displayed if item["content"] != "This image was displayed:"][-1]
-        last = next((item for item in reversed(items) if item.get("role") != "user"), {})
+        # What code displayed comes as messages of the user, after its output.
+        places = [
+            at for at, item in enumerate(items) if item.get("role") == "user" and isinstance(item["content"], str)
+        ]
+        asked = max(at for at in places if items[at]["content"] != "This image was displayed:")
+        said, since = items[asked]["content"], items[asked:]
+        last = next((item for item in reversed(since) if item.get("role") != "user"), {})
         if last.get("type") == "function_call_output":
             return Reply(f"The output was: {str(last['output'])[:300]}")
         return self.first(said)

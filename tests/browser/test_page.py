@@ -126,7 +126,7 @@ def test_code_is_edited_before_it_runs_and_a_no_has_a_reason(tab: Tab) -> None:
     tab.page.fill(".question input", "not <b>now</b>")
     tab.page.keyboard.press("Enter")
     tab.done()
-    assert "Not run: not <b>now</b>" in tab.text(".turn:last-child .card")
+    assert "Reason: not <b>now</b>" in tab.text(".turn:last-child .card")
     assert "Reason: not <b>now</b>" in tab.text(".turn:last-child")
     tab.page.reload()
     tab.done()
@@ -262,11 +262,11 @@ def test_what_a_model_writes_is_harmless_in_every_field(tab: Tab) -> None:
     check_harmless(tab)
     assert tab.page.evaluate("getComputedStyle(document.querySelector('.ansi-f1')).fontWeight") == "700"
     printed = tab.text(".card .console")
-    assert printed.endswith("red done\n") or printed.endswith("red done"), printed
+    assert printed.rstrip("\n").endswith("red done"), printed
     tab.page.reload()
     tab.done()
     check_harmless(tab)
-    assert "<script>" in tab.text("#conversations"), "a title is text as well"
+    until(lambda: "<script>" in tab.text("#conversations"), tab.page)  # a title is text as well
 
 
 def check_harmless(tab: Tab) -> None:
@@ -384,7 +384,7 @@ def test_text_can_be_read_in_both_themes_and_nothing_overflows_on_a_phone(tab: T
     assert tab.page.evaluate(wide) == [360, 0]
     for name in ("Run", "Edit", "Decline"):
         box = tab.page.locator(".question button", has_text=name).bounding_box()
-        assert 0 <= box["x"] and box["x"] + box["width"] <= 360 and box["height"] >= 32
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 360 and box["height"] >= 32
     tab.page.click(".question .primary")
     tab.done()
     tab.send("hostile " + "x" * 500)

@@ -148,7 +148,7 @@ class CodePart {
       this.view.update(edited.replace(/\n$/, ""));
       this.asked.append(element("p", { class: "note" }, "You edited this before it ran."));
     }
-    if (status === "declined" && reason && reason !== "not answered") this.asked.append(element("p", { class: "note" }, `Not run: ${reason}`));
+    if (status === "declined" && reason) this.asked.append(element("p", { class: "note" }, `Not run: ${reason}`));
     this.isRunning = status === "approved";
     this.#tellState();
   }
@@ -160,6 +160,7 @@ class CodePart {
   }
 
   take(part) {
+    if (part instanceof OutputPart && this.confirmation?.status === "declined") this.asked.replaceChildren(); // it says so
     this.output.append(part.element);
   }
 
@@ -250,19 +251,21 @@ class ToolPart {
 /** What a tool gave: JSON, or text. */
 class OutputPart {
   constructor() {
-    this.view = new CodeView("json");
-    this.element = this.view.element;
-    this.element.classList.add("plain");
+    this.element = element("div", { class: "plain" });
   }
 
-  update(message) {
-    this.view.update(message.status === "in_progress" ? message.content : pretty(message.content));
+  update({ status, content }) {
+    const text = status === "in_progress" ? content : pretty(content);
+    const isData = text !== content || /^[[{]/.test(text);
+    if (this.isData !== isData) this.element.replaceChildren((this.view = isData ? new CodeView("json") : new ConsoleView()).element);
+    this.isData = isData;
+    this.view.update(text);
   }
 }
 
 function pretty(text) {
   try {
-    return text.length < 200_000 ? JSON.stringify(JSON.parse(text), null, 2) : text;
+    return text.length < 200_000 && /^\s*[[{]/.test(text) ? JSON.stringify(JSON.parse(text), null, 2) : text;
   } catch {
     return text;
   }
