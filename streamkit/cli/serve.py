@@ -9,28 +9,28 @@ import contextlib
 import os
 import secrets
 import socket
-import sys
 import threading
 import webbrowser
 from collections import OrderedDict
 from collections.abc import Callable, Generator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..agent import Agent
 from ..errors import UsageError
+from ..protocols.values import as_list
 from ..renderers.characters import printable
 from ..testing import ModelServer, Reasoning, Reply, Text, ToolCall
 from ..testing.requests import Request
 from .chat import instructions_for
 from .clients import client_for, computer_here
 from .demo import CODE
+from .report import data_folder
 
 if TYPE_CHECKING:
     from ..computer import Computer
     from ..server import App, Context
 
-__all__ = ["Computers", "data_folder", "run", "scripted"]
+__all__ = ["Computers", "run", "scripted"]
 
 PORT = 8765
 PAUSE = 0.02  # seconds between two pieces of the scripted answer
@@ -135,17 +135,12 @@ def _server() -> tuple[Any, Callable[..., App]]:
 
 def _listen(port: int | None) -> socket.socket:
     """A socket that listens on loopback. Raises `UsageError` if the port is taken."""
-    for wanted in (port,) if port is not None else (PORT, 0):
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(("127.0.0.1", wanted))
-        except (OSError, OverflowError) as error:
-            listener.close()
-            fault = error
-        else:
-            return listener
-    raise UsageError(f"port {port} cannot be used: {fault}")
+    try:
+        return socket.create_server(("127.0.0.1", PORT if port is None else port))
+    except OSError as error:
+        if port is None:
+            return socket.create_server(("127.0.0.1", 0))
+        raise UsageError(f"port {port} cannot be used: {error.strerror}") from error
 
 
 def _store_path(data: str | None) -> str:
@@ -154,13 +149,6 @@ def _store_path(data: str | None) -> str:
     folder = data_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return str(folder / "conversations.sqlite")
-
-
-def data_folder() -> Path:
-    """The folder of the user's data, as the system has it."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "streamkit"
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "streamkit"
 
 
 def _introduce(url: str, model: str | None, path: str, *, auto_run: bool) -> None:
@@ -206,8 +194,7 @@ def scripted(pause: float) -> Generator[tuple[Any, str]]:
 
 def _output_in(items: Any) -> str | None:
     """The newest output in a request's input; None if the user has said something since."""
-    newest: list[Any] = items[::-1] if isinstance(items, list) else []
-    for item in newest:
+    for item in reversed(as_list(items)):
         if item.get("type") == "function_call_output":
             return str(item.get("output"))
         said = item.get("content") if item.get("role") == "user" else None

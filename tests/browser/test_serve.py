@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -49,29 +50,29 @@ def served(data: Path, *options: str) -> Generator[tuple[str, str]]:
     assert (process.returncode, error) == (0, ""), out
 
 
-RUN = """
-const { connect } = await import(process.argv[2]);
-const client = connect({ url: process.argv[3], token: process.argv[4] });
-const stream = client.run("How is a sine?", { conversation: "sine" });
-stream.started.then(() => {});
-const texts = [];
-for await (const event of stream) {
-  if (event.type === "confirmation_created") await event.confirmation.decline("no need");
-  if (event.type === "text_done") texts.push([event.message.role, event.message.content]);
-}
-console.log(JSON.stringify([texts, stream.status, stream.confirmations[0].status, (await client.getMessages("sine")).messages.length]));
+GUIDE = Path(__file__).parents[2] / ".docs" / "browser.md"
+AROUND = """
+const [url, token] = process.argv.slice(2);
+const shown = [];
+const show = (...given) => shown.push(...given);
+%s
+console.log(JSON.stringify(shown));
 """
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node: no program `node`")
-def test_a_restart_keeps_conversations(tmp_path: Path) -> None:
-    """The client is streamkit.js, in Node."""
-    module = (Path(__file__).parents[2] / "streamkit" / "server" / "page" / "streamkit.js").as_uri()
-    (tmp_path / "run.mjs").write_text(RUN, "utf-8")
+def test_a_restart_keeps_conversations_and_the_examples_of_the_guide_run(tmp_path: Path) -> None:
+    """In Node, with streamkit.js, on the scripted model."""
+    module = GUIDE.parents[1] / "streamkit" / "server" / "page" / "streamkit.js"
+    blocks = re.findall(r"^```javascript\n(.*?)^```$", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    source = AROUND % "\n".join(blocks).replace("./streamkit.js", module.as_uri())
+    (tmp_path / "run.mjs").write_text(source, "utf-8")
     data = tmp_path / "conversations.sqlite"
     with served(data) as (url, token):
-        made = node(str(tmp_path / "run.mjs"), module, url, token)
-    assert '"How is a sine?"' in made and "Then I will not run it." in made and '"completed","declined"' in made
+        shown = json.loads(node(str(tmp_path / "run.mjs"), url, token))
+    assert len(blocks) == 3
+    assert "Then I will not run it." in "".join(shown[:-4])
+    assert shown[-4].startswith("Then I will not run it.") and shown[-3] == "completed" and shown[-2] > 20 and shown[-1]
     assert data.stat().st_mode & 0o077 == 0
     with served(data) as (url, other):
         assert other != token

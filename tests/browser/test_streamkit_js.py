@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(NODE is None, reason="there i
 def node(*arguments: str, stdin: str = "") -> str:
     """What a program for Node prints."""
     assert NODE is not None
-    done = subprocess.run([NODE, *arguments], input=stdin, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([NODE, *arguments], input=stdin, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 
