@@ -197,7 +197,10 @@ class Delivery:
 
     def _calls_of(self, event: Event) -> Sequence[Call]:
         """Make an event the current one. Returns the calls to its hooks."""
-        if self._position is not None or (self._current is not None and self._current.position is not None):
+        current = self._current
+        if current is not None and current.position is not None:
+            self._position = current.position
+        elif self._position is not None:
             self._position = self._last_position()
         self._current = event
         kind = type(event)

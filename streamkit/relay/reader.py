@@ -71,7 +71,7 @@ class Reader(Readable):
     def async_source(self) -> AsyncSource:
         """The run as a source that a task pulls."""
         events = self._begin()
-        return AsyncSource(events.reading.apull, events.aclose, events.traits)
+        return AsyncSource(events.reading.apull, events.aclose, events.traits, cancel=events.reading.cancel)
 
     def __repr__(self) -> str:
         return f"<Reader of {self.run_id!r}{f' after {self.after}' if self.after else ''}>"
@@ -86,6 +86,7 @@ class _Events:
         self.reading.convert = self._decoded
         self.traits = SourceTraits(protocol="streamkit", read_to_end=True, resume=self.resume)
         self._past: Past | None = None  # what a stream that resumes takes in before its handlers receive anything
+        self._decode = codec.line_decoder()  # events that are declared later are decoded carefully
         self._questions: list[RelayAnswer] = []  # that were handed out, and are neither answered nor skipped
         self._deadlines = Deadlines()
         self._message_id = ""  # of the newest delta
@@ -122,7 +123,7 @@ class _Events:
     def _decoded(self, entries: Sequence[Entry]) -> OwnEvents:
         if self._questions:
             self._attend()
-        decode, events = codec.line_decoder(), OwnEvents()
+        decode, events = self._decode, OwnEvents()
         for entry in entries:
             try:
                 event = decode(entry[1])
@@ -156,7 +157,7 @@ class _Events:
     def _event(self, line: bytes, cursor: str) -> Event:
         """The event of a line that is any other but one of a delta."""
         try:
-            event = codec.line_decoder()(line)
+            event = self._decode(line)
         except Exception:  # as above
             event = self._snapshot(line) if line.startswith(_SNAPSHOT) else _decode_carefully(line)
         event.position = cursor

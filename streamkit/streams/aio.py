@@ -20,13 +20,14 @@ from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitFor
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
+from ..shared_names import share_names
 from ..sources.awaiting import finish, interruptible, is_cancellation
 from ..sources.chunks import AsyncChunks
 from ..sources.open_async import open_async, source_of_async_stream
 from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
 from .lifecycle import NO_STEPS
-from .manager import Manager, share_names
+from .manager import NAMES, Manager
 from .tasks import Work, close_unused, scheduler, task_finder
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ class AsyncStreamManager(Manager):
                             except StopIteration as end:
                                 batch = end.value
                             else:
-                                batch = await finish(pull, signal, self._new_sleep)
+                                batch = await finish(pull, signal, self._new_sleep_of_pull)
                             step = steps.send(batch)
                         elif isinstance(step, Event):
                             if (picked := step if pick is None else pick(step)) is not None:
@@ -317,13 +318,19 @@ class AsyncStreamManager(Manager):
         """The scope of the task's next sleep, which `cancel` cancels; None where it has: then the source cleans up."""
         if self._sleep is not None and self._sleep.cancelled_caught:
             return None
-        self._sleep = anyio.CancelScope()
+        self._sleep = anyio.CancelScope() if self._sleep is None else type(self._sleep)()  # which costs a fifth
         if self._closing:
             self._sleep.cancel()
         return self._sleep
 
     def _new_sleep_of_pull(self) -> anyio.CancelScope | None:
-        return self._new_sleep() if self._pulling else None  # no hook is cut short
+        if not self._pulling:
+            return None  # no hook is cut short
+        if (cancel := self._source.cancel) is None:
+            return self._new_sleep()
+        if self._closing:
+            cancel()
+        return None
 
     def _is_interruption(self, error: BaseException) -> bool:
         """Whether an error is what the cancellation of the last sleep raised."""
@@ -336,6 +343,8 @@ class AsyncStreamManager(Manager):
         self._wake()
         if self._sleep is not None:
             self._sleep.cancel()
+        if self._source is not None and self._source.cancel is not None:
+            self._source.cancel()
 
     def _wake(self) -> None:
         if self._wakeup is not None:
@@ -410,7 +419,7 @@ class AsyncStreamManager(Manager):
                 await self.close()
 
 
-share_names(AsyncStreamManager, "_course _schedule _token _running _guard _find_task")
+share_names(AsyncStreamManager, f"{NAMES} _course _schedule _token _running _guard _find_task")
 
 
 class _Iteration:

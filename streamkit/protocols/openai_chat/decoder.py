@@ -35,6 +35,7 @@ from ..values import (
 )
 from .choice import Choice
 from .first_chunk import begin
+from .open_messages import NOTHING as NO_VALUES
 from .pieces import event_with_logprobs, extended_event, plain_event, read_choice
 from .repeated_fields import NOTHING, RepeatedFields
 from .shape import CHUNK_OBJECTS, recognises
@@ -74,8 +75,8 @@ class Decoder(base.Decoder):
         self._has_begun = False
         self._has_ended = False
         self._answer_id: str | None = None
-        self._metadata: WireObject = {}
-        self._usage: WireObject = {}
+        self._metadata: WireObject = NO_VALUES
+        self._usage: WireObject = NO_VALUES
         self._warnings: list[Event] = []  # and what is held
         self._unreported = 0  # characters of what is held
         self._repeated = RepeatedFields()
@@ -180,13 +181,14 @@ class Decoder(base.Decoder):
             events = [event, self._count_usage(self._new_usage, data)] if self._new_usage else [event]
         elif (chunk := self._chunk) is not None:
             events = self._read_typed(chunk, data)
+        chunk, self._chunk = self._chunk, None
         if events is None:
             events = self.feed_frame(id, name, data)
             if self.exhausted:
                 return events
             is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
             only_deltas = is_only_deltas([event for event in events if not isinstance(event, MetadataHeld)])
-            self._repeated.remember(self._chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
+            self._repeated.remember(chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
             return events
         return self._typed(events, data, id)
 

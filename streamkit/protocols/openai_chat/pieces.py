@@ -155,14 +155,12 @@ def read_choice(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool
 
 def piece_of(delta: Delta) -> tuple[str, str] | None:
     """The kind and the text of a delta's one piece, ("", "") if it has none, and None if it has several."""
-    content, refusal = delta.content, delta.refusal
-    is_tuple = isinstance(content, tuple)
-    if not (is_tuple or delta.reasoning_content or delta.reasoning or delta.reasoning_details):  # most deltas
-        if refusal:
-            return None if content else ("refusal", refusal)
+    content = "" if isinstance(delta.content, tuple) else delta.content
+    if not (delta.reasoning_content or delta.reasoning or delta.reasoning_details or content is not delta.content):
+        if delta.refusal:
+            return None if content else ("refusal", delta.refusal)
         return ("text", content) if content else ("", "")
     reasoning = _reasoning_of(delta)
-    content = "" if is_tuple else content
     found = [(k, t) for k, t in (("reasoning", reasoning), ("text", content), ("refusal", delta.refusal)) if t]
     if reasoning is None or len(found) > 1:
         return None
