@@ -261,7 +261,7 @@ def _checked_answers(
         fits = question is not None and question["kind"] == kind and _takes(question, answer)
         if fits and question is not None:
             given.append((question, answer))
-        elif is_approval:
+        elif isinstance(one, Approval):
             shown = {} if question is None else {"question": question_of(question)}
             is_open = question is not None and question["status"] in ("approved", "declined")
             raise Problem("already-answered" if is_open else "question-closed", extra=shown)
