@@ -16,11 +16,11 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ..errors import SourceError, UsageError
-from ..events import Event, RunRequiresAction
+from ..events import Event, RunRequiresAction, StreamException
 from ..protocols.event_stream import HEARTBEAT, EventStreamWriter
 from ..relay import Entry, Reading, RunRecord
 from ..relay.cursors import place_of
-from ..streams.error_mask import ErrorMask
+from ..streams.failures import details_of
 from .core import Server
 from .log_events import LogEvents
 from .problem import Problem
@@ -170,11 +170,8 @@ class EventStream(StreamingResponse):
                 for start in range(0, len(entries), _MOST):
                     if body := b"".join(frames.of(entries[start : start + _MOST])):
                         yield body
-        except (
-            SourceError
-        ) as error:  # the run was deleted; or its next events are gone, and the client wants no snapshot
-            mask = ErrorMask(expose=self._server.expose_errors)
-            yield frames.writer.event(mask.exception_of(error))
+        except SourceError as error:  # the run was deleted; or what comes next is gone, and no snapshot is wanted
+            yield frames.writer.event(StreamException(type(error).__name__, str(error), details_of(error), error))
         if ending := frames.writer.ending():
             yield ending
         self._is_complete = True
