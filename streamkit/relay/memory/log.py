@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import UsageError
 from ..cursors import Entry, Place, cursor_of
@@ -21,7 +21,7 @@ _MOST_JOINED = 64  # blocks that are read at once
 _TAIL = 2 * _BLOCK  # entries that stand one by one at most
 
 
-_new_entry = tuple.__new__  # half the time of calling the class
+_new_entry: Any = tuple.__new__  # half the time of calling the class
 
 
 class _Block(NamedTuple):
