@@ -22,6 +22,7 @@ import msgspec
 
 from .. import events as e
 from ..messages import COMPACT_AT
+from ..shared_names import share_names
 from .message_content import MessageContent
 from .open_messages import NOTHING
 from .pending import NOT_ANSWERED, PendingAnswers
@@ -298,6 +299,13 @@ class Engine(MessageContent):
         e.StreamEnd: _drop,
     }
 
+
+share_names(
+    Engine,
+    """pending wake confirmations _sizes _messages _open find_open _by_id _ids new_id runs _strict number_of takes_awaitables
+    takes_edits pull_approves pull_approved has_outcomes is_canonical cause _item_index is_ending source_ends _halves _renamed
+    _early_lines _annotated""",
+)
 
 _COMPLETIONS = Engine.completions
 

@@ -31,7 +31,7 @@ class MessageContent(OpenMessages):
 
     # The first half of a surrogate pair, by the id of a message that ends with it. Meanwhile the message is in `_renamed`,
     # so that its next delta is completed here.
-    _halves = NOTHING
+    _halves: dict[str, str] = NOTHING
 
     # -- deltas
 

@@ -47,9 +47,11 @@ class OpenMessages(PendingAnswers):
     decode_line: Callable[[bytes], e.Event]
 
     # Made for the first message that needs them: most streams have none.
-    _renamed = NOTHING  # open messages by the id that the decoder uses, where another message had that id
-    _annotated = NOTHING  # the annotations of open messages
-    _early_lines = NOTHING  # active lines of console messages that have not begun
+    _renamed: dict[str, Message] = (
+        NOTHING  # open messages by the id that the decoder uses, where another message had that id
+    )
+    _annotated: dict[str, set[bytes]] = NOTHING  # the annotations of open messages
+    _early_lines: dict[str, int | None] = NOTHING  # active lines of console messages that have not begun
     _encoded = NOTHING  # messages that are still encoded, by their ids: their places in the list, and their lines
 
     def __init__(self, wake: Callable[[], None] | None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from .. import events as e
+from ..shared_names import share_names
 
 __all__ = ["RunTracker", "merge"]
 
@@ -167,6 +168,8 @@ class RunTracker:
             )
         )
 
+
+share_names(RunTracker, "steps run step outcome ended requires_action usage _usage_before _step_count _made_by_id")
 
 _is_no_value = ("", None, {}).__contains__
 

@@ -13,6 +13,7 @@ from ..errors import LimitError
 from ..limits import DEFAULT_LIMITS
 from ..messages import Message
 from ..messages.json_text import json_key
+from ..shared_names import share_names
 
 __all__ = ["Sizes"]
 
@@ -115,3 +116,6 @@ class Sizes:
         for sizes in (self._sizes, self._besides, self._metadata):
             if sizes:
                 sizes.pop(message.id, None)
+
+
+share_names(Sizes, "limits _unmeasured _total _sizes _besides _metadata")

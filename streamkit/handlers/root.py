@@ -151,6 +151,8 @@ def own_hooks(handlers: Iterable[Handler]) -> list[tuple[str, int]]:
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:
     """The calls that each kind of event makes to these handlers, in their order. Kinds that make none are missing."""
+    if len(handlers) == 1:
+        return {kind: calls for kind, calls in handlers[0].streamkit_plan().items() if calls}
     calls: dict[type[Event], tuple[Call, ...]] = {}
     for handler in handlers:
         for kind, more in handler.streamkit_plan().items():

@@ -124,7 +124,7 @@ def decode_json(text: bytes | bytearray | str) -> Any:
     Raises:
         ValueError: it is not JSON, or nested too deep.
     """
-    if is_too_deep(text):
+    if len(text) > MAX_NESTING and is_too_deep(text):
         raise ValueError(TOO_DEEP)
     try:
         return _decode(text)

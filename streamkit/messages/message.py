@@ -198,7 +198,8 @@ class Message:
         """Replace all content."""
         self._compacted += len(self.pieces) + 1
         self._chunks[:] = [content] if content else []
-        self.pieces.clear()
+        if self.pieces:
+            self.pieces.clear()
 
     def to_dict(self) -> dict[str, Any]:
         """The static form: a dict for JSON, without fields that are unset. `Message.from_dict(m.to_dict()) == m`."""

@@ -100,10 +100,7 @@ class Decoder:
     pull_approves: ClassVar[bool] = False
 
     # Where a decoder begins.
-    index: int = 0
-    complete = False
     continues_in_next_source = False
-    exhausted = False
     is_cut = False
     foreign_decoder: Callable[[WireObject], Decoder | None] | None = None
     _foreign_name: str | None = None  # the other protocol that a warning was emitted about
@@ -113,6 +110,8 @@ class Decoder:
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         self.new_id = new_id or map("message-{}".format, count(1)).__next__
+        self.index: int = 0
+        self.complete = self.exhausted = False
 
     # -- what a protocol defines
 
@@ -282,7 +281,8 @@ class Decoder:
         """The decoder of a source that is over, without what it has read: its name, index and endings."""
         left = type(self).__new__(type(self))
         left.index, left.complete, left.exhausted = self.index, self.complete, self.exhausted
-        left.continues_in_next_source = self.continues_in_next_source
+        if self.continues_in_next_source:
+            left.continues_in_next_source = True
         return left
 
     def forget(self) -> None:

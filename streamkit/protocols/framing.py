@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import LimitError
 from ..limits import Limits
 from ..messages.json_text import MAX_NESTING, shallow
+from ..shared_names import share_names
 from .frames import Frame, Frames, as_data, as_frame, is_frame, sse_frame
 
 __all__ = [
@@ -354,6 +355,13 @@ class SseFramer(Framer):
                 case _:
                     pass  # a comment, `retry`, or a field that the specification says to ignore
         return frames
+
+
+share_names(
+    SseFramer,
+    """_longest _pending _size _heeded_names measure _in_data _is_lf_only _started _head_name _head _head_size _separator
+    _as_data""",
+)
 
 
 class NdjsonFramer(Framer):

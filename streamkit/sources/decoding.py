@@ -20,6 +20,7 @@ from ..protocols import registry
 from ..protocols.base import Decoder, OwnEvents
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
 from ..protocols.values import is_object
+from ..shared_names import share_names
 from .chained import UpstreamConfirmations
 from .live import ForeignQuestions, decoder_of_possible_question
 from .source import AsyncSource, Source
@@ -122,8 +123,10 @@ class SourceDecoder:
 
     @property
     def direct(self) -> Direct:
-        """The calls that make events of a batch of bytes, if it `is_direct`."""
-        return NOT_DIRECT if self._to_frames is None else (bytes, self._to_frames, self._to_events)
+        """The calls that make events of a batch of bytes, if it `is_direct`; or of a tuple of items."""
+        if self._to_frames is not None:
+            return bytes, self._to_frames, self._to_events
+        return NOT_DIRECT if self._of_items is None else (tuple, tuple, self._of_items)
 
     # -- batches
 
@@ -131,8 +134,10 @@ class SourceDecoder:
         """The events of a batch of the source: bytes, or a list of frames or of items."""
         if self._to_frames is not None and batch.__class__ is bytes:
             return self._to_events(self._to_frames(batch))
-        if self._of_items is not None and batch and (type(batch) is OwnEvents or not isinstance(batch[0], _OTHER)):
-            return self._of_items(batch)
+        if (of_items := self._of_items) is not None:
+            kind = batch.__class__
+            if kind is tuple or kind is OwnEvents or (batch and not isinstance(batch[0], _OTHER)):
+                return of_items(batch)
         events = self._filtered(self._decode(batch))
         only_decoded = not self._receivers and self._fields is None and self.resumption is None
         if only_decoded and self.decoder is not None:
@@ -270,12 +275,11 @@ class SourceDecoder:
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
         handled before the next is requested."""
-        if self._framer is not None:
-            if rest := self._framer.finish():
-                complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
-                yield self._filtered(self._decode_frames(complete))
-                if len(complete) != len(rest):
-                    self._take_cut(as_frame(rest[-1])[2])
+        if self._framer is not None and (rest := self._framer.finish()):
+            complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
+            yield self._filtered(self._decode_frames(complete))
+            if len(complete) != len(rest):
+                self._take_cut(as_frame(rest[-1])[2])
         if self._start.strip() or (self.decoder is None and not self._held and self._seen):
             self._take_cut(self._seen or self._start)
         if (recorded := self.source.traits.recorded_end) is not None and recorded.cut is not None:
@@ -283,7 +287,8 @@ class SourceDecoder:
         decoders = [self.decoder, self._foreign.decoder if self._foreign is not None else None]
         for decoder in decoders if not declined else ():
             if decoder is not None:
-                decoder.is_cut = self.cut is not None
+                if self.cut is not None:
+                    decoder.is_cut = True
                 yield self._filtered(_events_at_end(decoder))
         if self.decoder is not None and self._upstream is not None:
             yield self._filtered(self._upstream.finish())
@@ -345,12 +350,18 @@ class SourceDecoder:
         raise self._unrecognised()
 
 
+_NAMES = """source decoder resumption cut is_over _engine _receivers _fields _read_to_end _framer _start _seen _held _to_frames
+_to_events _of_items _upstream _foreign _was_complete"""
+share_names(SourceDecoder, _NAMES)
+
+
 class PreparingDecoder(SourceDecoder):
     """Decodes what an async source pulled, which its `prepare` makes a batch of."""
 
     @property
     def direct(self) -> Direct:
-        return NOT_DIRECT
+        """The calls that make events of a dict, which needs no preparing."""
+        return NOT_DIRECT if self._of_items is None else (dict, _alone, self._of_items)
 
     def decode(self, batch: Any) -> Sequence[Event]:
         assert isinstance(self.source, AsyncSource)
@@ -360,6 +371,13 @@ class PreparingDecoder(SourceDecoder):
         except Exception as error:
             raise_source_error(error)
         return super().decode(prepared)
+
+
+share_names(PreparingDecoder, _NAMES)
+
+
+def _alone(item: Any) -> tuple[Any]:
+    return (item,)
 
 
 def _resumption(after: str, engine: Engine) -> Resumption:

@@ -18,6 +18,8 @@ from .chunks import Chunks
 from .interrupt import Interruptible, hang_up_response
 
 __all__ = [
+    "LIVE",
+    "NO_TRAITS",
     "AsyncSource",
     "Batch",
     "Readable",
@@ -27,7 +29,7 @@ __all__ = [
     "call_source",
 ]
 
-Batch = Any  # bytes, or a list of items
+Batch = Any  # bytes, or a list of items; a tuple if all of them are dicts or plain models
 
 
 class RecordedEnd(msgspec.Struct, kw_only=True):
@@ -88,7 +90,11 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
     recorded_end: RecordedEnd | None = None
 
 
-_NO_TRAITS = SourceTraits()
+NO_TRAITS = SourceTraits()
+"""Of most sources."""
+
+LIVE = SourceTraits(live=True)
+"""Of a producer that continues only when it is pulled."""
 
 
 class Source(Iterator[Batch]):
@@ -112,7 +118,7 @@ class Source(Iterator[Batch]):
         self,
         batches: Iterator[Batch],
         close: Callable[[], object],
-        traits: SourceTraits = _NO_TRAITS,
+        traits: SourceTraits = NO_TRAITS,
         *,
         response: Any = None,
         upstream: Any = None,
@@ -178,7 +184,7 @@ class AsyncSource:
         self,
         pull: Callable[[], Awaitable[Batch | None]],
         close: Callable[[], Awaitable[object]],
-        traits: SourceTraits = _NO_TRAITS,
+        traits: SourceTraits = NO_TRAITS,
         *,
         prepare: Callable[[Any], Batch] | None = None,
         cancel: Callable[[], object] | None = None,

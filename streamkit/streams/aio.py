@@ -20,13 +20,14 @@ from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitFor
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
+from ..shared_names import share_names
 from ..sources.awaiting import finish, interruptible, is_cancellation
 from ..sources.chunks import AsyncChunks
 from ..sources.open_async import open_async, source_of_async_stream
 from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
 from .lifecycle import NO_STEPS
-from .manager import Manager, share_names
+from .manager import NAMES, Manager
 from .tasks import Work, close_unused, scheduler, task_finder
 
 if TYPE_CHECKING:
@@ -418,7 +419,7 @@ class AsyncStreamManager(Manager):
                 await self.close()
 
 
-share_names(AsyncStreamManager, "_course _schedule _token _running _guard _find_task")
+share_names(AsyncStreamManager, f"{NAMES} _course _schedule _token _running _guard _find_task")
 
 
 class _Iteration:

@@ -213,8 +213,10 @@ class Lifecycle(StreamState):
     def _way_of_next(self) -> Direct | None:
         if self._closing:
             self._check()
-        source_decoder = self._source_decoder
-        if self._engine.pending or source_decoder is None or source_decoder.decoder is None or self._is_read:
+        engine, source_decoder = self._engine, self._source_decoder
+        if engine.pending or source_decoder is None or (decoder := source_decoder.decoder) is None:
+            return None
+        if (decoder.exhausted or engine.declined) and self._is_read:
             return None
         return NOT_DIRECT if self._clock is not None else source_decoder.direct
 

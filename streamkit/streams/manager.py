@@ -17,7 +17,7 @@ from .lifecycle import Lifecycle
 if TYPE_CHECKING:
     from .deadlines import Deadlines
 
-__all__ = ["AnswerText", "Manager", "is_answer_text", "share_names"]
+__all__ = ["NAMES", "AnswerText", "Manager", "is_answer_text"]
 
 STEP_BREAK = "\n\n"  # between the texts of two run steps: a model that calls a tool often says something before
 
@@ -154,17 +154,9 @@ class Manager(Lifecycle, Readable):
         return encoder
 
 
-# What a manager gets while it runs, if it is read in the usual way.
-_NAMES = """_source_given _engine _position _delta_hooks _handlers _own_hooks _plan _hook_events _times _iterated driver _source
+NAMES = """_source_given _engine _position _delta_hooks _handlers _own_hooks _plan _hook_events _times _iterated driver _source
 _source_decoder _source_number _pulling _batch _current _status _ended _receivers _then _clock"""
-
-
-def share_names(kind: type[Manager], more: str) -> None:
-    """Let Python share the names of attributes among all objects of a class: it shares those that its first object gets,
-    up to 30. An object that gets another one has a dict of its own, of 1.5 KB."""
-    first = object.__new__(kind)
-    for name in f"{_NAMES} {more}".split():
-        setattr(first, name, None)
+"""The attributes that a manager gets while it runs, if it is read in the usual way."""
 
 
 def _log_warning(warning: StreamWarning) -> None:

@@ -17,12 +17,13 @@ from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitFor
 from ..events import Event, Run, RunStep
 from ..handlers import Handler, refuse_async
 from ..messages import Message
+from ..shared_names import share_names
 from ..sources.chunks import SyncChunks
 from ..sources.interrupt import Interruptible
 from ..sources.open import open_sync, source_of_stream
 from ..sources.source import AsyncSource, Source, call_source
 from .lifecycle import NO_STEPS
-from .manager import Manager, share_names
+from .manager import NAMES, Manager
 
 if TYPE_CHECKING:
     from ..protocols import Encoder
@@ -288,4 +289,4 @@ class StreamManager(Manager):
         return self._deadlines.over()
 
 
-share_names(StreamManager, "_calls _events")
+share_names(StreamManager, f"{NAMES} _calls _events")

@@ -154,7 +154,8 @@ class OpenMessages:
 
     def returned_fields(self, kind: str) -> WireObject:
         """What goes back along with the open message of this kind."""
-        return self._returned.get(kind, NOTHING)
+        fields: WireObject = self._returned.get(kind, NOTHING)
+        return fields
 
     def add_returned_pieces(self, kind: str, key: str, pieces: Iterable[WireObject]) -> None:
         """Further pieces of a list that goes back along with the message of this kind."""

@@ -49,7 +49,7 @@ class RepeatedFields:
             if wire.index in choices:
                 choices[wire.index].filter_results = wire.content_filter_results
         if not is_only_deltas:
-            self.changing = (chunk.service_tier, chunk.system_fingerprint, chunk.provider)
+            self.changing = (_kept(chunk.service_tier), _kept(chunk.system_fingerprint), _kept(chunk.provider))
 
     def has(self, chunk: Chunk, choices: Mapping[int, Choice]) -> bool:
         """Whether this chunk has nothing else in these fields, but for those of `has_changing`."""
@@ -69,6 +69,11 @@ class RepeatedFields:
     def has_changing(self, chunk: Chunk) -> bool:
         """The same of the fields that the tolerant path does not read in chunks of deltas alone."""
         return (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self.changing
+
+
+def _kept(value: Any) -> Any:
+    """These bytes, without the chunk that they are a part of."""
+    return None if value is None else value.copy()
 
 
 def _is_same(value: Any, last: Any) -> bool:
