@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import UsageError
 from ..cursors import Entry, Place, cursor_of
@@ -19,9 +19,6 @@ __all__ = ["Log"]
 _BLOCK = 256  # entries in a block
 _MOST_JOINED = 64  # blocks that are read at once
 _TAIL = 2 * _BLOCK  # entries that stand one by one at most
-
-
-_new_entry: Any = tuple.__new__  # half the time of calling the class
 
 
 class _Block(NamedTuple):
@@ -68,7 +65,7 @@ class Log:
                 raise UsageError(f"an event in a log is one line, not {data[:60]!r}")
             number += 1
             cursors.append(cursor := f"{prefix}{number}{name}")
-            new.append(_new_entry(Entry, (cursor, data, False)))
+            new.append(Entry(cursor, data))
         self._tail += new
         self.newest = number
         if len(self._tail) > _TAIL:
