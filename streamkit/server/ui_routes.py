@@ -254,14 +254,14 @@ def _checked_answers(
     """
     given: list[tuple[dict[str, Any], Mapping[str, Any]]] = []
     for one in answers:
-        is_approval = isinstance(one, Approval)
-        question = None if run is None else run.questions.get(one.id if is_approval else one.call_id)
+        question_id = one.id if isinstance(one, Approval) else one.call_id
+        question = None if run is None else run.questions.get(question_id or "")
         answer = _answer_of(one)
-        kind = "confirmation" if is_approval else "tool_call"
+        kind = "confirmation" if isinstance(one, Approval) else "tool_call"
         fits = question is not None and question["kind"] == kind and _takes(question, answer)
         if fits and question is not None:
             given.append((question, answer))
-        elif is_approval:
+        elif isinstance(one, Approval):
             shown = {} if question is None else {"question": question_of(question)}
             is_open = question is not None and question["status"] in ("approved", "declined")
             raise Problem("already-answered" if is_open else "question-closed", extra=shown)
