@@ -166,6 +166,7 @@ class Choice:
         """Note what the fast path may do with the next chunk."""
         ids = self.messages.ids
         self.messages.unreported = 0
+        self.messages.report_detail()
         self.is_reasoning = "reasoning" in ids or "redacted" in ids
         is_alone = not (self.is_reasoning or self.messages.is_text_held)
         self.open_text_id = ids.get("text") if is_alone else None

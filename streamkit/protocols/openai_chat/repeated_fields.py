@@ -26,25 +26,22 @@ class RepeatedFields:
     The filter results of a choice stand in the choice.
     """
 
-    __slots__ = ("changing", "citations", "search_results", "x_groq")
+    __slots__ = ("changing", "values")
 
     def __init__(self) -> None:
-        self.citations: Any = None
-        self.search_results: Any = None
-        self.x_groq: Any = None
+        self.values: tuple[Any, Any, Any] = (None, None, None)  # of citations, search_results and x_groq
         self.changing: tuple[Any, Any, Any] | None = None  # of the last chunk that had more than deltas
 
     def remember(self, chunk: Chunk | None, choices: Mapping[int, Choice], *, is_only_deltas: bool) -> None:
         """The tolerant path has read this chunk, None for one of another shape."""
         if chunk is None:
-            self.citations = self.search_results = self.x_groq = self.changing = None
+            self.values, self.changing = (None, None, None), None
             for choice in choices.values():
                 choice.filter_results = None
             return
-        self.citations, self.search_results = chunk.citations, chunk.search_results
         x_groq: Any = chunk.x_groq  # None where it is missing
         is_id = x_groq is not None and not any(key in bytes(x_groq) for key in (b"usage", b"error"))
-        self.x_groq = x_groq if is_id else None
+        self.values = (chunk.citations, chunk.search_results, x_groq if is_id else None)
         for wire in chunk.choices:
             if wire.index in choices:
                 choices[wire.index].filter_results = wire.content_filter_results
@@ -58,13 +55,10 @@ class RepeatedFields:
                 return False
             if not _is_same(wire.content_filter_results, choices[wire.index].filter_results):
                 return False
-        is_same = (
-            _is_same(chunk.citations, self.citations)
-            and _is_same(chunk.search_results, self.search_results)
-            and _is_same(chunk.x_groq, self.x_groq)
-        )
+        values = (chunk.citations, chunk.search_results, chunk.x_groq)
+        is_same = all(map(_is_same, values, self.values))
         if is_same:  # empty ones are absent in some chunks, and null in others
-            self.citations, self.search_results, self.x_groq = chunk.citations, chunk.search_results, chunk.x_groq
+            self.values = values
             for wire in chunk.choices:
                 choices[wire.index].filter_results = wire.content_filter_results
         return is_same
