@@ -10,6 +10,8 @@ import pytest
 
 import streamkit
 
+from .recorded import in_a_loop
+
 STREAMS = Path(streamkit.__file__).parent / "streams"
 
 # Names that a language without `async` spells differently.
@@ -112,7 +114,7 @@ def test_a_manager_decides_nothing(module: str) -> None:
     assert imported == {"Event", "Run", "RunStep"}
 
 
-@pytest.mark.parametrize("path", sorted(STREAMS.parent.rglob("*.py")), ids=lambda path: path.stem)
+@in_a_loop("path", sorted(STREAMS.parent.rglob("*.py")))
 def test_no_function_is_long(path: Path) -> None:
     """Fifty lines at the most, in the whole package. A reference that a docstring gives does not count."""
     too_long: dict[str, int] = {}

@@ -34,14 +34,26 @@ from streamkit.relay.memory.log import Log
 
 from . import values as q
 from .faces import Face, body, every_face
+from .redis_server import ON_REDIS, needs_redis
 from .telling import tell_items
 from .test_laws import canonical
 
 often = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # Every relay there is, by what makes a new one.
-RELAYS: dict[str, Callable[..., Relay]] = {"memory": MemoryRelay}
-every_relay = pytest.mark.parametrize("relay_of", list(RELAYS.values()), ids=list(RELAYS))
+RELAYS: dict[str, Callable[..., Relay]] = {"memory": MemoryRelay, "redis": ON_REDIS.make}
+every_relay = pytest.mark.parametrize(
+    "relay_of",
+    [pytest.param(make, id=name, marks=[needs_redis] if name == "redis" else []) for name, make in RELAYS.items()],
+)
+
+
+@pytest.fixture(autouse=True)
+def closing() -> Iterator[None]:
+    """The relays on Redis of a test end with it."""
+    yield
+    ON_REDIS.close()
+
 
 CANONICAL = protocols.find("streamkit").Decoder
 

@@ -26,9 +26,9 @@ Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 _DeltaHook: TypeAlias = Callable[[Any, Any], Any]  # takes the delta and its snapshot
 
 
-Direct: TypeAlias = tuple[type[bytes] | None, Callable[[bytes], Any], Callable[[Any], Sequence[Any]]]
-"""The class of batches that two calls alone make events of, None if there is none; and these: the one that makes frames of
-a batch, and the one that makes events of frames."""
+Direct: TypeAlias = tuple[type[Any] | None, Callable[[Any], Any], Callable[[Any], Sequence[Any]]]
+"""The class of batches that two calls alone make events of, None if there is none; and these: the one that makes frames or
+items of a batch, and the one that makes events of these."""
 
 NOT_DIRECT: Direct = (None, list, list)
 

@@ -86,9 +86,9 @@ def message_of(event: Event) -> Message:
     """The message that has ended with this event, as an engine leaves it."""
     assert isinstance(event, Done)
     message = event.message
-    message.finish()
     if message.content:
         message.replace_content(message.content)  # which counts as the one delta that it was
+    message.finish()
     if isinstance(message, ToolCallMessage) and not message.provider_executed:
         message.answer_slot = Answer(f"tool call {message.call_id or message.id!r}", _nothing)
         message.answer_slot.close()

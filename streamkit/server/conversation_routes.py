@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from ..errors import StaleVersionError
 from ..messages import Message
-from ..protocols.request_body import read_body
+from ..protocols.request_body import Fields
 from ..stores import Conversation
 from .core import Server
 from .inputs import limit_in
@@ -70,7 +70,7 @@ class ConversationRoutes:
 
     async def rollback(self, request: Request, body: Any) -> Response:
         """Take the messages from one of the user's on out of a conversation."""
-        before = read_body(body).optional_text("before")
+        before = Fields(body, "").optional_text("before")
         found = await self._server.conversation(request, request.path_params["conversation"])
         removed = await self.roll_back(found, before)
         said = [message.to_dict() for message in removed if message.role == "user"]

@@ -16,11 +16,11 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ..errors import SourceError, UsageError
-from ..events import Event, RunRequiresAction
+from ..events import Event, RunRequiresAction, StreamException
 from ..protocols.event_stream import HEARTBEAT, EventStreamWriter
 from ..relay import Entry, Reading, RunRecord
 from ..relay.cursors import place_of
-from ..streams.error_mask import ErrorMask
+from ..streams.failures import details_of
 from .core import Server
 from .log_events import LogEvents
 from .problem import Problem
@@ -36,12 +36,14 @@ class Frames:
 
     Attributes:
         has_ended: whether nothing follows in this response.
+        beginning: frames that come before those of the log.
     """
 
     has_ended = False
 
-    def __init__(self, writer: EventStreamWriter) -> None:
+    def __init__(self, writer: EventStreamWriter, beginning: bytes = b"") -> None:
         self.writer = writer
+        self.beginning = beginning
 
     def of(self, entries: Sequence[Entry]) -> Iterator[bytes]:
         """The frames of each entry."""
@@ -69,6 +71,8 @@ class Encoded(Frames):
         keeps: whether the client is to have an event.
         at_question: gives what is sent where the run waits for answers, which ends the response; None where it goes on.
         questions_from: the number of the first event at which the run may be waiting still.
+        events: what was read of the log before.
+        beginning: frames that come before those of the log.
     """
 
     def __init__(
@@ -80,9 +84,11 @@ class Encoded(Frames):
         keeps: Callable[[Event], bool] | None = None,
         at_question: Callable[[LogEvents, EventStreamWriter], list[bytes]] | None = None,
         questions_from: int = 0,
+        events: LogEvents | None = None,
+        beginning: bytes = b"",
     ) -> None:
-        super().__init__(writer)
-        self.events = LogEvents()
+        super().__init__(writer, beginning)
+        self.events = LogEvents() if events is None else events
         self._run_id = run_id
         self._after = after
         self._keeps = keeps
@@ -149,7 +155,7 @@ class EventStream(StreamingResponse):
 
     async def _body(self) -> AsyncIterator[bytes]:
         frames, reading = self._frames, self._reading
-        yield frames.writer.opening()
+        yield frames.writer.opening() + frames.beginning
         try:
             while not frames.has_ended:
                 entries: list[Entry] | None = None
@@ -164,11 +170,8 @@ class EventStream(StreamingResponse):
                 for start in range(0, len(entries), _MOST):
                     if body := b"".join(frames.of(entries[start : start + _MOST])):
                         yield body
-        except (
-            SourceError
-        ) as error:  # the run was deleted; or its next events are gone, and the client wants no snapshot
-            mask = ErrorMask(expose=self._server.expose_errors)
-            yield frames.writer.event(mask.exception_of(error))
+        except SourceError as error:  # the run was deleted; or its next events are gone, and the client wants no snapshot
+            yield frames.writer.event(StreamException(type(error).__name__, str(error), details_of(error), error))
         if ending := frames.writer.ending():
             yield ending
         self._is_complete = True

@@ -10,7 +10,7 @@ from msgspec import json
 
 from ..errors import RequestError, UsageError
 from ..messages import Message, TextMessage
-from ..protocols.request_body import Fields, read_body
+from ..protocols.request_body import Fields
 from ..protocols.values import is_list
 from .problem import Problem
 
@@ -29,7 +29,7 @@ class RunRequest:
     """
 
     def __init__(self, body: Any) -> None:
-        fields = read_body(body)
+        fields = Fields(body, "")
         self.input = _input(fields)
         self.conversation = fields.optional_text("conversation")
         self.metadata: dict[str, Any] = dict(fields.inner("metadata").wire)
@@ -101,7 +101,7 @@ def answer_in(body: Any, question: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         RequestError: it is none, or the question takes no such answer.
     """
-    fields = read_body(body)
+    fields = Fields(body, "")
     if question.get("kind") == "tool_call":
         if ("output" in fields.wire) == ("error" in fields.wire):
             raise RequestError("", "has not either `output` or `error`")

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from ..errors import UsageError
 from ..protocols import registry
 from ..protocols.event_stream import EventStreamWriter
+from ..protocols.request_body import Fields
 from ..relay import RunRecord
 from ..relay.interface import FINAL
 from ..streams.error_mask import ErrorMask
@@ -191,9 +192,7 @@ class RunRoutes:
 
     async def cancel(self, request: Request, body: Any) -> Response:
         """Stop a run."""
-        from ..protocols.request_body import read_body
-
-        reason = read_body(body).optional_text("reason")
+        reason = Fields(body, "").optional_text("reason")
         record = await self._server.record(request, request.path_params["run"])
         had_ended = not await self._server.relay.acancel(record.id, reason)
         now = await self._server.relay.aget(record.id)

@@ -90,7 +90,7 @@ def test_bodies(client: Client) -> None:
 
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None):
         assert post(b'{"input": "x"}', kind) == (415, "unsupported-media-type")
-    for text in (b"{", b"no", b'{"input": "\xff"}', b'{"input": NaN}'):
+    for text in (b"{", b"no", b'{"input": "\xff"}', b'{"input": NaN}', b'{"input": "\\ud800"}'):
         assert post(text) == (400, "bad-json")
     assert post(b'{"input": "%s"}' % (b"x" * 2000)) == (413, "body-too-large")
 
@@ -125,7 +125,6 @@ WRONG: list[Any] = [
     {"input": [{"type": "image", "format": "path", "content": "/etc/passwd"}]},
     {"input": [{"type": "image", "content": "/etc/passwd"}]},
     {"input": [{"type": "file", "format": "path", "content": "/etc/passwd"}]},
-    {"input": "\ud800"},
     {"input": "x", "conversation": "a b"},
     {"input": "x", "conversation": 1},
     {"input": "x", "metadata": []},
@@ -258,7 +257,6 @@ def test_tokens(client: Client) -> None:
             None,
             "",
             "Bearer",
-            "Bearer ",
             f"Bearer {TOKEN}x",
             f"Bearer {TOKEN[:-1]}",
             f"Basic {TOKEN}",
@@ -432,9 +430,11 @@ def test_runs_and_readers_are_limited(agents: Agents) -> None:
         assert code_of(refused) == (429, "too-many-runs")
         assert refused.headers["retry-after"] == "1"
         with client.stream("GET", f"/runs/{hanging[0]['id']}/events") as one:
-            next(one.iter_bytes())
+            first = one.iter_bytes()  # dropped, it would close the connection
+            next(first)
             with client.stream("GET", f"/runs/{hanging[0]['id']}/events") as two:
-                next(two.iter_bytes())
+                second = two.iter_bytes()
+                next(second)
                 crowded = client.get(f"/runs/{hanging[0]['id']}/events")
                 assert code_of(crowded) == (429, "too-many-readers")
                 assert crowded.headers["retry-after"] == "1"
@@ -449,7 +449,7 @@ def test_runs_and_readers_are_limited(agents: Agents) -> None:
 
 def test_a_relay_that_is_away_is_503(agents: Agents) -> None:
     class Away(sk.MemoryRelay):
-        def list(self, **options: Any) -> Any:
+        def list(self, *arguments: Any, **options: Any) -> Any:
             raise sk.SourceError("the relay is away")
 
         get = list  # type: ignore[assignment]
