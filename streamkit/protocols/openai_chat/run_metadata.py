@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
 
 from ..values import WireObject, as_object, is_object
 from .choice import Choice
