@@ -25,7 +25,7 @@ class StreamView(Delivery):
 
     _fields: ArgumentFields | None = None
     _source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
-    _source_number = 0
+    _source_number: int = 0
     _error: BaseException | None = None
     _status = "in_progress"
     _times: dict[str, float]  # of the moments that `timing` computes with
