@@ -51,6 +51,7 @@ from .streams.timing import Timing
 
 if TYPE_CHECKING:
     from .agent import Agent, AsyncAgent, tool
+    from .protocols.event_stream import SSE_HEADERS
     from .recorder import Recorder
     from .relay import MemoryRelay, RedisRelay
     from .relay.emitter import Emitter
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from .throttled import Throttled
 
 __all__ = [
+    "SSE_HEADERS",
     "Agent",
     "Annotation",
     "AsyncAgent",
@@ -117,6 +119,7 @@ if not TYPE_CHECKING:
             "MemoryRelay": ".relay",
             "Recorder": ".recorder",
             "RedisRelay": ".relay.redis",
+            "SSE_HEADERS": ".protocols.event_stream",
             "Throttled": ".throttled",
             "replay": ".sources.recording",
             "tool": ".agent",

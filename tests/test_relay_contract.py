@@ -893,3 +893,14 @@ async def test_a_wait_is_ended_from_any_thread(face: Face, kind: Kind) -> None:
     async with face.beside(cancel):
         assert await drive.next(reading) is None
     assert writer.fenced is None
+
+
+@driven
+async def test_the_end_adds_to_what_is_known_of_a_run(face: Face, kind: Kind) -> None:
+    """What its producer knows only then, such as why it ended. A second end adds nothing."""
+    drive = Driver(face, kind.make())
+    writer = await drive("open", "run", {"conversation": "c", "reason": None}, control=drive.received.append)
+    assert await drive("end", "done", None, {"reason": "stop"}, on=writer) is True
+    assert await drive("end", "done", None, {"reason": "other"}, on=writer) is False
+    assert (await drive("get", "run")).info == {"conversation": "c", "reason": "stop"}
+    assert await drive("list", conversation="c") == ["run"]

@@ -49,29 +49,31 @@ class RepeatedFields:
             if wire.index in choices:
                 choices[wire.index].filter_results = wire.content_filter_results
         if not is_only_deltas:
-            self.changing = (chunk.service_tier, chunk.system_fingerprint, chunk.provider)
+            self.changing = (_kept(chunk.service_tier), _kept(chunk.system_fingerprint), _kept(chunk.provider))
 
     def has(self, chunk: Chunk, choices: Mapping[int, Choice]) -> bool:
         """Whether this chunk has nothing else in these fields, but for those of `has_changing`."""
         for wire in chunk.choices:
-            if wire.index not in choices:
+            choice, results = choices.get(wire.index), wire.content_filter_results
+            if choice is None or not (results == choice.filter_results or results in NOTHING):
                 return False
-            if not _is_same(wire.content_filter_results, choices[wire.index].filter_results):
+            choice.filter_results = results
+        last = (self.citations, self.search_results, self.x_groq)
+        values = (chunk.citations, chunk.search_results, chunk.x_groq)
+        if values != last:
+            if not all(map(_is_same, values, last)):
                 return False
-        is_same = (
-            _is_same(chunk.citations, self.citations)
-            and _is_same(chunk.search_results, self.search_results)
-            and _is_same(chunk.x_groq, self.x_groq)
-        )
-        if is_same:  # empty ones are absent in some chunks, and null in others
-            self.citations, self.search_results, self.x_groq = chunk.citations, chunk.search_results, chunk.x_groq
-            for wire in chunk.choices:
-                choices[wire.index].filter_results = wire.content_filter_results
-        return is_same
+            self.citations, self.search_results, self.x_groq = values  # empty ones are absent in some chunks, else null
+        return True
 
     def has_changing(self, chunk: Chunk) -> bool:
         """The same of the fields that the tolerant path does not read in chunks of deltas alone."""
         return (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self.changing
+
+
+def _kept(value: Any) -> Any:
+    """These bytes, without the chunk that they are a part of."""
+    return None if value is None else value.copy()
 
 
 def _is_same(value: Any, last: Any) -> bool:

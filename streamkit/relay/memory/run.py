@@ -147,8 +147,11 @@ class MemoryRun:
         if writer is not None and writer.epoch == epoch and not writer.is_abandoned:
             writer.control(control)
 
-    def finish(self, status: Status, error: Mapping[str, Any] | None) -> None:
+    def finish(
+        self, status: Status, error: Mapping[str, Any] | None = None, info: Mapping[str, Any] | None = None
+    ) -> None:
         """Leave it in this status. With the lock held."""
+        self._info.update(info or {})
         self.status, self.is_steady = status, False
         self.last_sign = time.monotonic()
         if status in FINAL:

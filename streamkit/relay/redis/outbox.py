@@ -140,13 +140,13 @@ class Outbox:
         self._counter += 1
         self._size += work.size
 
-    def leave(self, status: Status, error: bytes) -> bool:
+    def leave(self, status: Status, error: bytes, info: bytes = b"") -> bool:
         """The producer's last word. False if it has had it."""
         with self._changed:
             if self.fenced is not None or self.has_left:
                 return False
             self.has_left = True
-            self._put(Leave(self.number, status, error))
+            self._put(Leave(self.number, status, error, info))
         self._hub.flusher.put(self)
         return True
 

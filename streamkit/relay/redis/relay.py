@@ -135,7 +135,7 @@ class RedisRelay(Relay):
         if record is not None and record.status == "paused" and record.cancel is None:
             keys = self._hub.keys(run_id)
             ((epoch, owner, last),) = self._link.ask(("HMGET", keys.run, "epoch", "owner", "last"))
-            arguments = (epoch, owner, last, "paused", b"", self._lives.paused, 1)
+            arguments = (epoch, owner, last, "paused", b"", self._lives.paused, b"", 1)
             self._link.ask(END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments))
         else:
             end_abandoned_run(self, run_id, "it gave no sign of life")
@@ -163,7 +163,7 @@ class RedisRelay(Relay):
             cursor=cursor_of(*state.tip, run_name(run_id)) if state.tip.number else None,
             created_at=float(run[b"created"]),
             ended_at=None if ended is None else float(ended),
-            info=msgspec.json.decode(run[b"info"]),
+            info={**msgspec.json.decode(run[b"info"]), **msgspec.json.decode(run.get(b"result", b"{}"))},
             error=msgspec.json.decode(error) if error else None,
             cancel=state.cancel,
             questions={id: question.record for id, question in questions.items()},
