@@ -111,10 +111,13 @@ class UiRoutes:
         return JSONResponse(msgspec.to_builtins(self._server.run_of(now)), 200 if had_ended else 202)
 
     async def chat_messages(self, request: Request, body: Any) -> Response:
-        """The messages of runs that have ended, for `useChat({messages})`."""
+        """The messages of runs that have ended, and what the user said to the open one, for `useChat({messages})`."""
         found = await self._server.conversation(request, request.path_params["conversation"])
-        messages, _ = await self._conversations.past(found)
-        shown = vercel_ui.to_input(messages, version=_version(request))
+        messages, run = await self._conversations.past(found)
+        saved = await self._server.store.aload(found.id) if run is not None else None
+        said = [] if saved is None or run is None else [one for one in saved.messages if one.run_id == run.id]
+        input = [one for one in said if one.role == "user"]
+        shown = vercel_ui.to_input([*messages, *input], version=_version(request))
         return JSONResponse({"id": found.id, "messages": shown})
 
     async def _chat_from_beginning(self, record: RunRecord, version: Any) -> EventStream:

@@ -48,6 +48,9 @@ class RedisRelay(Relay):
         ttl_paused: seconds for which a run is kept that has no producer and waits for answers.
         ttl_ended: seconds for which a run is kept after it has ended.
 
+    Attributes:
+        prefix: what the keys begin with.
+
     Raises:
         UsageError: redis-py is missing, or an argument is wrong.
     """
@@ -67,6 +70,7 @@ class RedisRelay(Relay):
         if limit < 1:
             raise UsageError(f"a relay's limit is at least 1, not {limit!r}")
         self.limit = self._limit = limit
+        self.prefix = prefix
         self._index = index_key(prefix)
         self._timeout = math.inf if timeout is None else timeout
         self._lives = Lives(lease, ttl_running, ttl_paused, ttl_ended)
@@ -131,7 +135,7 @@ class RedisRelay(Relay):
         if record is not None and record.status == "paused" and record.cancel is None:
             keys = self._hub.keys(run_id)
             ((epoch, owner, last),) = self._link.ask(("HMGET", keys.run, "epoch", "owner", "last"))
-            arguments = (epoch, owner, last, "paused", b"", self._lives.paused, 1)
+            arguments = (epoch, owner, last, "paused", b"", self._lives.paused, b"", 1)
             self._link.ask(END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments))
         else:
             end_abandoned_run(self, run_id, "it gave no sign of life")
@@ -159,7 +163,7 @@ class RedisRelay(Relay):
             cursor=cursor_of(*state.tip, run_name(run_id)) if state.tip.number else None,
             created_at=float(run[b"created"]),
             ended_at=None if ended is None else float(ended),
-            info=msgspec.json.decode(run[b"info"]),
+            info={**msgspec.json.decode(run[b"info"]), **msgspec.json.decode(run.get(b"result", b"{}"))},
             error=msgspec.json.decode(error) if error else None,
             cancel=state.cancel,
             questions={id: question.record for id, question in questions.items()},

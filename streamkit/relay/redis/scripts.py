@@ -176,13 +176,14 @@ return 1
 
 # The producer leaves: the run ends, or is paused; or with the status `running`, only its lease. Keys: run, log, lease,
 # questions, snapshot. Arguments: epoch, owner, the number of the last event, the status, the error ("" for none),
-# milliseconds of the run's life from now on, and anything where this is said for a producer that is dead. Returns as APPEND.
+# milliseconds of the run's life from now on, what is added to its info ("" for nothing), and anything where this is said for
+# a producer that is dead. Returns as APPEND.
 END = Script(
     5,
     _GUARD
     + _CLOSE
     + """
-if ARGV[7] and redis.call('EXISTS', KEYS[3]) == 1 then return 'leased' end
+if ARGV[8] and redis.call('EXISTS', KEYS[3]) == 1 then return 'leased' end
 if run[3] ~= 'running' then return run[3] == ARGV[4] and 'ok ' .. run[5] or 'closed' end  -- the reply was lost
 if run[4] ~= ARGV[3] then return 'at ' .. run[4] end
 redis.call('DEL', KEYS[3])
@@ -190,6 +191,7 @@ if ARGV[4] == 'running' then
   redis.call('HSET', KEYS[1], 'released', ARGV[1])
 else
   redis.call('HSET', KEYS[1], 'status', ARGV[4])
+  if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'result', ARGV[7]) end
   if ARGV[4] ~= 'paused' then
     local now = redis.call('TIME')
     redis.call('HSET', KEYS[1], 'ended', now[1] .. '.' .. string.format('%06d', now[2]), 'error', ARGV[5])

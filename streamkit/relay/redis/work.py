@@ -78,18 +78,20 @@ class Trim:
 class Leave:
     """The producer's last word: the run's status from now on, `running` where it leaves without one."""
 
-    __slots__ = ("error", "last", "status")
+    __slots__ = ("error", "info", "last", "status")
     size = 0
 
-    def __init__(self, last: int, status: Status, error: bytes) -> None:
+    def __init__(self, last: int, status: Status, error: bytes, info: bytes = b"") -> None:
         self.last = last
         self.status: Status = status
         self.error = error
+        self.info = info
 
     def command(self, outbox: Outbox) -> Sequence[Any]:
         """What stores it."""
         keys = outbox.keys
-        arguments = (outbox.epoch, outbox.owner, self.last, self.status, self.error, outbox.lives.of(self.status))
+        life = outbox.lives.of(self.status)
+        arguments = (outbox.epoch, outbox.owner, self.last, self.status, self.error, life, self.info)
         return END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments)
 
 
