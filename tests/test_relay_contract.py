@@ -789,6 +789,7 @@ async def test_no_reader_delays_the_producer_or_another_reader(face: Face, kind:
     assert numbers(await drive.next(stuck)) == [*range(2, 52)]
 
 
+@pytest.mark.slow
 @driven
 async def test_readings_leave_nothing_behind(face: Face, kind: Kind) -> None:
     """After 1,000 of them: no thread, and no reader in the record."""
