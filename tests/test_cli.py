@@ -114,7 +114,7 @@ def test_it_prints_its_version() -> None:
     assert (result.returncode, result.stdout) == (0, f"streamkit {sk._version.__version__}\n")
 
 
-@pytest.mark.parametrize("command", ["demo", "chat", "replay", "convert"])
+@pytest.mark.parametrize("command", ["demo", "chat", "serve", "replay", "convert"])
 def test_every_command_has_a_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It says what the command does, not only which options there are."""
     with pytest.raises(SystemExit) as stopped:

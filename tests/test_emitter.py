@@ -666,7 +666,7 @@ async def test_a_producer_that_is_silent_is_told_as_a_timeout(face: Face) -> Non
 @body
 async def test_a_producer_whose_thread_ended_is_missed(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though nobody said for how long it may be silent."""
-    monkeypatch.setattr("streamkit.relay.memory_run.GRACE", 0.2)
+    monkeypatch.setattr("streamkit.relay.memory.run.GRACE", 0.2)
     emitter = sk.Emitter(timeout=math.inf)
     await face.in_thread(in_thread(lambda: emitter.text("a")).join)
     stream = face.stream(emitter)
@@ -677,7 +677,7 @@ async def test_a_producer_whose_thread_ended_is_missed(face: Face, monkeypatch: 
 
 def test_a_producer_whose_task_lives_is_not_missed_for_its_worker_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """`with` in a thread that lives keeps the emitter alive, whoever else says something for it."""
-    monkeypatch.setattr("streamkit.relay.memory_run.GRACE", 0.1)
+    monkeypatch.setattr("streamkit.relay.memory.run.GRACE", 0.1)
     emitter = sk.Emitter()
     texts: list[str] = []
     reading = in_thread(lambda: texts.append(sk.stream(emitter).get_final_text()))

@@ -111,6 +111,19 @@ SHOWN = {
             for api in ("Assistants", "Responses", "Anthropic")
         ],
     ),
+    **{
+        f"sse_{framework}": (
+            "",
+            [
+                "retry: 1000\n",
+                'data: {"type":"start",',
+                '"type":"text-delta","id":"msg_1_0","delta":"Beca"',
+                "saved: Because blue light is scattered the most.\n",
+                "data: [DONE]\n",
+            ],
+        )
+        for framework in ("aiohttp", "django_asgi", "django_wsgi", "fastapi", "flask", "starlette")
+    },
     "07_compatible_server": ("", ["(They want a number.)\nForty-two.\n10 tokens in, 8 out\n"]),
 }
 
@@ -127,6 +140,14 @@ def forked() -> Iterator[Run]:
             return server.run(str(path), env=CLEAN | environment, answers=answers, cwd=ROOT)
 
         yield run
+
+
+# Without those that know no real API, and with one of those of web frameworks, which ask in the same way.
+WITH_A_KEY = [
+    path
+    for path in EXAMPLES
+    if "open_interpreter" not in path.stem and (path.stem == "sse_flask" or not path.stem.startswith("sse_"))
+]
 
 
 def run(path: Path, answers: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -163,9 +184,7 @@ def test_an_example_says_how_it_runs(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "path", [path for path in EXAMPLES if "open_interpreter" not in path.stem], ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", WITH_A_KEY, ids=lambda path: path.stem)
 def test_an_example_asks_the_real_api_with_a_key(path: Path, forked: Run) -> None:
     """With that key, at the address that the client finds, and for the model that OPENAI_MODEL names."""
     with ModelServer(Reply("I am the other one.")) as server:

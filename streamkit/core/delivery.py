@@ -12,7 +12,7 @@ from types import CoroutineType
 from typing import Any, TypeAlias
 
 from ..errors import UsageError, raise_source_error
-from ..events import Delta, Event
+from ..events import Delta, Event, Usage
 from ..handlers import Call, Handler, hook_events, own_hooks, plan, refuse_async
 from ..messages import COMPACT_AT
 from .engine import Engine
@@ -26,9 +26,9 @@ Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 _DeltaHook: TypeAlias = Callable[[Any, Any], Any]  # takes the delta and its snapshot
 
 
-Direct: TypeAlias = tuple[type[bytes] | None, Callable[[bytes], Any], Callable[[Any], Sequence[Any]]]
-"""The class of batches that two calls alone make events of, None if there is none; and these: the one that makes frames of
-a batch, and the one that makes events of frames."""
+Direct: TypeAlias = tuple[type[Any] | None, Callable[[Any], Any], Callable[[Any], Sequence[Any]]]
+"""The class of batches that two calls alone make events of, None if there is none; and these: the one that makes frames or
+items of a batch, and the one that makes events of these."""
 
 NOT_DIRECT: Direct = (None, list, list)
 
@@ -68,7 +68,7 @@ class Delivery:
         self._engine = engine
         if awaits is not self._awaits:
             self._awaits, self._coroutine = awaits, CoroutineType if awaits else None
-        # Of the last event before the current one that had one, as `_note` saw it.
+        # Of the last event before the current one that had one, as `_calls_of` saw it.
         self._position: int | str | None = None
         self._delta_hooks: dict[type[Event], tuple[_DeltaHook, ...]] = {}
         self._use_handlers(handlers)
@@ -92,7 +92,7 @@ class Delivery:
         """
         names = self._hook_events.keys()
         for handler in self._handlers:
-            if not names.isdisjoint(vars(handler)):
+            if not names.isdisjoint(handler.__dict__):
                 break
         else:
             if not self._own_hooks:
@@ -109,7 +109,7 @@ class Delivery:
     # come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
     def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
         engine, (message, message_id, kind, pieces, hooks) = self._engine, _NO_ROW
-        direct, to_frames, to_events = NOT_DIRECT
+        (direct, to_frames, to_events), look_again = NOT_DIRECT, False
         try:
             while True:
                 self._pulling = True
@@ -120,12 +120,13 @@ class Delivery:
                 self._pulling = False
                 if batch is None or self._closing:
                     return self._check()
-                events = decode(batch) if batch.__class__ is not direct else to_events(to_frames(batch))
                 if self._position is not None:
                     self._position = self._current.position or self._last_position()
-                self._batch, look_again = events, not events
+                events = self._batch = decode(batch) if batch.__class__ is not direct else to_events(to_frames(batch))
                 for event in events:
                     if event.message_id is not message_id or event.__class__ is not kind or event.replace:
+                        if event.__class__ is Usage and self._count_unseen(event):
+                            continue
                         message_id = None
                         found = engine.find_open(event.message_id)
                         if found is None or event.__class__ is not found.delta_event or event.replace:
@@ -151,10 +152,11 @@ class Delivery:
                             self._check()
                 if len(pieces) >= COMPACT_AT:
                     engine.compact(message)
-                if look_again or engine.changes or (engine.pull_approves and engine.pending):
-                    if self._must_look():
+                if look_again or not events or engine.changes:
+                    look_again, engine.cause = False, None  # the item that it came from may be large
+                    if (way := self._way_of_next()) is None:
                         return True
-                    direct, to_frames, to_events = self._direct()
+                    direct, to_frames, to_events = way
         except StopIteration as error:
             raise HookStopped from error
 
@@ -166,12 +168,8 @@ class Delivery:
             raise Stopped from None  # closing the source is what broke the pull
         raise_source_error(error)
 
-    def _direct(self) -> Direct:
-        """The calls that make events of a batch of bytes, where nothing else takes part."""
-        raise NotImplementedError("the lifecycle's")
-
-    def _must_look(self) -> bool:
-        """Whether something is to be decided before the source is pulled again."""
+    def _way_of_next(self) -> Direct | None:
+        """How the next batch becomes events. None if something is to be decided before the source is pulled again."""
         raise NotImplementedError("the lifecycle's")
 
     def _check(self) -> bool:
@@ -181,12 +179,23 @@ class Delivery:
             raise Stopped
         return False
 
+    def _count_unseen(self, event: Usage) -> bool:
+        """Count tokens that no hook and no iteration wants to know of: some servers send them with each delta. False if
+        somebody does, or if they begin a step."""
+        if self._iterated or Usage in self._plan or self._closing:
+            return False
+        if not self._engine.count_in_step(event):
+            return False
+        self._calls_of(event)  # none, but it is the current event
+        return True
+
     # -- single events
 
     def _deliver(self, events: Iterable[Event]) -> Steps:
         """Deliver completed events. Each is completed when the one before was delivered."""
         for event in events:
-            yield from self._emit(event)
+            if calls := self._calls_of(event):
+                yield from self._call(calls, event)
             if self._closing:
                 self._check()
             if self._iterated:
@@ -196,15 +205,31 @@ class Delivery:
 
     def _emit(self, event: Event) -> Steps:
         """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""
-        self._note(event)
+        yield from self._call(self._calls_of(event), event)
+
+    def _calls_of(self, event: Event) -> Sequence[Call]:
+        """Make an event the current one. Returns the calls to its hooks."""
+        current = self._current
+        if current is not None and current.position is not None:
+            self._position = current.position
+        elif self._position is not None:
+            self._position = self._last_position()
+        self._current = event
+        kind = type(event)
+        if kind not in _UNOBSERVED and not self._observe(event):
+            _UNOBSERVED.add(kind)
         if not isinstance(event, Delta):
             self._notice_hooks()
-        calls = self._plan.get(type(event))
+        calls = self._plan.get(kind)
         if calls is None:
             if hook_events() is self._hook_events:
-                return
+                return ()
             self._use_handlers(self._handlers)  # the application has declared events since the stream was made
-            calls = self._plan.get(type(event), ())
+            calls = self._plan.get(kind, ())
+        return calls
+
+    def _call(self, calls: Sequence[Call], event: Event) -> Steps:
+        """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""
         for number, call in enumerate(calls, 1):
             if self._closing and isinstance(event, Delta):
                 return
@@ -231,15 +256,6 @@ class Delivery:
                     add_note(error, event, another)
         finally:
             self._ending = before
-
-    def _note(self, event: Event) -> None:
-        """Make an event the current one."""
-        if self._position is not None or (self._current is not None and self._current.position is not None):
-            self._position = self._last_position()
-        self._current = event
-        kind = type(event)
-        if kind not in _UNOBSERVED and not self._observe(event):
-            _UNOBSERVED.add(kind)
 
     def _observe(self, event: Event) -> bool:
         """Take note of what an event means for the stream itself. False: no event of this class means anything."""

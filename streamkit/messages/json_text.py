@@ -53,13 +53,13 @@ _MOST_BITS = 14_000  # of a number with 4,200 digits; Python writes 4,300
 _STEPS = {code: 1 if code in b"[{" else -1 for code in b"[]{}"}
 
 
-def is_too_deep(text: bytes | bytearray | str) -> bool:
-    """Whether JSON text is nested deeper than `MAX_NESTING`. It need not be JSON."""
+def is_too_deep(text: bytes | bytearray | str, limit: int = MAX_NESTING) -> bool:
+    """Whether JSON text is nested deeper than `limit`. It need not be JSON."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if data.count(b"[") + data.count(b"{") <= MAX_NESTING:
+    if data.count(b"[") + data.count(b"{") <= limit:
         return False
     brackets = re.sub(_STRING, b"", data, flags=re.DOTALL).translate(None, _not_brackets)
-    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_NESTING
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > limit
 
 
 def shallow(data: bytes) -> bytes:
@@ -124,7 +124,7 @@ def decode_json(text: bytes | bytearray | str) -> Any:
     Raises:
         ValueError: it is not JSON, or nested too deep.
     """
-    if is_too_deep(text):
+    if len(text) > MAX_NESTING and is_too_deep(text):
         raise ValueError(TOO_DEEP)
     try:
         return _decode(text)

@@ -48,7 +48,7 @@ class Reading(ABC):
     @abstractmethod
     def rewind(self, after: str) -> bool:
         """Read from the run's beginning, or the snapshot that stands for it, in place of after this cursor; before the first
-        pull. False where the cursor is not in the log, so that a snapshot of what came after it is the first entry.
+        pull. Up to this cursor an entry may hold the lines of several events of one epoch, with the cursor of the last. False where the cursor is not in the log, so that a snapshot of what came after it is the first entry.
 
         Raises:
             UsageError: it is no cursor of this run.

@@ -20,6 +20,7 @@ from ..protocols import registry
 from ..protocols.base import Decoder, OwnEvents
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
 from ..protocols.values import is_object
+from ..shared_names import share_names
 from .chained import UpstreamConfirmations
 from .live import ForeignQuestions, decoder_of_possible_question
 from .source import AsyncSource, Source
@@ -60,7 +61,15 @@ class SourceDecoder:
 
     _framer: Framer | None = None
     _start = b""
-    _seen = b""  # the source's first bytes
+    _seen = b""  # the source's first bytes, until the protocol is known
+    _held: tuple[Any, ...] = ()  # items, until the protocol is known
+    decoder: Decoder | None = None
+    resumption: Resumption | None = None
+    # From bytes to events in two calls, once nothing but the framer and the decoder takes part.
+    _to_frames: Callable[[bytes], Frames] | None = None
+    _to_events: Callable[[Frames], Sequence[Event]]
+    # The same of items that are parsed already. Bytes among them have ints for elements.
+    _of_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None
     cut: bytes | None = None
     is_over = False
     _upstream: UpstreamConfirmations | None = None
@@ -77,22 +86,16 @@ class SourceDecoder:
         fields: ArgumentFields | None = None,
     ) -> None:
         self.source = source
-        self.decoder: Decoder | None = None
         self._engine = engine
         self._receivers = receivers
         self._fields = fields
-        self._read_to_end = source.traits.read_to_end
-        # From bytes to events in two calls, once nothing but the framer and the decoder takes part.
-        self._to_frames: Callable[[bytes], Frames] | None = None
-        self._to_events: Callable[[Frames], Sequence[Event]]
-        # The same of items that are parsed already. Bytes among them have ints for elements.
-        self._of_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None
-        self._held: list[Any] = []
         traits = source.traits
+        self._read_to_end = traits.read_to_end
         if traits.chunks is not None:
             self._upstream = UpstreamConfirmations(traits.chunks, engine)
-        after = after if traits.resume is None else traits.resume(after)
-        self.resumption = None if after is None else _resumption(after, engine)
+        after = after if traits.resume is None else traits.resume(after, not receivers and fields is None)
+        if after is not None:
+            self.resumption = _resumption(after, engine)
         engine.pull_approves = engine.pull_approved = False
         engine.has_outcomes = traits.was_answered
         if name := traits.protocol or (traits.recorded_protocol if kind is None else None):
@@ -120,8 +123,10 @@ class SourceDecoder:
 
     @property
     def direct(self) -> Direct:
-        """The calls that make events of a batch of bytes, if it `is_direct`."""
-        return NOT_DIRECT if self._to_frames is None else (bytes, self._to_frames, self._to_events)
+        """The calls that make events of a batch of bytes, if it `is_direct`; or of a tuple of items."""
+        if self._to_frames is not None:
+            return bytes, self._to_frames, self._to_events
+        return NOT_DIRECT if self._of_items is None else (tuple, tuple, self._of_items)
 
     # -- batches
 
@@ -129,8 +134,10 @@ class SourceDecoder:
         """The events of a batch of the source: bytes, or a list of frames or of items."""
         if self._to_frames is not None and batch.__class__ is bytes:
             return self._to_events(self._to_frames(batch))
-        if self._of_items is not None and batch and (type(batch) is OwnEvents or not isinstance(batch[0], _OTHER)):
-            return self._of_items(batch)
+        if (of_items := self._of_items) is not None:
+            kind = batch.__class__
+            if kind is tuple or kind is OwnEvents or (batch and not isinstance(batch[0], _OTHER)):
+                return of_items(batch)
         events = self._filtered(self._decode(batch))
         only_decoded = not self._receivers and self._fields is None and self.resumption is None
         if only_decoded and self.decoder is not None:
@@ -189,7 +196,7 @@ class SourceDecoder:
     def _recognise(self, batch: Sequence[Any], *, parsed: bool) -> Sequence[Event]:
         """Hold items until one has a shape of its own, then decode them all."""
         held_before = len(self._held)
-        self._held += batch
+        self._held += tuple(batch)
         for number, item in enumerate(batch, held_before):
             kind = _protocol_of(item, parsed=parsed)
             if kind is None and self.may_ask:
@@ -201,7 +208,9 @@ class SourceDecoder:
         else:
             return ()
         decoder = self._decode_with(kind)
-        held, self._held = self._held, []
+        held, self._held = self._held, ()
+        if len(held) == 1:
+            return _decode_frames_with(decoder, held) if is_frame(held[0]) else decoder.feed_items(held)
         events: list[Event] = []
         for are_frames, group in groupby(held, is_frame):  # a source may have both
             items = [*group]
@@ -219,6 +228,7 @@ class SourceDecoder:
     def _decode_with(self, kind: type[Decoder]) -> Decoder:
         """Make the decoder of the source's items."""
         self.decoder = decoder = kind(self._engine.new_id)
+        self._seen = b""
         self._engine.is_canonical = decoder.name == "streamkit"
         if self.may_ask:
             if kind.pull_approves:
@@ -249,7 +259,7 @@ class SourceDecoder:
     def release(self) -> None:
         """Drop the references to handlers and to the decoder's newest items, once nothing more comes."""
         self._receivers, self._to_frames, self._of_items = (), None, None
-        if self.decoder is not None:
+        if self.decoder is not None and not self.is_over:
             self.decoder.foreign_decoder = None
             self.decoder.forget()
 
@@ -265,8 +275,7 @@ class SourceDecoder:
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
         handled before the next is requested."""
-        if self._framer is not None:
-            rest = self._framer.finish()
+        if self._framer is not None and (rest := self._framer.finish()):
             complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
             yield self._filtered(self._decode_frames(complete))
             if len(complete) != len(rest):
@@ -278,14 +287,15 @@ class SourceDecoder:
         decoders = [self.decoder, self._foreign.decoder if self._foreign is not None else None]
         for decoder in decoders if not declined else ():
             if decoder is not None:
-                decoder.is_cut = self.cut is not None
+                if self.cut is not None:
+                    decoder.is_cut = True
                 yield self._filtered(_events_at_end(decoder))
         if self.decoder is not None and self._upstream is not None:
             yield self._filtered(self._upstream.finish())
         if self.decoder is None and self._held:
             yield self._filtered(self._held_error())
-        self.is_over = True
         self.release()
+        self.is_over = True
         if self.resumption is not None:
             self.resumption.finish()
 
@@ -340,12 +350,18 @@ class SourceDecoder:
         raise self._unrecognised()
 
 
+_NAMES = """source decoder resumption cut is_over _engine _receivers _fields _read_to_end _framer _start _seen _held _to_frames
+_to_events _of_items _upstream _foreign _was_complete"""
+share_names(SourceDecoder, _NAMES)
+
+
 class PreparingDecoder(SourceDecoder):
     """Decodes what an async source pulled, which its `prepare` makes a batch of."""
 
     @property
     def direct(self) -> Direct:
-        return NOT_DIRECT
+        """The calls that make events of a dict, which needs no preparing."""
+        return NOT_DIRECT if self._of_items is None else (dict, _alone, self._of_items)
 
     def decode(self, batch: Any) -> Sequence[Event]:
         assert isinstance(self.source, AsyncSource)
@@ -355,6 +371,13 @@ class PreparingDecoder(SourceDecoder):
         except Exception as error:
             raise_source_error(error)
         return super().decode(prepared)
+
+
+share_names(PreparingDecoder, _NAMES)
+
+
+def _alone(item: Any) -> tuple[Any]:
+    return (item,)
 
 
 def _resumption(after: str, engine: Engine) -> Resumption:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Interruptible", "Stopped", "hang_up", "hang_up_response", "stop_with_caller"]
 
 _T = TypeVar("_T")
+_Used = TypeVar("_Used")
+_NO_MORE: Any = object()
 _caller: contextvars.ContextVar[Interruptible | None] = contextvars.ContextVar("streamkit_caller", default=None)
 _SOON, _LATER = 0.01, 0.5  # seconds between two looks at a thread that was not waiting for the network yet
 
@@ -41,13 +43,14 @@ class _Stream(Protocol):
 class Interruptible:
     """Makes calls, one at a time, that another thread or a signal handler can stop. Once stopped, it makes no more."""
 
+    __slots__ = ("_has_raised", "_lock", "_stopped", "_stopped_streams", "_streams", "_thread")
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread: int | None = None  # the one that is in a call
-        self._stopped = False
+        self._stopped = self._stopped_streams = False
         self._has_raised = False  # an exception was set for the call; perhaps it is not raised yet
-        self._streams: list[weakref.ref[_Stream]] = []  # those that the call began to read
-        self._stopped_streams = False
+        self._streams: tuple[weakref.ref[_Stream], ...] = ()  # those that the call began to read
 
     def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call the function and return its result.
@@ -65,6 +68,23 @@ class Interruptible:
             if self._stopped:  # `stop` sets it before it reads `_thread`, so no lock is needed here
                 self._clear_exception()
 
+    def each(self, values: Iterator[_T], use: Callable[[_T], _Used]) -> Iterator[_Used]:
+        """What a function makes of each value of an iterator, which is pulled as by `call`."""
+        value: Any
+        while True:
+            self._thread = threading.get_ident()
+            try:
+                if self._stopped:
+                    raise Stopped
+                value = next(values, _NO_MORE)
+            finally:
+                self._thread = None
+                if self._stopped:
+                    self._clear_exception()
+            if value is _NO_MORE:
+                return
+            yield use(value)
+
     def call_user(self, function: Callable[[], _T]) -> _T:
         """As `call`, for a function that may read streams of its own, which are cancelled with it. Where that ended one,
         `Stopped` is raised in place of the function's result: it comes from a part of the stream."""
@@ -79,17 +99,17 @@ class Interruptible:
                 return result
         finally:
             _caller.reset(token)
-            self._streams.clear()
+            self._streams = ()
         raise Stopped
 
     def add_stream(self, stream: _Stream) -> None:
         """The present call reads this stream."""
-        self._streams.append(weakref.ref(stream))
+        self._streams += (weakref.ref(stream),)
         if self._stopped:
             self._stop_streams()
 
     def _stop_streams(self) -> None:
-        for reference in [*self._streams]:
+        for reference in self._streams:
             stream = reference()
             if stream is not None and not stream.ended:
                 self._stopped_streams = True

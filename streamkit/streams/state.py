@@ -65,6 +65,8 @@ class StreamState(Delivery):
     _error: BaseException | None = None
     _status = "in_progress"
     _answers_taken = 0
+    on_wait: Callable[[], None] | None = None
+    """Called before the stream waits: nothing but answers is missing. For streamkit itself."""
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class StreamState(Delivery):
         check_arguments(handlers, kind, then, after, max_steps)
         check_kind("limits", limits, Limits)
         check_kind("timeouts", timeouts, Timeouts)
-        handlers = [handler.streamkit_attachable() for handler in handlers]
+        handlers = [handler.streamkit_attachable() for handler in handlers] if handlers else ()
         super().__init__(Engine(strict=strict, wake=wake), handlers, awaits=awaitables)
         if fields is not None:
             self._fields = _argument_fields(fields)
@@ -104,7 +106,7 @@ class StreamState(Delivery):
         if then is not None:
             self._engine.takes_outputs = self._engine.takes_approvals = True
         self._engine.takes_awaitables = awaitables
-        self._engine.number_of = lambda item: self._decoder.number_of(item) if self._decoder else None
+        self._engine.number_of = self._number_of
         if receivers := [receive for h in handlers if (receive := h.streamkit_receiver()) is not None]:
             self._receivers = receivers
         self._times: dict[str, float] = {}
@@ -275,6 +277,11 @@ class StreamState(Delivery):
     @property
     def _decoder(self) -> Decoder | None:
         return self._source_decoder.decoder if self._source_decoder is not None else None
+
+    def _number_of(self, item: Any) -> int | None:
+        """The number of an item of the present source."""
+        decoder = self._decoder
+        return decoder.number_of(item) if decoder is not None else None
 
     def _decoded(self, batch: Any) -> Sequence[Event]:
         """The events of a batch of the source, as its decoder reports them."""

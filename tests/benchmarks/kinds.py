@@ -7,7 +7,9 @@
 Each kind has a limit: a plain loop that does the same work, the least that Python and msgspec can do. In one run, in
 interleaved rounds, streamkit and the limit take the same items, and call one method for each delta, which appends it.
 
-    dicts, objects        the limit reads the fields that any handler of such items needs, by key or by attribute, and calls.
+    dicts, objects        the limit reads by key or by attribute what no handler of such items may pass over (the text, what
+                          else a delta can hold, where it belongs, errors, the end, usage), looks whether a text is one,
+                          and calls. `bare` is a loop that trusts each item to be a plain delta of the one text.
                           `list`: all items exist; `each`: an iterator yields them one by one
     shell, tools, own     bodies in pieces of 2 KB: it splits lines, decodes each event into a typed struct, and calls
     fields                as that, and reads the string field out of the arguments with the smallest scanner that can
@@ -21,6 +23,7 @@ interleaved rounds, streamkit and the limit take the same items, and call one me
     limit    CPU microseconds a delta of the limit, the median of the rounds
     cost     the same of streamkit
     ratio    cost / limit, of these medians
+    bare     cost / that of the loop without any check; None where the limit has none to spare
 """
 
 from __future__ import annotations
@@ -60,6 +63,7 @@ class Row(NamedTuple):
     limit: float
     cost: float
     ratio: float
+    bare: float | None = None
 
 
 class Counting(sk.EventHandler):
@@ -312,6 +316,121 @@ Limit = Callable[[Any, Callable[[str], None]], None]
 
 
 def limit_chat_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+    others, usage, finished = list[Any](), None, False
+    for item in items:
+        if item.get("error") is not None:
+            raise RuntimeError(item["error"])
+        for choice in item.get("choices") or ():
+            delta = choice.get("delta")
+            if choice.get("index") == 0 and isinstance(delta, dict):
+                text = delta.get("content")
+                if isinstance(text, str) and text:
+                    hook(text)
+                if delta.get("tool_calls") or delta.get("reasoning_content") or delta.get("refusal"):
+                    others.append(delta)
+            if choice.get("finish_reason") is not None:
+                finished = True
+        if item.get("usage") is not None:
+            usage = item["usage"]
+    assert finished or usage or not others
+
+
+def limit_chat_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+    others, usage, finished = list[Any](), None, False
+    for item in items:
+        for choice in item.choices:
+            delta = choice.delta
+            if choice.index == 0:
+                text = delta.content
+                if isinstance(text, str) and text:
+                    hook(text)
+                if delta.tool_calls or delta.refusal:
+                    others.append(delta)
+            if choice.finish_reason is not None:
+                finished = True
+        if item.usage is not None:
+            usage = item.usage
+    assert finished or usage or not others
+
+
+def limit_responses_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+    key: Any = None
+    logprobs, cursor = list[Any](), 0
+    for item in items:
+        kind = item.get("type")
+        if kind == "response.output_text.delta":
+            place = item.get("item_id"), item.get("output_index"), item.get("content_index")
+            if place != key:
+                key = place
+            text = item.get("delta")
+            if isinstance(text, str) and text:
+                hook(text)
+            if item.get("logprobs"):
+                logprobs += item["logprobs"]
+            if isinstance(number := item.get("sequence_number"), int):
+                cursor = number
+        elif kind == "error":
+            raise RuntimeError(item)
+    assert cursor and not logprobs
+
+
+def limit_responses_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+    key: Any = None
+    logprobs, cursor = list[Any](), 0
+    for item in items:
+        kind = item.type
+        if kind == "response.output_text.delta":
+            place = item.item_id, item.output_index, item.content_index
+            if place != key:
+                key = place
+            text = item.delta
+            if isinstance(text, str) and text:
+                hook(text)
+            if item.logprobs:
+                logprobs += item.logprobs
+            if isinstance(number := item.sequence_number, int):
+                cursor = number
+        elif kind == "error":
+            raise RuntimeError(item)
+    assert cursor and not logprobs
+
+
+def limit_anthropic_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+    blocks: dict[Any, Any] = {}
+    for item in items:
+        kind = item.get("type")
+        if kind == "content_block_delta":
+            delta = item.get("delta")
+            if isinstance(delta, dict) and blocks.get(item.get("index")) == "text":
+                text = delta.get("text") if delta.get("type") == "text_delta" else None
+                if isinstance(text, str) and text:
+                    hook(text)
+        elif kind == "content_block_start":
+            blocks[item.get("index")] = item["content_block"].get("type")
+        elif kind == "error":
+            raise RuntimeError(item)
+
+
+def limit_anthropic_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+    blocks: dict[Any, Any] = {}
+    for item in items:
+        kind = item.type
+        if kind == "content_block_delta":
+            delta = item.delta
+            if blocks.get(item.index) == "text":
+                text = delta.text if delta.type == "text_delta" else None
+                if isinstance(text, str) and text:
+                    hook(text)
+        elif kind == "content_block_start":
+            blocks[item.index] = item.content_block.type
+        elif kind == "error":
+            raise RuntimeError(item)
+
+
+# -- the same without any check: for items of which one knows that each is as its provider documents it
+
+
+def bare_chat_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
     for item in items:
         for choice in item["choices"]:
             if choice["index"] == 0 and choice["finish_reason"] is None:
@@ -322,7 +441,7 @@ def limit_chat_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
                         hook(text)
 
 
-def limit_chat_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+def bare_chat_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
     for item in items:
         for choice in item.choices:
             if choice.index == 0 and choice.finish_reason is None:
@@ -333,7 +452,7 @@ def limit_chat_objects(items: Iterable[Any], hook: Callable[[str], None]) -> Non
                         hook(text)
 
 
-def limit_responses_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+def bare_responses_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
     key: Any = None
     for item in items:
         if item["type"] == "response.output_text.delta":
@@ -344,7 +463,7 @@ def limit_responses_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> 
                 hook(text)
 
 
-def limit_responses_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+def bare_responses_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
     key: Any = None
     for item in items:
         if item.type == "response.output_text.delta":
@@ -355,7 +474,7 @@ def limit_responses_objects(items: Iterable[Any], hook: Callable[[str], None]) -
                 hook(text)
 
 
-def limit_anthropic_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+def bare_anthropic_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
     for item in items:
         if item["type"] == "content_block_delta":
             delta = item["delta"]
@@ -365,7 +484,7 @@ def limit_anthropic_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> 
                     hook(text)
 
 
-def limit_anthropic_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+def bare_anthropic_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
     for item in items:
         if item.type == "content_block_delta":
             delta = item.delta
@@ -574,6 +693,7 @@ class Kind(NamedTuple):
     Attributes:
         items: what n deltas of it are: pieces of a body, dicts or objects.
         limit: the plain loop.
+        bare: the loop without any check, if there is one.
         handler: makes the handler under test.
         wraps: makes what is given to the stream of the handler and a folder for files.
         each: whether the items come from an iterator, one by one.
@@ -588,23 +708,33 @@ class Kind(NamedTuple):
     each: bool = False
     found: Callable[[int], int] | None = lambda n: n
     fields: dict[str, str] | None = None
+    bare: Limit | None = None
 
 
 def _parsed_kinds() -> dict[str, Kind]:
     kinds: dict[str, Kind] = {}
-    sources: dict[str, tuple[Callable[[int], list[Wire]], Limit, Limit]] = {
-        "chat": (chat_items, limit_chat_dicts, limit_chat_objects),
-        "responses": (responses_items, limit_responses_dicts, limit_responses_objects),
-        "anthropic": (anthropic_items, limit_anthropic_dicts, limit_anthropic_objects),
+    sources: dict[str, tuple[Callable[[int], list[Wire]], tuple[Limit, Limit], tuple[Limit, Limit]]] = {
+        "chat": (chat_items, (limit_chat_dicts, bare_chat_dicts), (limit_chat_objects, bare_chat_objects)),
+        "responses": (
+            responses_items,
+            (limit_responses_dicts, bare_responses_dicts),
+            (limit_responses_objects, bare_responses_objects),
+        ),
+        "anthropic": (
+            anthropic_items,
+            (limit_anthropic_dicts, bare_anthropic_dicts),
+            (limit_anthropic_objects, bare_anthropic_objects),
+        ),
     }
     for each in (False, True):
         how = "each" if each else "list"
-        for name, (items, limit, limit_objects) in sources.items():
-            kinds[f"{name} dicts, {how}"] = Kind(items, limit, each=each)
+        for name, (items, (limit, bare), (limit_objects, bare_objects)) in sources.items():
+            kinds[f"{name} dicts, {how}"] = Kind(items, limit, each=each, bare=bare)
             kinds[f"{name} objects, {how}"] = Kind(
                 lambda n, name=name, items=items: objects(name, items(n)),  # type: ignore[misc]
                 limit_objects,
                 each=each,
+                bare=bare_objects,
             )
     return kinds
 
@@ -672,6 +802,10 @@ def run_limit(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
     return plain.parts
 
 
+def run_bare(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
+    return run_limit(kind if kind.bare is None else kind._replace(limit=kind.bare), items, clock)
+
+
 def run_sync(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
     handler = kind.handler()
     with tempfile.TemporaryDirectory() as folder, clock:
@@ -694,7 +828,8 @@ def run_asyncio(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
     return handler.parts
 
 
-RUNS = {"limit": run_limit, "sync": run_sync, "asyncio": run_asyncio}
+FACES = {"sync": run_sync, "asyncio": run_asyncio}
+RUNS = {"limit": run_limit, "bare": run_bare, **FACES}
 
 
 def rows(n: int = 2000, rounds: int = 7, only: str = "") -> list[Row]:
@@ -707,11 +842,10 @@ def rows(n: int = 2000, rounds: int = 7, only: str = "") -> list[Row]:
     for name, kind in KINDS.items():
         if only in name:
             costs = _costs(name, kind, n, rounds)
-            found += [
-                Row(name, face, costs["limit"], costs[face], costs[face] / costs["limit"])
-                for face in RUNS
-                if face != "limit"
-            ]
+            for face in FACES:
+                cost = costs[face]
+                bare = cost / costs["bare"] if kind.bare is not None else None
+                found.append(Row(name, face, costs["limit"], cost, cost / costs["limit"], bare))
     return found
 
 
@@ -769,7 +903,8 @@ def main() -> None:
         print(json.dumps([row._asdict() for row in table], indent=1))
         return
     for row in table:
-        print(f"{row.kind:26} {row.face:8} {row.limit:7.3f} {row.cost:7.3f} \u00b5s {row.ratio:6.2f} x the limit")
+        bare = f" {row.bare:6.2f} x bare" if row.bare is not None else ""
+        print(f"{row.kind:26} {row.face:8} {row.limit:7.3f} {row.cost:7.3f} \u00b5s {row.ratio:6.2f} x the limit{bare}")
 
 
 if __name__ == "__main__":

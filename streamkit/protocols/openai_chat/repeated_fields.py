@@ -26,52 +26,53 @@ class RepeatedFields:
     The filter results of a choice stand in the choice.
     """
 
-    __slots__ = ("changing", "citations", "search_results", "x_groq")
+    __slots__ = ("changing", "values")
 
     def __init__(self) -> None:
-        self.citations: Any = None
-        self.search_results: Any = None
-        self.x_groq: Any = None
+        self.values: tuple[Any, Any, Any] = _NONE  # of citations, search_results and x_groq
         self.changing: tuple[Any, Any, Any] | None = None  # of the last chunk that had more than deltas
 
     def remember(self, chunk: Chunk | None, choices: Mapping[int, Choice], *, is_only_deltas: bool) -> None:
         """The tolerant path has read this chunk, None for one of another shape."""
         if chunk is None:
-            self.citations = self.search_results = self.x_groq = self.changing = None
+            self.values, self.changing = _NONE, None
             for choice in choices.values():
                 choice.filter_results = None
             return
-        self.citations, self.search_results = chunk.citations, chunk.search_results
         x_groq: Any = chunk.x_groq  # None where it is missing
         is_id = x_groq is not None and not any(key in bytes(x_groq) for key in (b"usage", b"error"))
-        self.x_groq = x_groq if is_id else None
+        self.values = (chunk.citations, chunk.search_results, x_groq if is_id else None)
         for wire in chunk.choices:
             if wire.index in choices:
                 choices[wire.index].filter_results = wire.content_filter_results
         if not is_only_deltas:
-            self.changing = (chunk.service_tier, chunk.system_fingerprint, chunk.provider)
+            self.changing = (_alone(chunk.service_tier), _alone(chunk.system_fingerprint), _alone(chunk.provider))
 
     def has(self, chunk: Chunk, choices: Mapping[int, Choice]) -> bool:
         """Whether this chunk has nothing else in these fields, but for those of `has_changing`."""
         for wire in chunk.choices:
-            if wire.index not in choices:
+            choice, results = choices.get(wire.index), wire.content_filter_results
+            if choice is None or not (results == choice.filter_results or results in NOTHING):
                 return False
-            if not _is_same(wire.content_filter_results, choices[wire.index].filter_results):
+            choice.filter_results = results
+        values = (chunk.citations, chunk.search_results, chunk.x_groq)
+        if values != self.values:
+            if not all(map(_is_same, values, self.values)):
                 return False
-        is_same = (
-            _is_same(chunk.citations, self.citations)
-            and _is_same(chunk.search_results, self.search_results)
-            and _is_same(chunk.x_groq, self.x_groq)
-        )
-        if is_same:  # empty ones are absent in some chunks, and null in others
-            self.citations, self.search_results, self.x_groq = chunk.citations, chunk.search_results, chunk.x_groq
-            for wire in chunk.choices:
-                choices[wire.index].filter_results = wire.content_filter_results
-        return is_same
+            self.values = values  # empty ones are absent in some chunks, and null in others
+        return True
 
     def has_changing(self, chunk: Chunk) -> bool:
         """The same of the fields that the tolerant path does not read in chunks of deltas alone."""
         return (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self.changing
+
+
+_NONE = (None, None, None)
+
+
+def _alone(value: Any) -> Any:
+    """These bytes, without the chunk that they are a part of."""
+    return None if value is None else value.copy()
 
 
 def _is_same(value: Any, last: Any) -> bool:
