@@ -128,6 +128,7 @@ SHOWN = {
 }
 
 
+<<<<<<< HEAD
 # Without those that know no real API, and with one of those of web frameworks, which ask in the same way.
 WITH_A_KEY = [
     path
@@ -135,6 +136,8 @@ WITH_A_KEY = [
     if "open_interpreter" not in path.stem and (path.stem == "sse_flask" or not path.stem.startswith("sse_"))
 ]
 
+=======
+>>>>>>> w-n-tests
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -147,6 +150,17 @@ def forked() -> Iterator[Run]:
             return server.run(str(path), env=CLEAN | environment, answers=answers, cwd=ROOT)
 
         yield run
+<<<<<<< HEAD
+=======
+
+
+# Without those that know no real API, and with one of those of web frameworks, which ask in the same way.
+WITH_A_KEY = [
+    path
+    for path in EXAMPLES
+    if "open_interpreter" not in path.stem and (path.stem == "sse_flask" or not path.stem.startswith("sse_"))
+]
+>>>>>>> w-n-tests
 
 
 def run(path: Path, answers: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
