@@ -43,6 +43,8 @@ PUBLIC_MODULES = (
     "streamkit.protocols",
     "streamkit.relay",
     "streamkit.renderers",
+    "streamkit.server",
+    "streamkit.stores",
     "streamkit.testing",
 )
 
