@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ..redis_server import RedisServer, needs_redis
-from .parts import TOKEN, Agents, Client, said
+from .parts import Agents, Client, said
 
 pytestmark = [pytest.mark.slow, needs_redis]
 
