@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,7 +45,11 @@ class RedisServer:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         assert PROGRAM is not None
-        append = ["--appendonly", "yes", "--appendfsync", "everysec"] if self._keeps else ["--appendonly", "no"]
+        append = (
+            ["--appendonly", "yes", "--appendfsync", "everysec", "--aof-load-truncated", "yes"]
+            if self._keeps
+            else ["--appendonly", "no"]
+        )
         own = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", self.folder, "--save", "", *append]
         self._process = subprocess.Popen(
             [PROGRAM, *own], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
@@ -68,6 +73,12 @@ class RedisServer:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    def cut(self, size: int) -> None:
+        """Lose the end of what it wrote to its disk, as a machine does that crashes. It is not running."""
+        newest = max(Path(self.folder, "appendonlydir").glob("*.incr.aof"), key=lambda path: path.stat().st_mtime)
+        with open(newest, "r+b") as file:
+            file.truncate(max(0, newest.stat().st_size - size))
 
     def pause(self) -> None:
         """Stop it where it is."""

@@ -90,8 +90,13 @@ class OnRedis(Kind):
 
 
 RELAYS: Sequence[Kind] = (Memory(), OnRedis())
-KINDS = [pytest.param(kind, id=kind.name, marks=[needs_redis] if kind.name == "redis" else []) for kind in RELAYS]
-every_relay = pytest.mark.parametrize("kind", KINDS)
+
+
+def _marks(kind: Kind) -> list[pytest.MarkDecorator]:
+    return [needs_redis] if kind.name == "redis" else []
+
+
+every_relay = pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name, marks=_marks(kind)) for kind in RELAYS])
 
 
 @pytest.fixture(autouse=True)
@@ -257,8 +262,19 @@ async def test_after_each_cursor_comes_the_rest(face: Face, kind: Kind) -> None:
         assert numbers(await drive.read(after=cursors[place])) == [*range(place + 2, 1201)]
 
 
-@pytest.mark.parametrize("seed", range(50))
-@every_relay
+SCHEDULES = [
+    pytest.param(
+        kind,
+        seed,
+        id=f"{kind.name}-{seed}",
+        marks=[*_marks(kind), *([pytest.mark.slow] if seed >= 10 and kind.name == "redis" else [])],
+    )
+    for kind in RELAYS
+    for seed in range(50)
+]
+
+
+@pytest.mark.parametrize(("kind", "seed"), SCHEDULES)
 def test_readers_of_any_schedule_see_each_event_once(kind: Kind, seed: int) -> None:
     """Late, slow and leaving ones, beside a writer whose batches, snapshots and epochs come as they may."""
     chance = random.Random(seed)
@@ -844,6 +860,7 @@ async def test_no_reader_delays_the_producer_or_another_reader(face: Face, kind:
     assert numbers(await drive.some(stuck, 50)) == [*range(2, 52)]
 
 
+@pytest.mark.slow
 @driven
 async def test_readings_leave_nothing_behind(face: Face, kind: Kind) -> None:
     """After 1,000 of them: no thread, and no reader in the record."""

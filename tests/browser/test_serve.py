@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Generator
@@ -17,25 +18,15 @@ import pytest
 
 from .test_streamkit_js import NODE, node
 
+COMMAND = [sys.executable, "-m", "streamkit", "serve", "--offline", "--fast"]
+
 pytestmark = pytest.mark.slow
 
 
 @contextlib.contextmanager
-def served(data: Path, *options: str) -> Generator[tuple[str, str]]:
+def served(data: Path) -> Generator[tuple[str, str]]:
     """The command's address and token, while it runs."""
-    command = [
-        sys.executable,
-        "-m",
-        "streamkit",
-        "serve",
-        "--offline",
-        "--fast",
-        "--port",
-        "0",
-        "--data",
-        str(data),
-        *options,
-    ]
+    command = [*COMMAND, "--port", "0", "--data", str(data)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
@@ -84,9 +75,9 @@ def test_a_restart_keeps_conversations_and_the_examples_of_the_guide_run(tmp_pat
         assert page.status_code == 200 and "page.js" in page.text
 
 
-def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
-    with served(tmp_path / "a.sqlite") as (url, _):
-        command = [sys.executable, "-m", "streamkit", "serve", "--offline", "--port", url.rpartition(":")[2]]
-        done = subprocess.run([*command, "--data", ":memory:"], capture_output=True, text=True, timeout=60)
+def test_a_port_that_is_taken_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        command = [*COMMAND, "--port", str(taken.getsockname()[1]), "--data", ":memory:"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert re.fullmatch(r"streamkit: port \d+ cannot be used: .*in use.*\n", done.stderr)

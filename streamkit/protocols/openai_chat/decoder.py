@@ -59,6 +59,7 @@ __all__ = ["Decoder"]
 _NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk as another shape than its own raises
 
 _REPORTED_SIZE = 4096  # characters
+_UNUSUAL_BATCHES = 32
 
 
 class Decoder(base.Decoder):
@@ -83,6 +84,8 @@ class Decoder(base.Decoder):
         self._unreported = 0  # characters of what is held
         self._repeated = RepeatedFields()
         self._new_usage: WireObject | None = None  # of the newest chunk, where it is another one
+        self._is_unusual = False  # the newest delta was no plain one, or the stream is exhausted
+        self._unusual_batches = 0  # in which deltas are still tried as such first
         self._chunk: Chunk | None = None  # the newest chunk, where that is a typed one
 
     @classmethod
@@ -94,9 +97,9 @@ class Decoder(base.Decoder):
 
     def feed_frames(self, frames: Frames) -> list[Event]:
         """The events of frames. A plain delta of an open message is decoded without parsing the rest of its chunk."""
+        if self._is_unusual:
+            return self._feed_unusual(frames)
         events: list[Event] = []
-        if self.exhausted:
-            return events
         choices = self._choices
         self._frames = frames
         self._first = start = self.index
@@ -122,6 +125,7 @@ class Decoder(base.Decoder):
             event = self._extended_event(data)
             if event is not None:
                 events.append(event)
+                self._is_unusual, self._unusual_batches = True, _UNUSUAL_BATCHES
                 if self._new_usage:
                     events.append(self._count_usage(self._new_usage, data))
                     surplus += 1
@@ -132,6 +136,32 @@ class Decoder(base.Decoder):
             surplus += len(decoded) - 1
             if self.exhausted:
                 return events
+        self.index = start + len(frames)
+        return events
+
+    def _feed_unusual(self, frames: Frames) -> list[Event]:
+        """The same after a delta that was no plain one: those that follow mostly are like it, so they are tried as such. Now
+        and then they are not."""
+        events: list[Event] = []
+        if self.exhausted:
+            return events
+        self._unusual_batches -= 1
+        self._is_unusual = self._unusual_batches > 0
+        self._frames = frames
+        self._first = start = self.index
+        for place, data in enumerate(frames):
+            event = self._extended_event(data)
+            if event is None:
+                self._is_unusual, self.index = False, start + place
+                events += self.feed_frames(frames[place:])
+                self._frames, self._first = frames, start
+                return events
+            events.append(event)
+            if self._new_usage:
+                self._usage = self._new_usage
+                counted = read_usage(self._usage)
+                counted.raw_item = data
+                events.append(counted)
         self.index = start + len(frames)
         return events
 
@@ -147,25 +177,31 @@ class Decoder(base.Decoder):
         except _NOT_PLAIN:
             self._chunk = None
             return None
-        repeated = self._repeated
-        self._new_usage = chunk.usage and self._changed_usage(chunk.usage)
+        usage = chunk.usage
+        self._new_usage = usage if usage and usage != self._usage else None
         if (
             wire.finish_reason
             or wire.content_filter_results != choice.filter_results
-            or chunk.citations != repeated.citations
-            or chunk.search_results != repeated.search_results
-            or chunk.x_groq != repeated.x_groq
+            or (chunk.citations, chunk.search_results, chunk.x_groq) != self._repeated.values
             or (wire.message is not None and chunk.object != "chat.completion.chunk")
         ):
             return None
         if wire.logprobs is None:
-            return extended_event(choice, wire, data)
-        is_settled = (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == repeated.changing
+            delta, id = wire.delta, choice.open_text_id
+            text = delta.content
+            if text.__class__ is not str or not text or id is None:
+                return extended_event(choice, wire, data)
+            if (
+                delta.reasoning
+                or delta.reasoning_content
+                or delta.tool_calls
+                or delta.refusal
+                or delta.reasoning_details
+            ):
+                return extended_event(choice, wire, data)
+            return TextDelta(id, text, raw_item=data)
+        is_settled = (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self._repeated.changing
         return event_with_logprobs(choice, wire, data, is_settled)
-
-    def _changed_usage(self, usage: WireObject) -> WireObject | None:
-        """This usage, if it is not the one that was read last."""
-        return usage if usage != self._usage else None
 
     def _count_usage(self, usage: WireObject, data: bytes) -> Event:
         """The event of usage that changed."""
@@ -281,7 +317,9 @@ class Decoder(base.Decoder):
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
         """The events of one frame. The data of an SSE event named `error` need not be JSON."""
         if name != b"error":
-            return super().feed_frame(id, name, data)
+            events = super().feed_frame(id, name, data)
+            self._is_unusual = self._is_unusual or self.exhausted
+            return events
         events = super().feed_frame(id, b"", error_item(data, lambda item: "choices" in item))
         for event in events:
             event.raw_item = data

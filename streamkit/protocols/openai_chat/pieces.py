@@ -75,12 +75,16 @@ def extended_event(choice: Choice, wire: TypedChoice, data: bytes) -> Event | No
         ):
             return None
         if details:
-            if choice.messages.unreported >= _MOST_UNREPORTED:
+            messages = choice.messages
+            if messages.unreported >= _MOST_UNREPORTED:
                 return None
+            if len(details) == 1 and messages.growing_detail.take(details[0]):
+                messages.unreported += 1
+                return ReasoningDelta(id, reasoning, raw_item=data)
             for detail in details:
                 if "signature" in detail or "data" in detail:
                     return None
-            choice.messages.add_returned_pieces("reasoning", "reasoning_details", details)
+            messages.add_returned_pieces("reasoning", "reasoning_details", details)
         return ReasoningDelta(id, reasoning, raw_item=data)
     if not content:
         id = choice.open_refusal_id

@@ -51,13 +51,16 @@ class Flusher:
     def stop(self) -> None:
         """Send what was written, and end the thread."""
         end = time.monotonic() + _LAST_FLUSH
-        for outbox in self._hub.outboxes():
+        outboxes = self._hub.outboxes()
+        for outbox in outboxes:
             outbox.give_up()
             try:
                 outbox.flush(max(0.0, end - time.monotonic()))
             except StreamkitError:
                 _log.warning("run %r: what its producer wrote last was not stored", outbox.run_id)
         self._is_stopped = True
+        for outbox in (*outboxes, *self._hub.outboxes()):
+            outbox.fence("closed")
         self._due.put(None)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(5)

@@ -80,8 +80,6 @@ class Hub:
                 return
             self._is_closed = True
         self.flusher.stop()
-        for outbox in self.outboxes():
-            outbox.fence("closed")
         if self._is_running:
             self._listener.stop_soon()
             self._looker.stop(Command("PUBLISH", self._listener.wake_channel, b""))

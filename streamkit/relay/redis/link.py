@@ -115,6 +115,9 @@ class Link:
 _PASSING_TYPES = ("BusyLoadingError", "ReadOnlyError", "MasterDownError", "ClusterDownError", "TryAgainError", "OutOfMemoryError")  # fmt: skip
 
 
+_OF_ITS_POOL = ("maint_notifications", "oss_cluster", "orig_", "event_dispatcher")  # settings that are no connection's
+
+
 def _redis_py() -> Any:
     try:
         import redis
@@ -135,7 +138,8 @@ def _pool(redis: Any, target: Any) -> Any:
     elif isinstance(target, redis.Redis):
         pool: Any = target.connection_pool
         own, arguments = redis.BlockingConnectionPool, ()
-        options = {**pool.connection_kwargs, **options, "connection_class": pool.connection_class}
+        lent = {name: value for name, value in pool.connection_kwargs.items() if not name.startswith(_OF_ITS_POOL)}
+        options = {**lent, **options, "connection_class": pool.connection_class}
     else:
         raise UsageError(f"a RedisRelay takes the URL of a Redis server, or a `redis.Redis`, not {target!r}")
     options.update(

@@ -211,10 +211,11 @@ class Outbox:
                 if reply.startswith(b"ok"):
                     self._store(one, now)
                     news = reply[3:].decode()
+                elif reply.startswith(b"at ") and isinstance(one, Batch) and int(reply[3:]) > one.before:
+                    self._store(one, now)  # it was, and perhaps what came after it: the replies were lost
                 elif reply.startswith(b"at "):
-                    reason = self._move_to(int(reply[3:]), one, now)
-                    if reason is not None or self._waiting[0] is not one:
-                        break
+                    reason = self._go_back(int(reply[3:]))
+                    break
                 else:
                     reason = {b"fenced": "epoch"}.get(reply, reply.decode())
                     break
@@ -241,11 +242,8 @@ class Outbox:
             work.stored_at = now
             self._stored.append(work)
 
-    def _move_to(self, last: int, work: Work, now: float) -> str | None:
-        """Redis has the events up to `last`, and not those up to where `work` begins. Returns a reason to be fenced."""
-        if isinstance(work, Batch) and work.lines and last >= work.last:  # the reply was lost
-            self._store(work, now)
-            return None if not self._waiting or self._waiting[0] is not work else "epoch"
+    def _go_back(self, last: int) -> str | None:
+        """Redis has only the events up to `last`: what it lost is to be sent again. Returns a reason to be fenced."""
         lost: list[Batch] = []
         while self._stored and self._stored[-1].last > last:
             lost.append(self._stored.pop())

@@ -48,6 +48,9 @@ class RedisRelay(Relay):
         ttl_paused: seconds for which a run is kept that has no producer and waits for answers.
         ttl_ended: seconds for which a run is kept after it has ended.
 
+    Attributes:
+        prefix: what the keys begin with.
+
     Raises:
         UsageError: redis-py is missing, or an argument is wrong.
     """
@@ -67,6 +70,7 @@ class RedisRelay(Relay):
         if limit < 1:
             raise UsageError(f"a relay's limit is at least 1, not {limit!r}")
         self.limit = self._limit = limit
+        self.prefix = prefix
         self._index = index_key(prefix)
         self._timeout = math.inf if timeout is None else timeout
         self._lives = Lives(lease, ttl_running, ttl_paused, ttl_ended)

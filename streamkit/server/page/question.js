@@ -61,7 +61,7 @@ export class QuestionView {
   }
 
   #decline() {
-    const field = element("input", { type: "text", placeholder: "Why not? The model reads this (optional)", "aria-label": "Reason", maxlength: "2000" });
+    const field = element("input", { type: "text", placeholder: "Why not? With a reason the model goes on", "aria-label": "Reason", maxlength: "2000" });
     const send = () => this.#send(() => this.#confirmation.decline(field.value.trim() || undefined));
     field.addEventListener("keydown", (event) => {
       if (event.key === "Enter") send();
