@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from .agent import Agent, AsyncAgent, tool
     from .protocols.event_stream import SSE_HEADERS
     from .recorder import Recorder
-    from .relay import MemoryRelay
+    from .relay import MemoryRelay, RedisRelay
     from .relay.emitter import Emitter
     from .sources.recording import replay
     from .streams.aio import AsyncStreamManager
@@ -84,6 +84,7 @@ __all__ = [
     "ProtocolError",
     "ReasoningMessage",
     "Recorder",
+    "RedisRelay",
     "RefusalMessage",
     "RequestError",
     "RunFailedError",
@@ -117,6 +118,7 @@ if not TYPE_CHECKING:
             "Emitter": ".relay.emitter",
             "MemoryRelay": ".relay",
             "Recorder": ".recorder",
+            "RedisRelay": ".relay.redis",
             "SSE_HEADERS": ".protocols.event_stream",
             "Throttled": ".throttled",
             "replay": ".sources.recording",

@@ -7,24 +7,39 @@ in bytecode instructions of the decoder alone, for which the rest of the way of 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+import streamkit as sk
 from streamkit import protocols
 from streamkit.events import Delta, Event
 from streamkit.protocols.framing import Frame, framer_for
 
 from .opcodes import opcodes
 
-__all__ = ["MOST_OPCODES", "VARIANTS", "DeltaItem", "delta_items", "items_of_recordings", "slow_share"]
+__all__ = [
+    "LIMIT",
+    "MOST_OPCODES",
+    "VARIANTS",
+    "DeltaItem",
+    "delta_items",
+    "frames_in",
+    "items_of_recordings",
+    "opcodes_to_a_hook",
+    "slow_share",
+]
 
 MOST_OPCODES = 310
 """Of the decoder, and of counting, for an item that is one delta. The rest of its way to a hook takes about 200, and the
 limit (splitting, a typed decode, one call, one append: `tests/benchmarks/parsing.py`) 73 in all. Most variants take less than
-250, which is six times the limit; the most is of those whose chunks hold more for the way back, which is measured."""
+250; the most is of those whose chunks hold more for the way back, which is measured. Each item is fed alone here."""
+
+LIMIT = 73
+"""Instructions of the limit for a delta, from bytes to a hook."""
 
 
 class DeltaItem(NamedTuple):
@@ -61,6 +76,43 @@ def delta_items(protocol: str, body: bytes) -> list[DeltaItem]:
             data = frame if isinstance(frame, bytes) else frame[2]
             found.append(DeltaItem(len(deltas), slow, len(events) == len(deltas), count, data))
     return found
+
+
+def frames_in(body: bytes) -> list[bytes]:
+    """The data of a body's events."""
+    return [block.rpartition(b"data: ")[2] for block in body.split(b"\n\n")[:-1]]
+
+
+class _Texts(sk.EventHandler):
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+
+    def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+        self.parts.append(delta.value)
+
+    def on_reasoning_delta(self, delta: sk.ReasoningDelta, snapshot: sk.ReasoningMessage) -> None:
+        self.parts.append(delta.value)
+
+
+def opcodes_to_a_hook(protocol: str, body: bytes) -> float:
+    """What a delta of a body costs on its whole way to a hook, in pieces of 2 KB."""
+    blocks = [block + b"\n\n" for block in body.split(b"\n\n")[:-1]]
+
+    def run(count: int) -> int:
+        whole, handler = b"".join(blocks[:count]), _Texts()
+        pieces = [whole[place : place + 2048] for place in range(0, len(whole), 2048)]
+
+        def read() -> None:
+            with contextlib.suppress(sk.IncompleteStreamError):
+                sk.stream(pieces, handler, protocol=protocol).until_done()
+
+        spent = opcodes(read)
+        assert len(handler.parts) >= count - 2
+        return spent
+
+    few = len(blocks) // 2
+    run(few)
+    return (run(len(blocks)) - run(few)) / (len(blocks) - few)
 
 
 def _feed(decoder: protocols.Decoder, frame: Frame | bytes, events: list[Event]) -> None:

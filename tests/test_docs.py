@@ -43,6 +43,7 @@ PUBLIC_MODULES = (
     "streamkit.protocols",
     "streamkit.relay",
     "streamkit.renderers",
+    "streamkit.server",
     "streamkit.testing",
 )
 

@@ -102,8 +102,8 @@ def test_a_stream_that_resumes_has_all_that_one_over_all_events_has(
     block: int, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Messages of each kind, questions, warnings, usage and steps, wherever it resumes and wherever blocks of the log end."""
-    monkeypatch.setattr("streamkit.relay.log._BLOCK", block)
-    monkeypatch.setattr("streamkit.relay.log._TAIL", 2 * block)
+    monkeypatch.setattr("streamkit.relay.memory.log._BLOCK", block)
+    monkeypatch.setattr("streamkit.relay.memory.log._TAIL", 2 * block)
     relay = MemoryRelay()
     with sk.Emitter(relay, "run") as emitter:
         write_all_kinds(emitter)
@@ -117,8 +117,8 @@ def test_whatever_the_story_a_stream_that_resumes_has_all_of_it(events: list[e.E
     """Stories of the laws, malformed ones too."""
     relay = MemoryRelay()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streamkit.relay.log._BLOCK", 4)
-        patch.setattr("streamkit.relay.log._TAIL", 8)
+        patch.setattr("streamkit.relay.memory.log._BLOCK", 4)
+        patch.setattr("streamkit.relay.memory.log._TAIL", 8)
         tell_into(relay, events)
         check_every_cursor(relay, 3)
 

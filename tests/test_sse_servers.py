@@ -6,12 +6,14 @@ import contextlib
 import importlib.util
 import logging
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import anyio
 import anyio.to_thread
 import openai
 import pytest
@@ -233,3 +235,59 @@ def computer() -> Iterator[Any]:
     module = pytest.importorskip("streamkit.computer", reason="the extra `computer` is not installed")
     with module.Computer() as made:
         yield made
+
+
+# -- the response of Starlette, without a server
+
+
+def test_a_response_is_refused_before_its_status_leaves() -> None:
+    """Where the arguments are wrong."""
+    response = importlib.import_module("streamkit.server").EventStreamResponse
+    with pytest.raises(sk.UsageError, match="no protocol 'nope'"):
+        response(sk.astream(chat("x")), "nope")
+    made = response(sk.astream(chat("x")), "vercel_ui", status_code=202, headers={"X-Mine": "1"})
+    assert made.status_code == 202
+    assert made.headers["x-mine"] == "1"
+    assert made.headers["content-type"] == "text/event-stream"
+
+
+def test_without_starlette_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it is used, and not when the package is imported."""
+    monkeypatch.delitem(sys.modules, "streamkit.server.response", raising=False)
+    monkeypatch.setitem(sys.modules, "starlette.responses", None)
+    with pytest.raises(ImportError, match=r'pip install "streamkit-sdk\[server\]"'):
+        importlib.import_module("streamkit.server.response")
+
+
+def test_a_view_for_threads_frees_its_task_at_once() -> None:
+    """A task that is cancelled does not wait for the thread that waits for the next frame, and the stream ends."""
+    response = importlib.import_module("streamkit.server").EventStreamResponse
+
+    def endless() -> Iterator[Any]:
+        yield from chat("x", finish=None)
+        while True:
+            time.sleep(0.001)
+            yield chat("x")[1]
+
+    stream = sk.stream(endless)
+
+    async def main() -> None:
+        received, leaves = anyio.Event(), anyio.Event()
+
+        async def receive() -> dict[str, Any]:
+            await leaves.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if b"text_delta" in message.get("body", b""):
+                received.set()
+
+        async with anyio.create_task_group() as tasks:
+            made = response(stream, keepalive=None)
+            tasks.start_soon(made, {"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
+            await received.wait()
+            leaves.set()
+
+    anyio.run(main)
+    assert stream.ended
+    assert stream.status == "cancelled"

@@ -25,6 +25,7 @@ LOADED = [
     "core.message_content",
     "core.open_messages",
     "core.pending",
+    "core.questions",
     "core.run_tracker",
     "core.sizes",
     "core.split_text",
@@ -72,6 +73,7 @@ LOADED = [
     "streams.state",
     "streams.sync",
     "streams.timing",
+    "streams.view",
 ]
 
 # Modules of others that cost milliseconds, and that some streams need but not all.

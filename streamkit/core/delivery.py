@@ -12,7 +12,7 @@ from types import CoroutineType
 from typing import Any, TypeAlias
 
 from ..errors import UsageError, raise_source_error
-from ..events import Delta, Event
+from ..events import Delta, Event, Usage
 from ..handlers import Call, Handler, hook_events, own_hooks, plan, refuse_async
 from ..messages import COMPACT_AT
 from .engine import Engine
@@ -26,9 +26,9 @@ Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 _DeltaHook: TypeAlias = Callable[[Any, Any], Any]  # takes the delta and its snapshot
 
 
-Direct: TypeAlias = tuple[type[bytes] | None, Callable[[bytes], Any], Callable[[Any], Sequence[Any]]]
-"""The class of batches that two calls alone make events of, None if there is none; and these: the one that makes frames of
-a batch, and the one that makes events of frames."""
+Direct: TypeAlias = tuple[type[Any] | None, Callable[[Any], Any], Callable[[Any], Sequence[Any]]]
+"""The class of batches that two calls alone make events of, None if there is none; and these: the one that makes frames or
+items of a batch, and the one that makes events of these."""
 
 NOT_DIRECT: Direct = (None, list, list)
 
@@ -125,6 +125,8 @@ class Delivery:
                 events = self._batch = decode(batch) if batch.__class__ is not direct else to_events(to_frames(batch))
                 for event in events:
                     if event.message_id is not message_id or event.__class__ is not kind or event.replace:
+                        if event.__class__ is Usage and self._count_unseen(event):
+                            continue
                         message_id = None
                         found = engine.find_open(event.message_id)
                         if found is None or event.__class__ is not found.delta_event or event.replace:
@@ -176,6 +178,16 @@ class Delivery:
         if self._closing and (self._nested or not self._ended):
             raise Stopped
         return False
+
+    def _count_unseen(self, event: Usage) -> bool:
+        """Count tokens that no hook and no iteration wants to know of: some servers send them with each delta. False if
+        somebody does, or if they begin a step."""
+        if self._iterated or Usage in self._plan or self._closing:
+            return False
+        if not self._engine.count_in_step(event):
+            return False
+        self._calls_of(event)  # none, but it is the current event
+        return True
 
     # -- single events
 

@@ -173,8 +173,15 @@ class Engine(MessageContent):
 
     def _complete_usage(self, event: e.Usage) -> Iterator[e.Event]:
         yield from self.runs.open_step(event)
-        self.runs.count(msgspec.structs.replace(event, raw_item=None, position=None))  # the item may be large
+        self.count_in_step(event)
         yield event
+
+    def count_in_step(self, event: e.Usage) -> bool:
+        """Count tokens in the open step: then the event is complete as it is. False if no step is open."""
+        if self.runs.step is None:
+            return False
+        self.runs.count(msgspec.structs.replace(event, raw_item=None, position=None))  # the item may be large
+        return True
 
     # -- endings
 

@@ -171,7 +171,7 @@ class RunTracker:
 
 share_names(RunTracker, "steps run step outcome ended requires_action usage _usage_before _step_count _made_by_id")
 
-_is_no_value = ("", None, {}).__contains__
+_is_no_value = ("", None, {}, [], ()).__contains__
 
 
 def merge(live: e.Run | e.RunStep, update: e.Run | e.RunStep, keep: tuple[str, ...] = ()) -> None:

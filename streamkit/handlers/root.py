@@ -137,15 +137,15 @@ def refuse_async(handlers: Iterable[object]) -> None:
             raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
 
 
-def own_hooks(handlers: Iterable[Handler]) -> list[tuple[str, int]]:
+def own_hooks(handlers: Iterable[Handler]) -> tuple[tuple[str, int], ...]:
     """The hooks that were assigned to these objects themselves, each by name and identity: what `plan` has to be
     computed again for. A stream compares it at every event that is no delta."""
     names = hook_events().keys()
-    found: list[tuple[str, int]] = []
+    found: tuple[tuple[str, int], ...] = ()
     for handler in handlers:
         own = vars(handler)
         if not names.isdisjoint(own):
-            found += [(name, id(own[name])) for name in names & own.keys()]
+            found += tuple((name, id(own[name])) for name in names & own.keys())
     return found
 
 

@@ -1,7 +1,7 @@
 """The typed objects of the clients' SDKs, as the JSON that they were made of.
 
 An object is read in one of two ways: as a dict that it makes of itself (`as_item`), which is slow and always right; or by its
-attributes (`open_model`), which is fast, and possible where an object is a plain model of pydantic's.
+attributes (`fields_of`, `open_model`), which is fast, and possible where an object is a plain model of pydantic's.
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ from typing import Any
 
 from ..errors import raise_source_error
 
-__all__ = ["Nesting", "as_item", "is_plain_model", "open_model"]
+__all__ = ["Nesting", "as_item", "fields_of", "is_plain_model", "open_model"]
 
 Nesting = Mapping[str, Any]
 """The fields of an item that hold further objects, or lists of them, each with the nesting of these."""
+
+
+_MOST_MODELS = 1000  # classes that are remembered
+_plain_models: set[Any] = set()  # some of them: a look into it is faster than a call of `is_plain_model`
 
 
 def as_item(value: Any) -> Any:
@@ -36,14 +40,30 @@ def as_item(value: Any) -> Any:
     return value
 
 
+def fields_of(value: Any) -> dict[str, Any]:
+    """The fields of an object that is a plain model, which are not to be changed. Fields that were not set are None.
+
+    Raises:
+        TypeError: it is another object.
+    """
+    kind: Any = type(value)
+    if kind not in _plain_models:
+        if not is_plain_model(kind):
+            raise TypeError("it is no plain model of an SDK")
+        if len(_plain_models) >= _MOST_MODELS:
+            _plain_models.clear()
+        _plain_models.add(kind)
+    extra: dict[str, Any] | None = value.__pydantic_extra__
+    fields: dict[str, Any] = value.__dict__
+    return {**fields, **extra} if extra else fields
+
+
 def open_model(value: Any, nesting: Nesting) -> Any:
     """The fields of an SDK's object as a dict, which is not to be changed; so are the objects in the fields that `nesting`
-    names. Other objects stay, and so does a value that is not a plain model. Fields that were not set have their defaults."""
+    names. Other objects stay, and so does a value that is not a plain model. Fields that were not set are None."""
     if not is_plain_model(value.__class__):
         return value
-    fields: dict[str, Any] = value.__dict__
-    if extra := value.__pydantic_extra__:
-        fields = {**fields, **extra}
+    fields = fields_of(value)
     for key, inner in nesting.items():
         one: Any = fields.get(key)
         if one.__class__ is list:
@@ -53,10 +73,10 @@ def open_model(value: Any, nesting: Nesting) -> Any:
     return fields
 
 
-@lru_cache(maxsize=1000)
+@lru_cache(maxsize=_MOST_MODELS)
 def is_plain_model(kind: Any) -> bool:
-    """Whether an object of this class has in its fields what its dict has: it is a model of pydantic's that is written
-    as it was declared, under its own names."""
+    """Whether an object of this class has in its fields what its dict has, and None in those that its dict leaves out: it is
+    a model of pydantic's that is written as it was declared, under its own names, and that has no values of its own."""
     fields: Mapping[str, Any] | None = getattr(kind, "__pydantic_fields__", None)
     written = getattr(kind, "__pydantic_decorators__", None)
     if fields is None or written is None or not hasattr(kind, "__pydantic_extra__"):
@@ -66,4 +86,9 @@ def is_plain_model(kind: Any) -> bool:
             return False
     if written.field_serializers or written.model_serializers or written.computed_fields:
         return False
-    return all(field.serialization_alias in (None, name) and not field.exclude for name, field in fields.items())
+    return all(
+        field.serialization_alias in (None, name)
+        and not field.exclude
+        and (field.is_required() or (field.default is None and field.default_factory is None))
+        for name, field in fields.items()
+    )

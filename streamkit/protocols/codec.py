@@ -38,6 +38,11 @@ __all__ = [
 
 def encode_event(event: Event) -> bytes:
     """The event as one line of JSON, without the newline. What no reader would take is as in `event_to_dict`."""
+    if isinstance(event, Delta) and event.metadata is None and event.__struct_fields__ == Delta.__struct_fields__:
+        try:  # the common case, in a twentieth of the time
+            return _encoder.encode(msgspec.structs.replace(event, snapshot=None, raw_item=None, item_index=None))
+        except (ValueError, TypeError, RecursionError):
+            pass
     try:
         data = _encoder.encode(_portable(event))
         if not is_too_deep(b"[" + data):  # a recording has it inside of an object

@@ -7,9 +7,10 @@ message. All other lines are decoded one by one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
+from typing import Any
 
 import msgspec
 
@@ -135,29 +136,37 @@ class Past:
         """The events of messages that have ended, one after the other."""
         if not lines:
             return
-        cursor, decode = cursor or self._cursor(number), self._decode
-        for is_kept, group in groupby(zip(lines, self._messages(lines), strict=True), _has_message):
-            if not is_kept:
+        cursor = cursor or self._cursor(number)
+        messages = self._messages(lines)
+        if all(messages):  # the common case
+            yield self._kept(lines, messages, cursor)
+            return
+        for is_kept, group in groupby(zip(lines, messages, strict=True), _has_message):
+            if is_kept:
+                kept, ended = zip(*group, strict=True)
+                yield self._kept(kept, ended, cursor)
+            else:
                 for line, _ in group:
-                    yield decode(line, cursor)
-                continue
-            kept, messages = zip(*group, strict=True)
-            yield EndedMessages(
-                messages=messages,
-                lines=kept,
-                decode=lambda line: decode(line, cursor),
-                read=codec.decode_event,
-                position=cursor,
-            )
+                    yield self._decode(line, cursor)
 
-    def _messages(self, lines: Sequence[bytes]) -> Iterable[EndedMessage | None]:
+    def _kept(self, lines: Sequence[bytes], messages: Sequence[Any], cursor: str) -> Event:
+        decode = self._decode
+        return EndedMessages(
+            messages=messages,
+            lines=lines,
+            decode=lambda line: decode(line, cursor),
+            read=codec.decode_event,
+            position=cursor,
+        )
+
+    def _messages(self, lines: Sequence[bytes]) -> Sequence[EndedMessage | None]:
         """The static forms of messages. None for one that has to be decoded as any other event."""
         if not self._keeps_lines:
             return [None] * len(lines)
         try:
             done = _decode_lines(b"[%b]" % b",".join(lines))
         except (msgspec.MsgspecError, RecursionError, ValueError):
-            return map(_message_in, lines)
+            return [*map(_message_in, lines)]
         return [one.message if one.is_regular else None for one in done]
 
 

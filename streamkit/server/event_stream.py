@@ -170,7 +170,7 @@ class EventStream(StreamingResponse):
                 for start in range(0, len(entries), _MOST):
                     if body := b"".join(frames.of(entries[start : start + _MOST])):
                         yield body
-        except SourceError as error:  # the run was deleted; or its next events are gone, and the client wants no snapshot
+        except SourceError as error:  # the run was deleted; or what comes next is gone, and no snapshot is wanted
             yield frames.writer.event(StreamException(type(error).__name__, str(error), details_of(error), error))
         if ending := frames.writer.ending():
             yield ending

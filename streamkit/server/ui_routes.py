@@ -111,10 +111,13 @@ class UiRoutes:
         return JSONResponse(msgspec.to_builtins(self._server.run_of(now)), 200 if had_ended else 202)
 
     async def chat_messages(self, request: Request, body: Any) -> Response:
-        """The messages of runs that have ended, for `useChat({messages})`."""
+        """The messages of runs that have ended, and what the user said to the open one, for `useChat({messages})`."""
         found = await self._server.conversation(request, request.path_params["conversation"])
-        messages, _ = await self._conversations.past(found)
-        shown = vercel_ui.to_input(messages, version=_version(request))
+        messages, run = await self._conversations.past(found)
+        saved = await self._server.store.aload(found.id) if run is not None else None
+        said = [] if saved is None or run is None else [one for one in saved.messages if one.run_id == run.id]
+        input = [one for one in said if one.role == "user"]
+        shown = vercel_ui.to_input([*messages, *input], version=_version(request))
         return JSONResponse({"id": found.id, "messages": shown})
 
     async def _chat_from_beginning(self, record: RunRecord, version: Any) -> EventStream:
@@ -254,14 +257,14 @@ def _checked_answers(
     """
     given: list[tuple[dict[str, Any], Mapping[str, Any]]] = []
     for one in answers:
-        is_approval = isinstance(one, Approval)
-        question = None if run is None else run.questions.get(one.id if is_approval else one.call_id)
+        question_id = one.id if isinstance(one, Approval) else one.call_id
+        question = None if run is None else run.questions.get(question_id or "")
         answer = _answer_of(one)
-        kind = "confirmation" if is_approval else "tool_call"
+        kind = "confirmation" if isinstance(one, Approval) else "tool_call"
         fits = question is not None and question["kind"] == kind and _takes(question, answer)
         if fits and question is not None:
             given.append((question, answer))
-        elif is_approval:
+        elif isinstance(one, Approval):
             shown = {} if question is None else {"question": question_of(question)}
             is_open = question is not None and question["status"] in ("approved", "declined")
             raise Problem("already-answered" if is_open else "question-closed", extra=shown)

@@ -123,8 +123,10 @@ class SourceDecoder:
 
     @property
     def direct(self) -> Direct:
-        """The calls that make events of a batch of bytes, if it `is_direct`."""
-        return NOT_DIRECT if self._to_frames is None else (bytes, self._to_frames, self._to_events)
+        """The calls that make events of a batch of bytes, if it `is_direct`; or of a tuple of items."""
+        if self._to_frames is not None:
+            return bytes, self._to_frames, self._to_events
+        return NOT_DIRECT if self._of_items is None else (tuple, tuple, self._of_items)
 
     # -- batches
 
@@ -132,8 +134,10 @@ class SourceDecoder:
         """The events of a batch of the source: bytes, or a list of frames or of items."""
         if self._to_frames is not None and batch.__class__ is bytes:
             return self._to_events(self._to_frames(batch))
-        if self._of_items is not None and batch and (type(batch) is OwnEvents or not isinstance(batch[0], _OTHER)):
-            return self._of_items(batch)
+        if (of_items := self._of_items) is not None:
+            kind = batch.__class__
+            if kind is tuple or kind is OwnEvents or (batch and not isinstance(batch[0], _OTHER)):
+                return of_items(batch)
         events = self._filtered(self._decode(batch))
         only_decoded = not self._receivers and self._fields is None and self.resumption is None
         if only_decoded and self.decoder is not None:
@@ -356,7 +360,8 @@ class PreparingDecoder(SourceDecoder):
 
     @property
     def direct(self) -> Direct:
-        return NOT_DIRECT
+        """The calls that make events of a dict, which needs no preparing."""
+        return NOT_DIRECT if self._of_items is None else (dict, _alone, self._of_items)
 
     def decode(self, batch: Any) -> Sequence[Event]:
         assert isinstance(self.source, AsyncSource)
@@ -369,6 +374,10 @@ class PreparingDecoder(SourceDecoder):
 
 
 share_names(PreparingDecoder, _NAMES)
+
+
+def _alone(item: Any) -> tuple[Any]:
+    return (item,)
 
 
 def _resumption(after: str, engine: Engine) -> Resumption:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..events import EVENTS, Event
@@ -14,8 +14,15 @@ from .source import Batch
 __all__ = ["Items", "batches_of"]
 
 
-# What a decoder takes as it is. Most items are of these classes; the others are looked at one by one.
-_TAKEN = frozenset((dict, *EVENTS.values()))
+_EVENTS = frozenset(EVENTS.values())
+_TOGETHER = (
+    256  # items of a list that are decoded at once: what is made of more would not stay in the processor's cache
+)
+
+
+def _is_plain(kind: type) -> bool:
+    """Whether items of this class are objects of JSON that a decoder takes as they are."""
+    return kind is dict or is_plain_model(kind)
 
 
 def _item(value: Any) -> Any:
@@ -51,25 +58,31 @@ class Items:
         return self.body.feed(item) if isinstance(item, bytes) else item
 
     def batch(self, value: Any) -> Batch:
-        """The item as a batch of its own: bytes, or a list of one object."""
-        if type(value) is bytes and self.body.is_plain:
+        """The item as a batch of its own: bytes, or a tuple or list of one object."""
+        kind = value.__class__
+        if kind is dict:
+            return (value,)
+        if kind is bytes and self.body.is_plain:
             return value
-        if type(value) in _TAKEN or is_plain_model(value.__class__):
+        if kind in _EVENTS:
             return [value]
+        if is_plain_model(kind):
+            return (value,)
         item = self.item(value)
         return item if isinstance(item, bytes) else [item]
 
 
-def batches_of(values: Iterable[Any], *, live: bool = False) -> Iterator[Batch]:
-    """The batches of an iterable: one for each item; few large ones of a list or tuple, whose items all exist already."""
-    items = Items(live=live)
-    if not isinstance(values, (list, tuple)):
-        yield from map(items.batch, values)
-        return
+def batches_of(values: Sequence[Any]) -> Iterator[Batch]:
+    """The batches of a list or tuple, whose items all exist already: few large ones."""
     kinds = {*map(type, values)}
-    if values and all(kind in _TAKEN or is_plain_model(kind) for kind in kinds):
+    if kinds and all(map(_is_plain, kinds)):
+        taken = tuple(values)
+        yield from (taken[place : place + _TOGETHER] for place in range(0, len(taken), _TOGETHER))
+        return
+    if kinds and kinds <= _EVENTS:
         yield [*values]
         return
+    items = Items()
     together: list[Any] = []
     only_bytes = kinds == {bytes}
     for place, value in enumerate(values):

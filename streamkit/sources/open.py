@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from ..errors import raise_source_error
@@ -18,7 +17,7 @@ from ..events import Run, RunDone, StreamEnd
 from ..limits import DEFAULT_LIMITS, Limits
 from .chunks import SyncChunks
 from .interrupt import Interruptible
-from .items import batches_of
+from .items import Items, batches_of
 from .recognition import (
     http_error,
     is_async_response,
@@ -39,7 +38,6 @@ from .source import LIVE, NO_TRAITS, Batch, Readable, Source, SourceTraits, call
 
 __all__ = ["CANCELLED", "distinct", "open_sync", "source_of_stream", "wants_async"]
 
-_END: Any = object()
 CANCELLED = [RunDone(Run(status="cancelled")), StreamEnd(status="cancelled")]  # the end of a stream that was cancelled
 
 
@@ -115,9 +113,9 @@ def _of_iterable(value: Iterable[Any]) -> Source:
         return Source(batches_of(value), _close_nothing)
     items = iter(value)
     interruptible = Interruptible()
-    pulled = iter(partial(interruptible.call, next, items, _END), _END)
     live = is_live(value)
-    return _IterableSource(batches_of(pulled, live=live), items, value, interruptible, live=live)
+    batches = interruptible.each(items, Items(live=live).batch)
+    return _IterableSource(batches, items, value, interruptible, live=live)
 
 
 class _IterableSource(Source):

@@ -29,7 +29,7 @@ __all__ = [
     "call_source",
 ]
 
-Batch = Any  # bytes, or a list of items
+Batch = Any  # bytes, or a list of items; a tuple if all of them are dicts or plain models
 
 
 class RecordedEnd(msgspec.Struct, kw_only=True):

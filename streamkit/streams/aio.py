@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.lowlevel
@@ -28,6 +28,7 @@ from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
 from .lifecycle import NO_STEPS
 from .manager import NAMES, Manager
+from .readers import DRAIN, PLAIN, AsyncEvents, AsyncTexts, Reader
 from .tasks import Work, close_unused, scheduler, task_finder
 
 if TYPE_CHECKING:
@@ -36,27 +37,6 @@ if TYPE_CHECKING:
     from .event_stream_aio import AsyncEventStream
 
 __all__ = ["AsyncStreamManager"]
-
-
-def _do_nothing() -> None:
-    """At the end of steps that nobody iterates over."""
-
-
-class _Reader(NamedTuple):
-    """What takes the events of steps.
-
-    Attributes:
-        pick: makes of an event what is wanted, None of one that is not; without it every event is wanted.
-        at_end: called when there are no more steps; may raise.
-        drains: whether it is one task's until then, that makes all of it interruptible.
-    """
-
-    pick: Callable[[Event], Any] | None = None
-    at_end: Callable[[], None] = _do_nothing
-    drains: bool = False
-
-
-_PLAIN, _DRAIN = _Reader(), _Reader(drains=True)
 
 
 class AsyncStreamManager(Manager):
@@ -103,13 +83,13 @@ class AsyncStreamManager(Manager):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `StreamManager.__iter__`."""
-        return AsyncEvents(partial(self._advance, self._course, None, _Reader(None, self._end_iteration)))
+        return AsyncEvents(partial(self._advance, self._course, None, Reader(None, self._end_iteration)))
 
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
         self._check_text_is_left()
-        reader = _Reader(self._answer_text.piece, self._end_iteration)
+        reader = Reader(self._answer_text.piece, self._end_iteration)
         return AsyncTexts(partial(self._advance, self._course, None, reader))
 
     async def until_done(self) -> None:
@@ -188,7 +168,7 @@ class AsyncStreamManager(Manager):
 
     # -- steps
 
-    async def _advance(self, steps: Steps, error: BaseException | None = None, reader: _Reader = _PLAIN) -> Any:
+    async def _advance(self, steps: Steps, error: BaseException | None = None, reader: Reader = PLAIN) -> Any:
         """Perform steps up to the next event for this reader, and return it. An error is thrown into them first."""
         before, (pick, at_end, drains) = self._running, reader
         if before is not None and steps is self._course:
@@ -292,7 +272,7 @@ class AsyncStreamManager(Manager):
         if self._running is None:
             self._iterated = False
             self._note_driver()
-        await interruptible(self._advance(self._course, None, _DRAIN), self._new_sleep_of_pull)
+        await interruptible(self._advance(self._course, None, DRAIN), self._new_sleep_of_pull)
 
     async def read_nested(self, source: Any) -> AsyncGenerator[Event, None]:
         """Read another source of the same run inside a hook or a loop: the events, each after the handlers got it."""
@@ -420,27 +400,3 @@ class AsyncStreamManager(Manager):
 
 
 share_names(AsyncStreamManager, f"{NAMES} _course _schedule _token _running _guard _find_task")
-
-
-class _Iteration:
-    """A loop over a stream's events. It may be left at any time: the stream stays open.
-
-    Args:
-        advance: gives what comes next; at the end of the stream it raises `StopAsyncIteration`, or the error that the stream
-            ended with.
-    """
-
-    def __init__(self, advance: Callable[[], Awaitable[Any]]) -> None:
-        self._advance = advance
-
-    # No coroutine of its own: there is one for each delta already.
-    def __anext__(self) -> Awaitable[Any]:
-        return self._advance()
-
-
-class AsyncEvents(_Iteration, AsyncIterator[Event]):
-    """All events."""
-
-
-class AsyncTexts(_Iteration, AsyncIterator[str]):
-    """The assistant's text."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from .. import errors
 from ..errors import StreamkitError
 from ..events import Event, RunEvent, RunStepDone, StreamException, StreamWarning
+from .failures import details_of
 
 __all__ = ["ErrorMask"]
 
@@ -62,6 +63,11 @@ class ErrorMask:
                 return replace(event, run_step=replace(step, error=self._error(step.error), raw=None))
             case _:
                 return event
+
+    @staticmethod
+    def exception_of(error: BaseException) -> StreamException:
+        """The event of an error that is in no event of the stream. Nothing is hidden in it yet."""
+        return StreamException(type(error).__name__, str(error), details_of(error), error)
 
     def log(self, text: str, error: BaseException | None = None) -> None:
         """Log an error of the stream once, or twice where its traceback comes later."""

@@ -18,7 +18,6 @@ from ..handlers import Handler
 from ..protocols.base import Encoder
 from ..protocols.event_stream import HEARTBEAT, EventStreamWriter
 from .error_mask import ErrorMask
-from .failures import details_of
 
 __all__ = ["EventStream", "Frames", "OnDisconnect"]
 
@@ -88,7 +87,7 @@ class Frames(Handler):
         """The stream raised. Nearly always its `StreamException` has come already."""
         if self._has_failed:
             return
-        event = StreamException(type(error).__name__, str(error), details_of(error), error)
+        event = self._mask.exception_of(error)
         if self.is_closed or self._has_ended:
             self._mask(event)  # which logs it
             return
@@ -171,7 +170,7 @@ class EventStream:
 
     def __del__(self) -> None:
         """A response was dropped."""
-        if self._has_begun:
+        if self._has_begun and not self._frames.is_over:
             self._frames.drop()
             if not self._continues:
                 self._manager.cancel()

@@ -114,9 +114,8 @@ class Lifecycle(StreamState):
 
     def _release(self) -> None:
         """Drop what refers back to the stream, so that it is freed as soon as nothing else refers to it."""
-        self._handlers, self._receivers, self._batch = (), (), ()
+        self._handlers, self._receivers, self._batch, self._own_hooks = (), (), (), ()
         self._plan = self._delta_hooks = NOTHING
-        self._own_hooks.clear()
         self._source_given = self._source = self._then = self._clock = None
         self._engine.release()
         if self._source_decoder is not None:

@@ -7,7 +7,9 @@
 Each kind has a limit: a plain loop that does the same work, the least that Python and msgspec can do. In one run, in
 interleaved rounds, streamkit and the limit take the same items, and call one method for each delta, which appends it.
 
-    dicts, objects        the limit reads the fields that any handler of such items needs, by key or by attribute, and calls.
+    dicts, objects        the limit reads by key or by attribute what no handler of such items may pass over (the text, what
+                          else a delta can hold, where it belongs, errors, the end, usage), looks whether a text is one,
+                          and calls. `bare` is a loop that trusts each item to be a plain delta of the one text.
                           `list`: all items exist; `each`: an iterator yields them one by one
     shell, tools, own     bodies in pieces of 2 KB: it splits lines, decodes each event into a typed struct, and calls
     fields                as that, and reads the string field out of the arguments with the smallest scanner that can
@@ -21,6 +23,7 @@ interleaved rounds, streamkit and the limit take the same items, and call one me
     limit    CPU microseconds a delta of the limit, the median of the rounds
     cost     the same of streamkit
     ratio    cost / limit, of these medians
+    bare     cost / that of the loop without any check; None where the limit has none to spare
 """
 
 from __future__ import annotations
@@ -42,7 +45,10 @@ import msgspec
 
 import streamkit as sk
 
-WORDS = (" the", " of", "ing", ", and", " stream", "ed", " is", "\n", " \u201cquoted\u201d", " na\u00efve", ".", " end")
+from . import wires
+from .parsing import Function, Plain, decode_chunk
+from .wires import deltas
+
 PIECE = 2048  # bytes
 INTERVAL = 0.05  # seconds, of `Throttled`
 
@@ -57,16 +63,7 @@ class Row(NamedTuple):
     limit: float
     cost: float
     ratio: float
-
-
-class Plain:
-    """The limit's handler."""
-
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-
-    def on_delta(self, delta: str) -> None:
-        self.parts.append(delta)
+    bare: float | None = None
 
 
 class Counting(sk.EventHandler):
@@ -100,57 +97,25 @@ class CountingConsole(Counting):
         self.parts.append(delta.value)
 
 
-def words(n: int) -> list[str]:
-    return [WORDS[i % len(WORDS)] for i in range(n)]
-
-
 # -- items
+
+
+def items_of(events: list[bytes]) -> list[Wire]:
+    """The items of a body, without the end that is no item."""
+    items = [event.partition(b"data: ")[2] for event in events]
+    return [msgspec.json.decode(item) for item in items if not item.startswith(b"[DONE]")]
 
 
 def chat_items(n: int) -> list[Wire]:
     """Chat Completions: a text of n deltas, in the chunks that OpenAI sends."""
-
-    def chunk(delta: Wire, finish: str | None = None) -> Wire:
-        return {
-            "id": "chatcmpl-CRGdMmMVvFkbSHvAL4dYBdYw6Xd5M",
-            "object": "chat.completion.chunk",
-            "created": 1766000000,
-            "model": "gpt-5-mini-2025-08-07",
-            "service_tier": "default",
-            "system_fingerprint": "fp_0123456789",
-            "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}],
-            "usage": None,
-            "obfuscation": "q7Zx0PvK3mT1",
-        }
-
-    start = chunk({"role": "assistant", "content": "", "refusal": None})
-    return [start, *(chunk({"content": word}) for word in words(n)), chunk({}, "stop")]
+    return items_of(wires.chat(n))
 
 
 def responses_items(n: int) -> list[Wire]:
     """Responses: one text of n deltas."""
-    item_id = "msg_0a1b2c3d4e5f6a7b8c9d0e1f2a3b4c5d6e7f"
-    place: Wire = {"item_id": item_id, "output_index": 0, "content_index": 0}
-    part: Wire = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-    item: Wire = {"id": item_id, "type": "message", "status": "in_progress", "role": "assistant", "content": []}
-    final_part = {**part, "text": "".join(words(n))}
-    final = {**item, "status": "completed", "content": [final_part]}
-    deltas = [
-        {"type": "response.output_text.delta", **place, "delta": word, "logprobs": [], "obfuscation": "q7Zx0PvK3m"}
-        for word in words(n)
-    ]
-    return _numbered(
-        [
-            {"type": "response.created", "response": _response("in_progress", [])},
-            {"type": "response.output_item.added", "output_index": 0, "item": item},
-            {"type": "response.content_part.added", **place, "part": part},
-            *deltas,
-            {"type": "response.output_text.done", **place, "text": final_part["text"], "logprobs": []},
-            {"type": "response.content_part.done", **place, "part": final_part},
-            {"type": "response.output_item.done", "output_index": 0, "item": final},
-            {"type": "response.completed", "response": _response("completed", [final])},
-        ]
-    )
+    items = items_of(wires.responses(n))
+    del items[-1]["response"]["usage"]  # versions of the SDK require different fields of it
+    return items
 
 
 def _response(status: str, output: list[Wire]) -> Wire:
@@ -172,26 +137,14 @@ def _numbered(events: list[Wire]) -> list[Wire]:
 
 
 def anthropic_items(n: int) -> list[Wire]:
-    """Anthropic Messages: one text of n deltas."""
-    message: Wire = {"id": "msg_01", "type": "message", "role": "assistant", "model": "claude", "content": []}
-    usage = {"input_tokens": 9, "output_tokens": 1}
-    return [
-        {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        *(
-            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}}
-            for word in words(n)
-        ),
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": n}},
-        {"type": "message_stop"},
-    ]
+    """Anthropic Messages: one text of n deltas, without the ping, which is no item of the SDK's."""
+    return [item for item in items_of(wires.anthropic(n)) if item["type"] != "ping"]
 
 
 def shell_items(n: int) -> list[Wire]:
     """Responses: the output of one shell command, in n deltas."""
     item: Wire = {"id": "sho_1", "type": "shell_call_output", "call_id": "call_1", "status": "in_progress"}
-    text = "".join(words(n))
+    text = "".join(deltas(n))
     outputs = [{"stdout": text, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
     final = {**item, "status": "completed", "output": outputs}
     place: Wire = {"item_id": "sho_1", "output_index": 0, "command_index": 0}
@@ -200,7 +153,7 @@ def shell_items(n: int) -> list[Wire]:
         [
             {"type": "response.created", "response": _response("in_progress", [])},
             {"type": "response.output_item.added", "output_index": 0, "item": {**item, "output": []}},
-            *({"type": f"{type}.delta", **place, "delta": {"stdout": word}} for word in words(n)),
+            *({"type": f"{type}.delta", **place, "delta": {"stdout": word}} for word in deltas(n)),
             {"type": f"{type}.done", **place, "output": outputs},
             {"type": "response.output_item.done", "output_index": 0, "item": final},
             {"type": "response.completed", "response": _response("completed", [final])},
@@ -211,7 +164,7 @@ def shell_items(n: int) -> list[Wire]:
 def command_items(n: int) -> list[Wire]:
     """Responses: one shell command, in n deltas."""
     item: Wire = {"id": "sh_1", "type": "shell_call", "call_id": "call_1", "status": "in_progress"}
-    text = "".join(words(n))
+    text = "".join(deltas(n))
     final = {**item, "status": "completed", "action": {"commands": [text], "timeout_ms": None}}
     place: Wire = {"output_index": 0, "command_index": 0}
     type = "response.shell_call_command"
@@ -220,7 +173,7 @@ def command_items(n: int) -> list[Wire]:
             {"type": "response.created", "response": _response("in_progress", [])},
             {"type": "response.output_item.added", "output_index": 0, "item": {**item, "action": {"commands": []}}},
             {"type": f"{type}.added", **place, "command": ""},
-            *({"type": f"{type}.delta", **place, "delta": word, "obfuscation": "q7Zx0PvK3m"} for word in words(n)),
+            *({"type": f"{type}.delta", **place, "delta": word, "obfuscation": "q7Zx0PvK3m"} for word in deltas(n)),
             {"type": f"{type}.done", **place, "command": text},
             {"type": "response.output_item.done", "output_index": 0, "item": final},
             {"type": "response.completed", "response": _response("completed", [final])},
@@ -230,14 +183,14 @@ def command_items(n: int) -> list[Wire]:
 
 def _quoted(n: int) -> list[str]:
     """JSON text of one string argument, in n pieces."""
-    return ['{"message": "', *(json.dumps(word, ensure_ascii=False)[1:-1] for word in words(n - 2)), '"}']
+    return ['{"message": "', *(json.dumps(word, ensure_ascii=False)[1:-1] for word in deltas(n - 2)), '"}']
 
 
 def assistants_items(n: int, *, code: bool = False) -> list[Wire]:
     """Assistants: the arguments of one call in n deltas, or the code of one."""
     run: Wire = {"id": "run_1", "object": "thread.run", "thread_id": "thread_1", "assistant_id": "asst_1"}
     step: Wire = {"id": "step_1", "object": "thread.run.step", "run_id": "run_1", "type": "tool_calls"}
-    pieces = words(n) if code else _quoted(n)
+    pieces = deltas(n) if code else _quoted(n)
     kind = "code_interpreter" if code else "function"
 
     def delta(call: Wire) -> Wire:
@@ -284,13 +237,13 @@ def field_items(n: int) -> list[Wire]:
 def own_items(n: int) -> list[Wire]:
     """streamkit's own protocol: the events of a text of n deltas."""
     message = {"type": "message", "role": "assistant", "id": "message-1"}
-    text = "".join(words(n))
+    text = "".join(deltas(n))
     return [
         {"type": "run_created", "cursor": 1, "run": {"id": "run_1"}},
         {"type": "text_created", "cursor": 2, "message": {**message, "content": ""}},
         *(
             {"type": "text_delta", "cursor": number, "message_id": "message-1", "value": word}
-            for number, word in enumerate(words(n), 3)
+            for number, word in enumerate(deltas(n), 3)
         ),
         {"type": "text_done", "message": {**message, "content": text, "status": "completed"}},
         {"type": "run_done", "run": {"id": "run_1", "status": "completed"}},
@@ -363,6 +316,121 @@ Limit = Callable[[Any, Callable[[str], None]], None]
 
 
 def limit_chat_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+    others, usage, finished = list[Any](), None, False
+    for item in items:
+        if item.get("error") is not None:
+            raise RuntimeError(item["error"])
+        for choice in item.get("choices") or ():
+            delta = choice.get("delta")
+            if choice.get("index") == 0 and isinstance(delta, dict):
+                text = delta.get("content")
+                if isinstance(text, str) and text:
+                    hook(text)
+                if delta.get("tool_calls") or delta.get("reasoning_content") or delta.get("refusal"):
+                    others.append(delta)
+            if choice.get("finish_reason") is not None:
+                finished = True
+        if item.get("usage") is not None:
+            usage = item["usage"]
+    assert finished or usage or not others
+
+
+def limit_chat_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+    others, usage, finished = list[Any](), None, False
+    for item in items:
+        for choice in item.choices:
+            delta = choice.delta
+            if choice.index == 0:
+                text = delta.content
+                if isinstance(text, str) and text:
+                    hook(text)
+                if delta.tool_calls or delta.refusal:
+                    others.append(delta)
+            if choice.finish_reason is not None:
+                finished = True
+        if item.usage is not None:
+            usage = item.usage
+    assert finished or usage or not others
+
+
+def limit_responses_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+    key: Any = None
+    logprobs, cursor = list[Any](), 0
+    for item in items:
+        kind = item.get("type")
+        if kind == "response.output_text.delta":
+            place = item.get("item_id"), item.get("output_index"), item.get("content_index")
+            if place != key:
+                key = place
+            text = item.get("delta")
+            if isinstance(text, str) and text:
+                hook(text)
+            if item.get("logprobs"):
+                logprobs += item["logprobs"]
+            if isinstance(number := item.get("sequence_number"), int):
+                cursor = number
+        elif kind == "error":
+            raise RuntimeError(item)
+    assert cursor and not logprobs
+
+
+def limit_responses_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+    key: Any = None
+    logprobs, cursor = list[Any](), 0
+    for item in items:
+        kind = item.type
+        if kind == "response.output_text.delta":
+            place = item.item_id, item.output_index, item.content_index
+            if place != key:
+                key = place
+            text = item.delta
+            if isinstance(text, str) and text:
+                hook(text)
+            if item.logprobs:
+                logprobs += item.logprobs
+            if isinstance(number := item.sequence_number, int):
+                cursor = number
+        elif kind == "error":
+            raise RuntimeError(item)
+    assert cursor and not logprobs
+
+
+def limit_anthropic_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+    blocks: dict[Any, Any] = {}
+    for item in items:
+        kind = item.get("type")
+        if kind == "content_block_delta":
+            delta = item.get("delta")
+            if isinstance(delta, dict) and blocks.get(item.get("index")) == "text":
+                text = delta.get("text") if delta.get("type") == "text_delta" else None
+                if isinstance(text, str) and text:
+                    hook(text)
+        elif kind == "content_block_start":
+            blocks[item.get("index")] = item["content_block"].get("type")
+        elif kind == "error":
+            raise RuntimeError(item)
+
+
+def limit_anthropic_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+    blocks: dict[Any, Any] = {}
+    for item in items:
+        kind = item.type
+        if kind == "content_block_delta":
+            delta = item.delta
+            if blocks.get(item.index) == "text":
+                text = delta.text if delta.type == "text_delta" else None
+                if isinstance(text, str) and text:
+                    hook(text)
+        elif kind == "content_block_start":
+            blocks[item.index] = item.content_block.type
+        elif kind == "error":
+            raise RuntimeError(item)
+
+
+# -- the same without any check: for items of which one knows that each is as its provider documents it
+
+
+def bare_chat_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
     for item in items:
         for choice in item["choices"]:
             if choice["index"] == 0 and choice["finish_reason"] is None:
@@ -373,7 +441,7 @@ def limit_chat_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
                         hook(text)
 
 
-def limit_chat_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+def bare_chat_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
     for item in items:
         for choice in item.choices:
             if choice.index == 0 and choice.finish_reason is None:
@@ -384,7 +452,7 @@ def limit_chat_objects(items: Iterable[Any], hook: Callable[[str], None]) -> Non
                         hook(text)
 
 
-def limit_responses_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+def bare_responses_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
     key: Any = None
     for item in items:
         if item["type"] == "response.output_text.delta":
@@ -395,7 +463,7 @@ def limit_responses_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> 
                 hook(text)
 
 
-def limit_responses_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+def bare_responses_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
     key: Any = None
     for item in items:
         if item.type == "response.output_text.delta":
@@ -406,7 +474,7 @@ def limit_responses_objects(items: Iterable[Any], hook: Callable[[str], None]) -
                 hook(text)
 
 
-def limit_anthropic_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+def bare_anthropic_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> None:
     for item in items:
         if item["type"] == "content_block_delta":
             delta = item["delta"]
@@ -416,7 +484,7 @@ def limit_anthropic_dicts(items: Iterable[Any], hook: Callable[[str], None]) -> 
                     hook(text)
 
 
-def limit_anthropic_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
+def bare_anthropic_objects(items: Iterable[Any], hook: Callable[[str], None]) -> None:
     for item in items:
         if item.type == "content_block_delta":
             delta = item.delta
@@ -444,18 +512,13 @@ class _CommandEvent(msgspec.Struct):
     command_index: int
 
 
-class _Function(msgspec.Struct):
-    arguments: str | None = None
-    name: str | None = None
-
-
 class _Code(msgspec.Struct):
     input: str | None = None
 
 
 class _StepCall(msgspec.Struct):
     index: int
-    function: _Function | None = None
+    function: Function | None = None
     code_interpreter: _Code | None = None
 
 
@@ -472,26 +535,6 @@ class _StepEvent(msgspec.Struct):
     delta: _StepDelta
 
 
-class _Call(msgspec.Struct):
-    function: _Function | None = None
-    index: int = 0
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-    tool_calls: list[_Call] | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta
-    index: int = 0
-    finish_reason: str | None = None
-
-
-class _Chunk(msgspec.Struct):
-    choices: list[_Choice]
-
-
 class _OwnDelta(msgspec.Struct):
     type: str
     cursor: int | str | None = None
@@ -503,7 +546,6 @@ class _OwnDelta(msgspec.Struct):
 _decode_shell = msgspec.json.Decoder(_ShellEvent).decode
 _decode_command = msgspec.json.Decoder(_CommandEvent).decode
 _decode_step = msgspec.json.Decoder(_StepEvent).decode
-_decode_chunk = msgspec.json.Decoder(_Chunk).decode
 _decode_own = msgspec.json.Decoder(_OwnDelta).decode
 
 
@@ -600,7 +642,7 @@ class _Scanner:
 
 
 def limit_fields(chunks: Iterable[bytes], hook: Callable[[str], None]) -> None:
-    decode, scanner = _decode_chunk, _Scanner("message")
+    decode, scanner = decode_chunk, _Scanner("message")
     for lines in lines_of(chunks):
         for line in lines:
             if line and line[6] == 123:
@@ -611,7 +653,7 @@ def limit_fields(chunks: Iterable[bytes], hook: Callable[[str], None]) -> None:
 
 
 def limit_throttled(chunks: Iterable[bytes], hook: Callable[[str], None]) -> None:
-    decode, last, held = _decode_chunk, float("-inf"), list[str]()
+    decode, last, held = decode_chunk, float("-inf"), list[str]()
     for lines in lines_of(chunks):
         for line in lines:
             if line and line[6] == 123:
@@ -627,7 +669,7 @@ def limit_throttled(chunks: Iterable[bytes], hook: Callable[[str], None]) -> Non
 
 
 def limit_recorder(chunks: Iterable[bytes], hook: Callable[[str], None]) -> None:
-    decode, began = _decode_chunk, time.monotonic()
+    decode, began = decode_chunk, time.monotonic()
     with tempfile.TemporaryDirectory() as folder, Path(folder, "plain.jsonl").open("ab") as file:
         for lines in lines_of(chunks):
             written: list[bytes] = []
@@ -651,6 +693,7 @@ class Kind(NamedTuple):
     Attributes:
         items: what n deltas of it are: pieces of a body, dicts or objects.
         limit: the plain loop.
+        bare: the loop without any check, if there is one.
         handler: makes the handler under test.
         wraps: makes what is given to the stream of the handler and a folder for files.
         each: whether the items come from an iterator, one by one.
@@ -665,23 +708,33 @@ class Kind(NamedTuple):
     each: bool = False
     found: Callable[[int], int] | None = lambda n: n
     fields: dict[str, str] | None = None
+    bare: Limit | None = None
 
 
 def _parsed_kinds() -> dict[str, Kind]:
     kinds: dict[str, Kind] = {}
-    sources: dict[str, tuple[Callable[[int], list[Wire]], Limit, Limit]] = {
-        "chat": (chat_items, limit_chat_dicts, limit_chat_objects),
-        "responses": (responses_items, limit_responses_dicts, limit_responses_objects),
-        "anthropic": (anthropic_items, limit_anthropic_dicts, limit_anthropic_objects),
+    sources: dict[str, tuple[Callable[[int], list[Wire]], tuple[Limit, Limit], tuple[Limit, Limit]]] = {
+        "chat": (chat_items, (limit_chat_dicts, bare_chat_dicts), (limit_chat_objects, bare_chat_objects)),
+        "responses": (
+            responses_items,
+            (limit_responses_dicts, bare_responses_dicts),
+            (limit_responses_objects, bare_responses_objects),
+        ),
+        "anthropic": (
+            anthropic_items,
+            (limit_anthropic_dicts, bare_anthropic_dicts),
+            (limit_anthropic_objects, bare_anthropic_objects),
+        ),
     }
     for each in (False, True):
         how = "each" if each else "list"
-        for name, (items, limit, limit_objects) in sources.items():
-            kinds[f"{name} dicts, {how}"] = Kind(items, limit, each=each)
+        for name, (items, (limit, bare), (limit_objects, bare_objects)) in sources.items():
+            kinds[f"{name} dicts, {how}"] = Kind(items, limit, each=each, bare=bare)
             kinds[f"{name} objects, {how}"] = Kind(
                 lambda n, name=name, items=items: objects(name, items(n)),  # type: ignore[misc]
                 limit_objects,
                 each=each,
+                bare=bare_objects,
             )
     return kinds
 
@@ -745,8 +798,12 @@ class AsyncItems:
 def run_limit(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
     plain = Plain()
     with clock:
-        kind.limit(iter(items) if kind.each else items, plain.on_delta)
+        kind.limit(iter(items) if kind.each else items, plain.on_text_delta)
     return plain.parts
+
+
+def run_bare(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
+    return run_limit(kind if kind.bare is None else kind._replace(limit=kind.bare), items, clock)
 
 
 def run_sync(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
@@ -771,7 +828,8 @@ def run_asyncio(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
     return handler.parts
 
 
-RUNS = {"limit": run_limit, "sync": run_sync, "asyncio": run_asyncio}
+FACES = {"sync": run_sync, "asyncio": run_asyncio}
+RUNS = {"limit": run_limit, "bare": run_bare, **FACES}
 
 
 def rows(n: int = 2000, rounds: int = 7, only: str = "") -> list[Row]:
@@ -784,11 +842,10 @@ def rows(n: int = 2000, rounds: int = 7, only: str = "") -> list[Row]:
     for name, kind in KINDS.items():
         if only in name:
             costs = _costs(name, kind, n, rounds)
-            found += [
-                Row(name, face, costs["limit"], costs[face], costs[face] / costs["limit"])
-                for face in RUNS
-                if face != "limit"
-            ]
+            for face in FACES:
+                cost = costs[face]
+                bare = cost / costs["bare"] if kind.bare is not None else None
+                found.append(Row(name, face, costs["limit"], cost, cost / costs["limit"], bare))
     return found
 
 
@@ -846,7 +903,8 @@ def main() -> None:
         print(json.dumps([row._asdict() for row in table], indent=1))
         return
     for row in table:
-        print(f"{row.kind:26} {row.face:8} {row.limit:7.3f} {row.cost:7.3f} \u00b5s {row.ratio:6.2f} x the limit")
+        bare = f" {row.bare:6.2f} x bare" if row.bare is not None else ""
+        print(f"{row.kind:26} {row.face:8} {row.limit:7.3f} {row.cost:7.3f} \u00b5s {row.ratio:6.2f} x the limit{bare}")
 
 
 if __name__ == "__main__":

@@ -72,14 +72,15 @@ class Agents:
         contexts: what they were made for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, url: str | None = None) -> None:
         self.model = ModelServer(reply_to)
+        url = url or self.model.url  # of another process's
         self.ran: list[int] = []
         self.computers: list[Any] = []
         self.contexts: list[Context] = []
         self.with_computer = True
-        self._client = openai.OpenAI(base_url=self.model.url, api_key=SECRET, max_retries=0)
-        self._async_client = openai.AsyncOpenAI(base_url=self.model.url, api_key=SECRET, max_retries=0)
+        self._client = openai.OpenAI(base_url=url, api_key=SECRET, max_retries=0)
+        self._async_client = openai.AsyncOpenAI(base_url=url, api_key=SECRET, max_retries=0)
 
     def __call__(self, context: Context) -> Agent | AsyncAgent:
         self.contexts.append(context)

@@ -17,7 +17,7 @@ from streamkit.server import create_app, page_files
 from streamkit.testing import ModelServer, Reply
 
 from ..agent.parts import code
-from .parts import TOKEN, Agents, Client, said, serve, wait_for
+from .parts import TOKEN, Agents, Client, said, serve
 from .test_runs import code_of
 
 

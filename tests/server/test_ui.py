@@ -216,7 +216,11 @@ def test_a_reload_in_mid_answer(client: Client) -> None:
     ) as one:
         run = one.headers["x-streamkit-run"]
         assert next(frame for frame in frames_of(one.iter_text()) if frame.type == "text-delta").data["delta"]
-    assert len(client.get("/chat/chat-9").json()["messages"]) == 2
+    shown = client.get("/chat/chat-9").json()["messages"]
+    assert [(m["role"], m["parts"][-1].get("text")) for m in shown[1:]] == [
+        ("assistant", "You said: hello"),
+        ("user", "hang"),
+    ]
     assert client.run(run)["status"] == "running"
     with client.stream("GET", "/chat/chat-9/stream") as two:
         frames = frames_of(two.iter_text())

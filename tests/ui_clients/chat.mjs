@@ -37,14 +37,17 @@ async function chatOf(ai) {
       onError: (error) => faults.push(String(error.message ?? error)),
     });
   let chat = make([]);
+  const answers = (count) => chat.messages.length >= count && chat.messages.at(-1).parts.some((part) => part.text);
+  const begun = async (count) => { while (!answers(count)) await new Promise((resolve) => setTimeout(resolve, 5)); };
   const tools = () => chat.messages.at(-1).parts.filter((part) => "toolCallId" in part);
   return {
     messages: () => chat.messages,
     async step(step) {
       if ("say" in step) {
+        const count = chat.messages.length + 2;
         const sent = chat.sendMessage({ text: step.say });
         if (step.leave) {
-          while (!chat.messages.at(-1)?.parts.some((part) => part.text)) await new Promise((r) => setTimeout(r, 5));
+          await begun(count);
           await chat.stop();
         }
         await sent;
@@ -69,7 +72,7 @@ async function chatOf(ai) {
         chat = make(saved.messages ?? []);
         const resumed = chat.resumeStream();
         if (step.stop) {
-          while (!chat.messages.at(-1)?.parts.some((part) => part.text)) await new Promise((r) => setTimeout(r, 5));
+          await begun(saved.messages.length + 1);
           await fetch(`${url}/chat/${id}/stop`, { method: "POST", headers });
         }
         await resumed;

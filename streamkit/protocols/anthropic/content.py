@@ -52,8 +52,8 @@ class ContentBlocks:
     may be several open blocks at one index.
 
     Attributes:
-        growing: what the fast path may read, by index: the struct of its deltas, its message's id, and what makes its
-            events. Only the first block at an index is here.
+        growing: what the fast path may read, by index: the struct of its deltas, its message's id, what makes its
+            events, and the type of its deltas and their text's key. Only the first block at an index is here.
         growing_code: the same for blocks of code, by index.
         group: the provider's id of the answer, None if it has none.
         stop_reason: the provider's reason for the end, None until it is known.
@@ -61,7 +61,7 @@ class ContentBlocks:
     """
 
     def __init__(self, ids: MessageIds, warn: Warn) -> None:
-        self.growing: dict[int, tuple[type, str, Any]] = {}
+        self.growing: dict[int, tuple[type, str, Any, str, str]] = {}
         self.growing_code: dict[int, Block] = {}
         self.group: str | None = None
         self.stop_reason: str | None = None
@@ -212,7 +212,8 @@ class ContentBlocks:
         if len(blocks) == 1 and block.is_code:
             self.growing_code[index] = block
         elif len(blocks) == 1 and delta_type in DELTA_STRUCTS:
-            self.growing[index] = (DELTA_STRUCTS[delta_type], block.id, block.delta_event)
+            key = GROWING_BLOCKS[type].key
+            self.growing[index] = (DELTA_STRUCTS[delta_type], block.id, block.delta_event, delta_type, key)
 
     def _grow(self, block: Block, index: int, type: str, delta: WireObject) -> Iterator[Event]:
         match type:

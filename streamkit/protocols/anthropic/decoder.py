@@ -21,12 +21,13 @@ from typing import Any, ClassVar
 from ... import events as e
 from ... import messages as m
 from ...messages.json_text import NOT_JSON, has_surrogates
+from ...messages.sdk_objects import fields_of
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without_keys
 from .content import ContentBlocks, MessageIds, Warn
 from .shape import recognises
-from .wire import HELPER_EVENTS, PAUSE_REASONS, InputDelta, decode_delta, error_of, read_block_delta, usage_of
+from .wire import HELPER_EVENTS, PAUSE_REASONS, InputDelta, decode_delta, error_of, usage_of
 
 __all__ = ["Decoder"]
 
@@ -102,14 +103,19 @@ class Decoder(base.Decoder):
         return events
 
     def plain_event(self, item: Any) -> e.Event | None:
-        """The event of a delta of an open block in its common form."""
-        wire = read_block_delta(item)
-        struct, message_id, make_event = self._blocks.growing[wire.index]
-        value: str = wire.delta.piece
-        if type(wire.delta) is not struct or has_surrogates(value):
+        """The event of a delta of an open block in its common form. Most of them are read by a few look-ups."""
+        fields: dict[str, Any] = item if item.__class__ is dict else fields_of(item)
+        if fields["type"] != "content_block_delta":
             return None
-        event: e.Event = make_event(message_id, value, raw_item=item)
-        return event
+        index, delta = fields["index"], fields["delta"]
+        _, message_id, make_event, type, key = self._blocks.growing[index]
+        if delta.__class__ is not dict:
+            delta = fields_of(delta)
+        text = delta[key] if delta["type"] == type else None
+        if text.__class__ is str and text and index.__class__ is int and (text.isascii() or not has_surrogates(text)):
+            event: e.Event = make_event(message_id, text, raw_item=item)
+            return event
+        return None
 
     # -- the tolerant path
 

@@ -11,7 +11,6 @@ import msgspec
 
 from ... import messages as m
 from ...events import Usage
-from ..parsed import item_reader
 from ..values import WireObject, as_count, as_text, error_object, text_or_none, without_keys
 
 __all__ = [
@@ -25,7 +24,6 @@ __all__ = [
     "annotation_of",
     "decode_delta",
     "error_of",
-    "read_block_delta",
     "usage_of",
 ]
 
@@ -84,9 +82,6 @@ DELTA_STRUCTS: dict[str, type] = {
 
 decode_delta = msgspec.json.Decoder(_ContentBlockDelta).decode
 """Decodes a `content_block_delta` in its common form; raises `msgspec.DecodeError` for any other item."""
-
-read_block_delta = item_reader(_ContentBlockDelta, {"delta": {}})
-"""The same of an item that is parsed already."""
 
 
 # -- objects

@@ -171,6 +171,7 @@ class Choice:
         messages = self.messages
         ids = messages.ids
         messages.unreported = 0
+        messages.report_detail()
         self.is_reasoning = "reasoning" in ids or "redacted" in ids
         if self.is_reasoning or messages.is_text_held:
             self.open_text_id = self.open_refusal_id = None

@@ -20,12 +20,12 @@ from typing import Any, ClassVar
 
 from ...events import Event, MetadataHeld, RawEvent, Run, RunCreated, RunDone, StreamWarning, TextDelta
 from ...messages.json_text import NOT_JSON, has_surrogates, json_key
+from ...messages.sdk_objects import fields_of
 from .. import base
 from ..framing import Frame, Frames, as_frame
 from ..values import (
     WireObject,
     as_index,
-    as_object,
     as_seconds,
     as_text,
     error_item,
@@ -36,8 +36,10 @@ from ..values import (
 from .choice import Choice
 from .first_chunk import begin
 from .open_messages import NOTHING as NO_VALUES
+from .parsed_chunk import has_one_value, parsed_piece
 from .pieces import event_with_logprobs, extended_event, plain_event, read_choice
 from .repeated_fields import NOTHING, RepeatedFields
+from .run_metadata import run_metadata, with_metadata
 from .shape import CHUNK_OBJECTS, recognises
 from .typed_chunk import Chunk, decode_chunk, decode_plain_chunk, read_plain_chunk
 from .wire import (
@@ -57,6 +59,7 @@ __all__ = ["Decoder"]
 _NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk as another shape than its own raises
 
 _REPORTED_SIZE = 4096  # characters
+_UNUSUAL_BATCHES = 32
 
 
 class Decoder(base.Decoder):
@@ -81,6 +84,8 @@ class Decoder(base.Decoder):
         self._unreported = 0  # characters of what is held
         self._repeated = RepeatedFields()
         self._new_usage: WireObject | None = None  # of the newest chunk, where it is another one
+        self._is_unusual = False  # the newest delta was no plain one, or the stream is exhausted
+        self._unusual_batches = 0  # in which deltas are still tried as such first
         self._chunk: Chunk | None = None  # the newest chunk, where that is a typed one
 
     @classmethod
@@ -92,9 +97,9 @@ class Decoder(base.Decoder):
 
     def feed_frames(self, frames: Frames) -> list[Event]:
         """The events of frames. A plain delta of an open message is decoded without parsing the rest of its chunk."""
+        if self._is_unusual:
+            return self._feed_unusual(frames)
         events: list[Event] = []
-        if self.exhausted:
-            return events
         choices = self._choices
         self._frames = frames
         self._first = start = self.index
@@ -120,6 +125,7 @@ class Decoder(base.Decoder):
             event = self._extended_event(data)
             if event is not None:
                 events.append(event)
+                self._is_unusual, self._unusual_batches = True, _UNUSUAL_BATCHES
                 if self._new_usage:
                     events.append(self._count_usage(self._new_usage, data))
                     surplus += 1
@@ -130,6 +136,32 @@ class Decoder(base.Decoder):
             surplus += len(decoded) - 1
             if self.exhausted:
                 return events
+        self.index = start + len(frames)
+        return events
+
+    def _feed_unusual(self, frames: Frames) -> list[Event]:
+        """The same after a delta that was no plain one: those that follow mostly are like it, so they are tried as such. Now
+        and then they are not."""
+        events: list[Event] = []
+        if self.exhausted:
+            return events
+        self._unusual_batches -= 1
+        self._is_unusual = self._unusual_batches > 0
+        self._frames = frames
+        self._first = start = self.index
+        for place, data in enumerate(frames):
+            event = self._extended_event(data)
+            if event is None:
+                self._is_unusual, self.index = False, start + place
+                events += self.feed_frames(frames[place:])
+                self._frames, self._first = frames, start
+                return events
+            events.append(event)
+            if self._new_usage:
+                self._usage = self._new_usage
+                counted = read_usage(self._usage)
+                counted.raw_item = data
+                events.append(counted)
         self.index = start + len(frames)
         return events
 
@@ -145,25 +177,31 @@ class Decoder(base.Decoder):
         except _NOT_PLAIN:
             self._chunk = None
             return None
-        repeated = self._repeated
-        self._new_usage = chunk.usage and self._changed_usage(chunk.usage)
+        usage = chunk.usage
+        self._new_usage = usage if usage and usage != self._usage else None
         if (
             wire.finish_reason
             or wire.content_filter_results != choice.filter_results
-            or chunk.citations != repeated.citations
-            or chunk.search_results != repeated.search_results
-            or chunk.x_groq != repeated.x_groq
+            or (chunk.citations, chunk.search_results, chunk.x_groq) != self._repeated.values
             or (wire.message is not None and chunk.object != "chat.completion.chunk")
         ):
             return None
         if wire.logprobs is None:
-            return extended_event(choice, wire, data)
-        is_settled = (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == repeated.changing
+            delta, id = wire.delta, choice.open_text_id
+            text = delta.content
+            if text.__class__ is not str or not text or id is None:
+                return extended_event(choice, wire, data)
+            if (
+                delta.reasoning
+                or delta.reasoning_content
+                or delta.tool_calls
+                or delta.refusal
+                or delta.reasoning_details
+            ):
+                return extended_event(choice, wire, data)
+            return TextDelta(id, text, raw_item=data)
+        is_settled = (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self._repeated.changing
         return event_with_logprobs(choice, wire, data, is_settled)
-
-    def _changed_usage(self, usage: WireObject) -> WireObject | None:
-        """This usage, if it is not the one that was read last."""
-        return usage if usage != self._usage else None
 
     def _count_usage(self, usage: WireObject, data: bytes) -> Event:
         """The event of usage that changed."""
@@ -237,7 +275,39 @@ class Decoder(base.Decoder):
         return Choice(index, answer_id, self.new_id, self._warn, self._hold)
 
     def plain_event(self, item: Any) -> Event | None:
-        """The event of a plain delta of an open message."""
+        """The event of a plain delta of an open message. The usual forms of one are read by a few look-ups."""
+        chunk: dict[str, Any] = item if item.__class__ is dict else fields_of(item)
+        (wire,) = choices = chunk["choices"]
+        if wire.__class__ is not dict:
+            wire = fields_of(wire)
+        delta = wire["delta"]
+        if delta.__class__ is not dict:
+            delta = fields_of(delta)
+        index, size = wire.get("index"), len(wire)
+        if (
+            wire.get("finish_reason", 0) is None
+            and (size == 3 or (size == 4 and wire.get("logprobs", 0) is None))
+            and index.__class__ is int
+            and choices.__class__ is list
+            and chunk.get("usage") is None
+            and chunk.get("moderation") is None
+            and "error" not in chunk
+            and "x_groq" not in chunk
+            and "citations" not in chunk
+            and "search_results" not in chunk
+            and "prompt_filter_results" not in chunk
+            and (len(delta) == 1 or has_one_value(delta))
+        ):
+            choice, text = self._choices[index], delta.get("content")
+            if text is None:
+                return parsed_piece(choice, delta, item)
+            id = choice.open_text_id
+            if id is not None and text and text.__class__ is str and (text.isascii() or not has_surrogates(text)):
+                return TextDelta(id, text, raw_item=item)
+        return self._typed_event(item)
+
+    def _typed_event(self, item: Any) -> Event | None:
+        """The event of a plain delta of an open message, in any form."""
         wire = read_plain_chunk(item).choices[0]
         event: Any = plain_event(self._choices[wire.index], wire.delta, item)
         return None if event is None or has_surrogates(event.value) else event
@@ -247,7 +317,9 @@ class Decoder(base.Decoder):
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
         """The events of one frame. The data of an SSE event named `error` need not be JSON."""
         if name != b"error":
-            return super().feed_frame(id, name, data)
+            events = super().feed_frame(id, name, data)
+            self._is_unusual = self._is_unusual or self.exhausted
+            return events
         events = super().feed_frame(id, b"", error_item(data, lambda item: "choices" in item))
         for event in events:
             event.raw_item = data
@@ -273,7 +345,7 @@ class Decoder(base.Decoder):
             return
         for choice in [*self._choices.values()]:
             yield from choice.end("incomplete")
-        if metadata := self._run_metadata():
+        if metadata := run_metadata(self._metadata, self._choices.values()):
             yield RunCreated(Run(metadata=metadata))  # the engine adds it to the run that has begun
         yield from self._take_warnings()
 
@@ -289,7 +361,7 @@ class Decoder(base.Decoder):
         for key in RAW_EVENT_KEYS:
             if chunk.get(key):
                 yield RawEvent(key, chunk)
-        self._add_metadata(chunk, METADATA_KEYS)
+        self._metadata = with_metadata(self._metadata, chunk, METADATA_KEYS)
         choices = self._choices_of(chunk)
         if not self._has_begun and (choices or (as_text(chunk.get("id")) and chunk.get("object") in CHUNK_OBJECTS)):
             yield self._begin(chunk)
@@ -297,7 +369,7 @@ class Decoder(base.Decoder):
         yield from events
         yield from self._read_usage(chunk, choices)
         if not is_only_deltas(events):
-            self._add_metadata(chunk, CHANGING_METADATA_KEYS)
+            self._metadata = with_metadata(self._metadata, chunk, CHANGING_METADATA_KEYS)
         error = error_of(chunk, choices)
         if error is not None and self._has_ended:
             yield RawEvent("error", chunk)
@@ -341,7 +413,7 @@ class Decoder(base.Decoder):
     def _begin(self, chunk: WireObject) -> Event:
         self._has_begun = True
         self._answer_id = text_or_none(chunk.get("id"))
-        self._add_metadata(chunk, CHANGING_METADATA_KEYS)
+        self._metadata = with_metadata(self._metadata, chunk, CHANGING_METADATA_KEYS)
         run = Run(
             id=self._answer_id or "",
             model=text_or_none(chunk.get("model")),
@@ -361,33 +433,13 @@ class Decoder(base.Decoder):
         status = FINISH_REASON_STATUS.get(reason or "", "completed") if error is None else "failed"
         if status == "failed" and error is None:
             error = {"message": f"the provider ended its answer with the finish_reason {reason!r}"}
-        metadata = self._run_metadata()
+        metadata = run_metadata(self._metadata, self._choices.values())
         yield RunDone(Run(status=status, error=error, finish_reason=reason, metadata=metadata))
         yield from self._take_warnings()
 
     def _all_choices_finished(self) -> bool:
         choices = self._choices.values()
         return bool(choices) and False not in [choice.is_finished for choice in choices]
-
-    def _add_metadata(self, chunk: WireObject, keys: Iterable[str]) -> None:
-        for key in keys:
-            value = chunk.get(key)
-            if key == "x_groq" and is_object(value):
-                values = {name: value[name] for name in value if name not in ("usage", "error")}
-                value = {**as_object(self._metadata.get(key)), **values}
-            if value and value != self._metadata.get(key):
-                self._metadata = {**self._metadata, key: value}  # a new one, for events have the one before
-
-    def _run_metadata(self) -> WireObject:
-        if len(self._choices) == 1 and not any(choice.extra for choice in self._choices.values()):
-            return self._metadata
-        metadata: dict[str, Any] = dict(self._metadata)
-        choices = sorted(self._choices.values(), key=lambda choice: choice.index)
-        if len(choices) > 1:
-            metadata["finish_reasons"] = {str(choice.index): choice.finish_reason for choice in choices}
-        if extra := {str(choice.index): choice.extra for choice in choices if choice.extra}:
-            metadata["choices"] = extra
-        return metadata
 
     # -- warnings, which come after the events of the chunk that they are about
 

@@ -55,7 +55,7 @@ def _is_plain(chunk: Chunk, wire: TypedChoice) -> bool:
     if wire.index < 0 or wire.finish_reason or wire.message is not None or chunk.usage:
         return False
     for value in (chunk.citations, chunk.search_results, chunk.x_groq, wire.content_filter_results):
-        if value is not None and value not in NOTHING:
+        if value not in NOTHING:
             return False
     return True
 

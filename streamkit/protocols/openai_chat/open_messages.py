@@ -23,7 +23,7 @@ from ...messages import (
     ToolOutputMessage,
 )
 from ..values import WireObject, as_text, text_or_json, without_keys
-from .returned_fields import KEY, LISTS, merge_blocks, merge_fields
+from .returned_fields import KEY, LISTS, NO_PIECE, GrowingPiece, merge_blocks, merge_fields
 from .tool_calls import NO_CALLS, ToolCall
 
 __all__ = ["NOTHING", "OpenMessages"]
@@ -51,6 +51,7 @@ class OpenMessages:
         tool_calls: the open tool calls.
         unreported: for the fast path, which emits deltas alone: of how many of them something was held since another chunk,
             with which the size of that is reported.
+        growing_detail: the newest of the `reasoning_details`, while others follow that only bring more of its text.
         seen: the kinds of which content has arrived, and "images" and "calls".
     """
 
@@ -66,6 +67,7 @@ class OpenMessages:
         "_new_id",
         "_returned",
         "_warn",
+        "growing_detail",
         "ids",
         "role",
         "seen",
@@ -91,6 +93,7 @@ class OpenMessages:
         self._warn = warn
         self._hold = hold  # reports a value that is held for a message
         self.unreported = 0
+        self.growing_detail = NO_PIECE
         self._held_status: Status | None = None
         self._count = 0  # of the messages created so far
         # Each is made when it is needed: by most answers it is not.
@@ -161,11 +164,30 @@ class OpenMessages:
         """Further pieces of a list that goes back along with the message of this kind."""
         if kind not in self._returned:
             self._returned = {**self._returned, kind: {}}
-        held = self._returned[kind].setdefault(key, [])
+        held: list[Any] = self._returned[kind].setdefault(key, [])
         self.unreported += 1
         for piece in pieces:
-            held.append(piece)
+            if key != "reasoning_details":
+                held.append(piece)
+            elif self.growing_detail.take(piece):
+                continue
+            else:
+                self.end_detail()
+                held.append(piece)
+                self.growing_detail = GrowingPiece(held, LISTS[key])
             self._hold(self.ids.get(kind), piece)
+
+    def report_detail(self) -> None:
+        """Report the size of the texts that the newest detail of the reasoning has taken since the last time."""
+        if more := self.growing_detail.join():
+            self._hold(self.ids.get("reasoning"), more)
+
+    def end_detail(self) -> None:
+        """The newest detail of the reasoning takes no more text."""
+        if self.growing_detail is not NO_PIECE:
+            self.report_detail()
+            self.growing_detail.end()
+            self.growing_detail = NO_PIECE
 
     def set_final_content(self, kind: str, content: str) -> None:
         """The provider's entire content of the open message of this kind, for the engine to compare when it is done."""
@@ -217,6 +239,7 @@ class OpenMessages:
             self._held_status = None
         metadata = self._metadata.pop(kind, None)
         if returned := self._returned.pop(kind, None):
+            self.end_detail()
             for key in LISTS.keys() & returned.keys():
                 returned[key] = merge_blocks(returned[key], LISTS[key])
             metadata = {**(metadata or {}), KEY: returned}

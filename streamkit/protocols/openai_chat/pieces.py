@@ -12,7 +12,7 @@ from ...events import Event, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDe
 from .choice import ROLES, Choice
 from .typed_chunk import Delta, PlainDelta, PlainToolCall, TypedChoice
 
-__all__ = ["event_with_logprobs", "extended_event", "piece_of", "plain_event", "read_choice"]
+__all__ = ["call_event", "event_with_logprobs", "extended_event", "piece_of", "plain_event", "read_choice"]
 
 _MOST_UNREPORTED = 64  # deltas of which something is held, until one takes the other path, which reports the size
 _THINKING = {"type": "thinking", "thinking": [None]}  # a part of the content without its text
@@ -21,7 +21,7 @@ _THINKING = {"type": "thinking", "thinking": [None]}  # a part of the content wi
 def plain_event(choice: Choice, delta: PlainDelta, data: bytes) -> Event | None:
     """The event of a plain delta, None if it does more than extend one open message."""
     if delta.tool_calls:
-        return _call_event(choice, delta, delta.tool_calls[0], data)
+        return _fragment_event(choice, delta, delta.tool_calls[0], data)
     if reasoning := delta.reasoning_content or delta.reasoning:
         id = choice.open_reasoning_id
         is_more = delta.content or _is_new_key(choice, delta)
@@ -39,16 +39,22 @@ def _is_new_key(choice: Choice, delta: PlainDelta) -> bool:
     return bool(delta.reasoning) and "reasoning" not in keys
 
 
-def _call_event(choice: Choice, delta: PlainDelta | Delta, fragment: PlainToolCall, data: bytes) -> Event | None:
-    """The event of a fragment of an open call's arguments, None if it does more than extend them."""
-    call = choice.tool_calls.by_index.get(fragment.index)
-    is_alone = not (choice.is_reasoning or delta.content or delta.reasoning_content or delta.reasoning)
-    if call is None or call.message_id is None or not is_alone:
+def _fragment_event(choice: Choice, delta: PlainDelta | Delta, fragment: PlainToolCall, data: bytes) -> Event | None:
+    """As `call_event`, of a delta that may have more."""
+    if delta.content or delta.reasoning_content or delta.reasoning:
         return None
-    if not fragment.function.arguments or (fragment.id and fragment.id != call.call_id):
+    return call_event(choice, fragment.index, fragment.id, fragment.function.arguments, data)
+
+
+def call_event(choice: Choice, index: int, id: str | None, arguments: str, item: Any) -> Event | None:
+    """The event of a fragment of an open call's arguments, None if it does more than extend them."""
+    call = choice.tool_calls.by_index.get(index)
+    if call is None or call.message_id is None or choice.is_reasoning:
+        return None
+    if not arguments or (id and id != call.call_id):
         return None
     choice.tool_calls.latest = call
-    return ToolCallDelta(call.message_id, fragment.function.arguments, raw_item=data)
+    return ToolCallDelta(call.message_id, arguments, raw_item=item)
 
 
 def extended_event(choice: Choice, wire: TypedChoice, data: bytes) -> Event | None:
@@ -56,7 +62,7 @@ def extended_event(choice: Choice, wire: TypedChoice, data: bytes) -> Event | No
     delta = wire.delta
     if delta.tool_calls:
         is_alone = not (delta.refusal or delta.reasoning_details)
-        return _call_event(choice, delta, delta.tool_calls[0], data) if is_alone else None
+        return _fragment_event(choice, delta, delta.tool_calls[0], data) if is_alone else None
     content, details = delta.content, delta.reasoning_details
     reasoning = delta.reasoning_content or delta.reasoning
     if details or reasoning:
@@ -69,12 +75,16 @@ def extended_event(choice: Choice, wire: TypedChoice, data: bytes) -> Event | No
         ):
             return None
         if details:
-            if choice.messages.unreported >= _MOST_UNREPORTED:
+            messages = choice.messages
+            if messages.unreported >= _MOST_UNREPORTED:
                 return None
+            if len(details) == 1 and messages.growing_detail.take(details[0]):
+                messages.unreported += 1
+                return ReasoningDelta(id, reasoning, raw_item=data)
             for detail in details:
                 if "signature" in detail or "data" in detail:
                     return None
-            choice.messages.add_returned_pieces("reasoning", "reasoning_details", details)
+            messages.add_returned_pieces("reasoning", "reasoning_details", details)
         return ReasoningDelta(id, reasoning, raw_item=data)
     if not content:
         id = choice.open_refusal_id
@@ -122,7 +132,7 @@ def read_choice(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool
     if delta.tool_calls:
         if delta.refusal or delta.reasoning_details or wire.logprobs or reason:
             return None
-        event = _call_event(choice, delta, delta.tool_calls[0], data)
+        event = _fragment_event(choice, delta, delta.tool_calls[0], data)
         return None if event is None else [event]
     found = piece_of(delta)
     if found is None:

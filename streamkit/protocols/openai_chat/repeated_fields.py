@@ -26,30 +26,27 @@ class RepeatedFields:
     The filter results of a choice stand in the choice.
     """
 
-    __slots__ = ("changing", "citations", "search_results", "x_groq")
+    __slots__ = ("changing", "values")
 
     def __init__(self) -> None:
-        self.citations: Any = None
-        self.search_results: Any = None
-        self.x_groq: Any = None
+        self.values: tuple[Any, Any, Any] = _NONE  # of citations, search_results and x_groq
         self.changing: tuple[Any, Any, Any] | None = None  # of the last chunk that had more than deltas
 
     def remember(self, chunk: Chunk | None, choices: Mapping[int, Choice], *, is_only_deltas: bool) -> None:
         """The tolerant path has read this chunk, None for one of another shape."""
         if chunk is None:
-            self.citations = self.search_results = self.x_groq = self.changing = None
+            self.values, self.changing = _NONE, None
             for choice in choices.values():
                 choice.filter_results = None
             return
-        self.citations, self.search_results = chunk.citations, chunk.search_results
         x_groq: Any = chunk.x_groq  # None where it is missing
         is_id = x_groq is not None and not any(key in bytes(x_groq) for key in (b"usage", b"error"))
-        self.x_groq = x_groq if is_id else None
+        self.values = (chunk.citations, chunk.search_results, x_groq if is_id else None)
         for wire in chunk.choices:
             if wire.index in choices:
                 choices[wire.index].filter_results = wire.content_filter_results
         if not is_only_deltas:
-            self.changing = (_kept(chunk.service_tier), _kept(chunk.system_fingerprint), _kept(chunk.provider))
+            self.changing = (_alone(chunk.service_tier), _alone(chunk.system_fingerprint), _alone(chunk.provider))
 
     def has(self, chunk: Chunk, choices: Mapping[int, Choice]) -> bool:
         """Whether this chunk has nothing else in these fields, but for those of `has_changing`."""
@@ -58,12 +55,11 @@ class RepeatedFields:
             if choice is None or not (results == choice.filter_results or results in NOTHING):
                 return False
             choice.filter_results = results
-        last = (self.citations, self.search_results, self.x_groq)
         values = (chunk.citations, chunk.search_results, chunk.x_groq)
-        if values != last:
-            if not all(map(_is_same, values, last)):
+        if values != self.values:
+            if not all(map(_is_same, values, self.values)):
                 return False
-            self.citations, self.search_results, self.x_groq = values  # empty ones are absent in some chunks, else null
+            self.values = values  # empty ones are absent in some chunks, and null in others
         return True
 
     def has_changing(self, chunk: Chunk) -> bool:
@@ -71,7 +67,10 @@ class RepeatedFields:
         return (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self.changing
 
 
-def _kept(value: Any) -> Any:
+_NONE = (None, None, None)
+
+
+def _alone(value: Any) -> Any:
     """These bytes, without the chunk that they are a part of."""
     return None if value is None else value.copy()
 

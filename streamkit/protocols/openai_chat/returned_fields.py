@@ -27,7 +27,9 @@ __all__ = [
     "CALL_KEYS",
     "KEY",
     "LISTS",
+    "NO_PIECE",
     "OPAQUE_KEYS",
+    "GrowingPiece",
     "emptied_thinking",
     "joined_thinking",
     "merge_blocks",
@@ -73,6 +75,57 @@ def taken_fields(host: str | None) -> tuple[str, ...] | None:
         return None
     found = (fields for name, fields in _TAKEN.items() if host == name or host.endswith(f".{name}"))
     return next(found, None)
+
+
+class GrowingPiece:
+    """The last piece of a list, while others follow that only bring more of its text, as most do. These are held as text: a
+    dict for each would take many times the memory.
+
+    Args:
+        held: the list, with this piece at its end.
+        text_keys: the keys under which its pieces have text.
+    """
+
+    __slots__ = ("_held", "_joined", "_key", "_rest", "_texts")
+
+    def __init__(self, held: list[Any], text_keys: Iterable[str]) -> None:
+        self._held = held
+        self._key = ""
+        self._rest: Any = None
+        self._texts: list[str] = []
+        self._joined: list[str] = []  # those before
+        piece = held[-1] if held else {}
+        keys = [key for key in text_keys if piece.get(key)]
+        if len(keys) == 1 and isinstance(piece[keys[0]], str) and "signature" not in piece and "data" not in piece:
+            self._key = keys[0]
+            self._rest = {**piece, self._key: ""}
+
+    def take(self, piece: WireObject) -> bool:
+        """Take the text of a further piece, if that is all that it brings."""
+        text: Any = piece.get(self._key)
+        if text.__class__ is not str or {**piece, self._key: ""} != self._rest:
+            return False
+        self._texts.append(text)
+        return True
+
+    def join(self) -> str:
+        """The text that was taken since the last time."""
+        text = "".join(self._texts)
+        if text:
+            self._joined.append(text)
+            self._texts.clear()
+        return text
+
+    def end(self) -> None:
+        """Put all text into the piece, as another one follows, or none."""
+        self.join()
+        if self._joined:
+            piece = self._held[-1]
+            self._held[-1] = {**piece, self._key: "".join((piece[self._key], *self._joined))}
+
+
+NO_PIECE = GrowingPiece([], ())
+"""In the place of a piece where there is none."""
 
 
 def merge_blocks(pieces: Iterable[Any], text_keys: Iterable[str]) -> list[dict[str, Any]]:

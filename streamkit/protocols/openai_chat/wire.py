@@ -10,7 +10,17 @@ from typing import Any
 
 from ...events import Delta, Event, Usage
 from ...messages import Status
-from ..values import WireObject, as_object, as_text, is_list, is_object, json_text, usage_of
+from ..values import (
+    LARGEST_COUNT,
+    WireObject,
+    as_object,
+    as_text,
+    is_list,
+    is_object,
+    json_text,
+    usage_of,
+    without_keys,
+)
 
 __all__ = [
     "CHANGING_METADATA_KEYS",
@@ -69,6 +79,9 @@ _DELTA_KEYS = frozenset(
         *("reasoning_details", "thinking_blocks", "reasoning_opaque", "extra_content", "executed_tools"),
     )
 )
+_COUNT_BITS = (
+    LARGEST_COUNT.bit_length() - 1
+)  # of all counts but the largest; a negative one has more, however it is shifted
 _COUNT_KEYS = ("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens")
 
 
@@ -88,6 +101,13 @@ def usage_in(chunk: WireObject, choices: Iterable[Any]) -> Any:
 
 def read_usage(usage: WireObject) -> Usage:
     """Token counts under Chat's keys, or under those of Responses, which some servers use."""
+    given: Any = usage.get("prompt_tokens")
+    made: Any = usage.get("completion_tokens")
+    total: Any = usage.get("total_tokens")
+    # The common form first: some servers send it in each chunk.
+    are_ints = given.__class__ is int and made.__class__ is int and total.__class__ is int
+    if are_ints and total and not (given | made | total) >> _COUNT_BITS:
+        return Usage(given, made, total, {} if len(usage) == 3 else without_keys(usage, *_COUNT_KEYS))
     input_key = "prompt_tokens" if "prompt_tokens" in usage else "input_tokens"
     output_key = "completion_tokens" if "completion_tokens" in usage else "output_tokens"
     return usage_of(usage, input_key, output_key, leave_out=_COUNT_KEYS)

@@ -18,9 +18,10 @@ from typing import Any, ClassVar
 from ...events import Delta, Event, RawEvent, RunStatus
 from ...messages import AudioMessage, TextMessage
 from ...messages.json_text import NOT_JSON, has_surrogates
+from ...messages.sdk_objects import fields_of
 from .. import base
 from ..framing import Frames
-from ..values import WireObject, as_count, as_text
+from ..values import LARGEST_COUNT, WireObject, as_count, as_text
 from .part_events import (
     read_annotation_added,
     read_console,
@@ -117,7 +118,7 @@ class Decoder(base.Decoder):
         target = response.targets.get(delta.item_id)
         if target is None or not target.takes(delta):
             return None
-        response.latest_target = tuple(target)
+        response.latest_target = target.row()
         metadata = {"logprobs": delta.logprobs} if delta.logprobs else None
         event: Event = target.event(
             target.message_id, delta.delta, metadata=metadata, position=delta.sequence_number, raw_item=data
@@ -125,7 +126,27 @@ class Decoder(base.Decoder):
         return event
 
     def plain_event(self, item: Any) -> Event | None:
-        """The event of a delta of an open part in its common form."""
+        """The event of a delta of an open part in its common form. Most of them are read by a few look-ups."""
+        wire: dict[str, Any] = item if item.__class__ is dict else fields_of(item)
+        target = self._response.targets[wire.get("item_id")]
+        text, position, logprobs = wire["delta"], wire.get("sequence_number"), wire.get("logprobs")
+        if (
+            wire["type"] == target.type
+            and wire.get(target.index_key) is target.part_index  # which holds of small numbers
+            and wire.get("output_index") is target.output_index
+            and text.__class__ is str
+            and text
+            and (text.isascii() or not has_surrogates(text))
+            and position.__class__ is int
+            and 0 <= position <= LARGEST_COUNT
+            and (logprobs is None or (logprobs.__class__ is list and not logprobs))
+        ):
+            event: Event = target.event(target.message_id, text, position=position, raw_item=item)
+            return event
+        return self._typed_event(item)
+
+    def _typed_event(self, item: Any) -> Event | None:
+        """The event of a delta of an open part in any common form."""
         delta = read_any_delta(item)
         target = self._response.targets[delta.item_id]
         if not target.takes(delta):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...events import StreamWarning
 from ...messages import Message
@@ -15,24 +15,43 @@ from .wire import DELTA_DECODERS, DELTA_STRUCTS, SHELL_OUTPUT, TEXT_STREAMS, Del
 __all__ = ["NO_TARGET", "DeltaTarget", "ResponseState"]
 
 
-class DeltaTarget(NamedTuple):
+class DeltaTarget:
     """An open part, as the deltas in their common form address it, and what such a delta becomes.
 
     Attributes:
         item_id: the `item_id` of its deltas; None if they have none.
+        type: the type of its deltas.
         decode: decodes a delta of its type, and raises for any other frame.
+        index_key: where its deltas have the part's index, "" if they have none.
         part_index: the part's index in its deltas, None if they have none.
         output_index: the item's.
         message_id: the part's message.
         event: the class of its delta events.
     """
 
-    item_id: str | None
-    decode: Callable[[Any], Any]
-    part_index: int | None = None
-    output_index: int | None = None
-    message_id: str = ""
-    event: Any = None
+    __slots__ = ("decode", "event", "index_key", "item_id", "message_id", "output_index", "part_index", "type")
+
+    def __init__(
+        self,
+        item_id: str | None,
+        stem: str,
+        part_index: int | None,
+        output_index: int | None,
+        message_id: str,
+        event: Any,
+    ) -> None:
+        self.item_id = item_id
+        self.type = f"{stem}.delta"
+        self.decode = DELTA_DECODERS[DELTA_STRUCTS[stem]]
+        self.index_key = TEXT_STREAMS[stem].index_key if stem in TEXT_STREAMS else "command_index"
+        self.part_index = part_index
+        self.output_index = output_index
+        self.message_id = message_id
+        self.event = event
+
+    def row(self) -> tuple[Any, ...]:
+        """What the deltas of a row share, to be unpacked."""
+        return self.item_id, self.decode, self.part_index, self.output_index, self.message_id, self.event
 
     def takes(self, delta: Any) -> bool:
         """Whether a delta with the part's `item_id` is one of its deltas."""
@@ -50,8 +69,8 @@ def _decode_nothing(data: Any) -> DeltaEvent:
     return _UNMATCHED_DELTA
 
 
-NO_TARGET: tuple[Any, ...] = tuple(DeltaTarget("", _decode_nothing))
-"""The latest target while there is none. A plain tuple, which is unpacked faster."""
+NO_TARGET: tuple[Any, ...] = ("", _decode_nothing, None, None, "", None)
+"""The latest target's row while there is none."""
 
 
 class ResponseState:
@@ -70,7 +89,7 @@ class ResponseState:
         items: its items.
         speech_ids: the open messages of its speech and of the transcript, which belong to no item.
         targets: the open parts that receive deltas, by `item_id`; at None the one whose deltas have none.
-        latest_target: the one that received the latest delta, as a plain tuple.
+        latest_target: the row of the one that received the latest delta.
     """
 
     def __init__(self, new_id: Callable[[], str], warn: Callable[[str, str, Any], StreamWarning]) -> None:
@@ -119,8 +138,7 @@ class ResponseState:
         self, item: Item, key: str | None, stem: str, index: int | None, message_id: str, event: Any
     ) -> None:
         item.delta_item_ids.add(key)
-        decode = DELTA_DECODERS[DELTA_STRUCTS[stem]]
-        self.targets[key] = DeltaTarget(key, decode, index, item.output_index, message_id, event)
+        self.targets[key] = DeltaTarget(key, stem, index, item.output_index, message_id, event)
 
     def forget_targets(self, item: Item) -> None:
         """Stop deltas from reaching the item by the fast path, because parts of it are done."""

@@ -21,9 +21,6 @@ _MOST_JOINED = 64  # blocks that are read at once
 _TAIL = 2 * _BLOCK  # entries that stand one by one at most
 
 
-_new_entry = tuple.__new__  # half the time of calling the class
-
-
 class _Block(NamedTuple):
     last: int  # its last entry's number
     lines: bytes
@@ -68,7 +65,7 @@ class Log:
                 raise UsageError(f"an event in a log is one line, not {data[:60]!r}")
             number += 1
             cursors.append(cursor := f"{prefix}{number}{name}")
-            new.append(_new_entry(Entry, (cursor, data, False)))
+            new.append(Entry(cursor, data))
         self._tail += new
         self.newest = number
         if len(self._tail) > _TAIL:

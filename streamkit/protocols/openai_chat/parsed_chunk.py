@@ -1,0 +1,52 @@
+"""Reads a plain delta of a chunk that is parsed already by a few look-ups: a dict, or the client's object.
+
+What is accepted is a part of what `typed_chunk` accepts as a plain chunk, in the form that most servers send. It gives the same
+event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...events import Event, ReasoningDelta
+from ...messages.json_text import has_surrogates
+from ...messages.sdk_objects import fields_of
+from .choice import Choice
+from .pieces import call_event
+
+__all__ = ["has_one_value", "parsed_piece"]
+
+_OPTIONAL_OF_CALL = ("custom", "extra_content", "provider_specific_fields")
+
+
+def has_one_value(delta: Mapping[str, Any]) -> bool:
+    """Whether all but one of a delta's values are null. Its role does not count: it is the same in every delta."""
+    values = len(delta) - [*delta.values()].count(None)
+    return values == 1 or (values == 2 and delta.get("role") is not None)
+
+
+def parsed_piece(choice: Choice, delta: Mapping[str, Any], item: Any) -> Event | None:
+    """The event of a delta with one value that is no text: a piece of reasoning, or of an open call's arguments."""
+    for key in ("reasoning_content", "reasoning"):
+        text = delta.get(key)
+        if text is not None:
+            id = choice.open_reasoning_id
+            if id is None or text.__class__ is not str or not text or key not in choice.open_reasoning_keys:
+                return None
+            return None if has_surrogates(text) else ReasoningDelta(id, text, raw_item=item)
+    calls = delta.get("tool_calls")
+    if calls.__class__ is not list:
+        return None
+    (call,) = calls
+    if call.__class__ is not dict:
+        call = fields_of(call)
+    function = call["function"]
+    if function.__class__ is not dict:
+        function = fields_of(function)
+    index, id, arguments = call["index"], call.get("id"), function["arguments"]
+    if index.__class__ is not int or arguments.__class__ is not str or has_surrogates(arguments):
+        return None
+    if (id is not None and id.__class__ is not str) or any(call.get(key) is not None for key in _OPTIONAL_OF_CALL):
+        return None
+    return call_event(choice, index, id, arguments, item)
