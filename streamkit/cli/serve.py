@@ -6,6 +6,7 @@ The model is a scripted one, or a real one if there is a key. Conversations are 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
 import socket
@@ -96,22 +97,14 @@ def run(
         client, name = stack.enter_context(_real(model, base_url) if is_real else scripted(0 if fast else PAUSE))
         computers = stack.enter_context(contextlib.closing(Computers(computer_here)))
         path = _store_path(data)
-        store = SQLiteStore(path)
-
-        def make_agent(context: Context) -> Agent:
-            computer = computers.of(context.conversation_id, app)
-            return Agent(
-                client,
-                model=name,
-                computer=computer,
-                instructions=instructions if instructions is not None else instructions_for(computer is not None),
-                auto_run=auto_run,
-                images=images,
-                protocol=protocol if is_real else "openai_responses",
-            )
-
         token = secrets.token_urlsafe(24)
-        app = create_app(make_agent, token=token, store=store, page=True)
+        app = _app(
+            functools.partial(create_app, token=token, store=SQLiteStore(path), page=True),
+            functools.partial(Agent, client, model=name, auto_run=auto_run, images=images),
+            computers,
+            protocol=protocol if is_real else "openai_responses",
+            instructions=instructions,
+        )
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/#token={token}"
         _introduce(url, f"{name} at {client.base_url}" if is_real else None, path, auto_run=auto_run)
         if open_page:
@@ -121,6 +114,25 @@ def run(
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
     return 0
+
+
+def _app(
+    create_app: Callable[..., App],
+    agent: Callable[..., Agent],
+    computers: Computers,
+    *,
+    protocol: str | None,
+    instructions: str | None,
+) -> App:
+    """The app, whose agents have the computer of their conversation."""
+
+    def make_agent(context: Context) -> Agent:
+        computer = computers.of(context.conversation_id, app)
+        system = instructions_for(computer is not None) if instructions is None else instructions
+        return agent(computer=computer, instructions=system, protocol=protocol)
+
+    app = create_app(make_agent)
+    return app
 
 
 def _server() -> tuple[Any, Callable[..., App]]:

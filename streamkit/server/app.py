@@ -86,20 +86,18 @@ def create_app(
     Raises:
         UsageError: there is neither a token nor `authorize`.
     """
+    _check_token(token, authorize)
+    runs = Runs(factory, relay or MemoryRelay(), store or MemoryStore(), most=max_runs, pause_after=pause_after)
+    gate = Gate(token, allowed_hosts, allowed_origins, max_body)
+    server = Server(runs, authorize=authorize, max_readers=max_readers, expose_errors=expose_errors)
+    return App(server, gate, secret=(token or "streamkit").encode(), page=page)
+
+
+def _check_token(token: str | None, authorize: Authorize | None) -> None:
     if token is None and authorize is None:
         raise UsageError("create_app: with token=None anybody could run code; pass a token, or `authorize`")
     if token == "":
         raise UsageError("create_app: the token is empty")
-    runs = Runs(
-        factory,
-        MemoryRelay() if relay is None else relay,
-        MemoryStore() if store is None else store,
-        most=max_runs,
-        pause_after=pause_after,
-    )
-    gate = Gate(token, allowed_hosts, allowed_origins, max_body)
-    server = Server(runs, authorize=authorize, max_readers=max_readers, expose_errors=expose_errors)
-    return App(server, gate, secret=(token or "streamkit").encode(), page=page)
 
 
 class App:
