@@ -160,9 +160,10 @@ return {counts, value}
 """,
 )
 
-# Cancel a run. Keys: run, questions, log, news. Argument: the reason. Returns 0 if it has ended or is not there.
+# Cancel a run. Keys: run, questions, log, news, lease. Argument: the reason. Returns 0 if it has ended or is not there, 2 if
+# it has no producer, else 1.
 CANCEL = Script(
-    4,
+    5,
     _CLOSE
     + """
 local status = redis.call('HGET', KEYS[1], 'status')
@@ -173,7 +174,7 @@ if redis.call('HSETNX', KEYS[1], 'cancel', ARGV[1]) == 1 then
   redis.call('PUBLISH', KEYS[3], '!')
   redis.call('PUBLISH', KEYS[4], '!')
 end
-return 1
+return 2 - redis.call('EXISTS', KEYS[5])
 """,
 )
 
