@@ -46,6 +46,7 @@ PUBLIC_MODULES = (
     "streamkit.relay",
     "streamkit.renderers",
     "streamkit.server",
+    "streamkit.stores",
     "streamkit.testing",
 )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import streamkit as sk
 from streamkit import events as e
@@ -16,7 +17,7 @@ from streamkit.relay import MemoryRelay, Relay
 
 from . import values as q
 from .test_laws import canonical, often
-from .test_relay import plain, tell_into
+from .test_relay import every_relay, plain, tell_into
 
 
 def write_all_kinds(emitter: sk.Emitter) -> None:
@@ -97,21 +98,27 @@ def check_every_cursor(relay: Relay, step: int) -> None:
         assert resumed(relay.reader("run"), event.cursor) == wanted
 
 
-@pytest.mark.parametrize(("block", "step"), [(3, 2), (256, 5)])
-def test_a_stream_that_resumes_has_all_that_one_over_all_events_has(
-    block: int, step: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Messages of each kind, questions, warnings, usage and steps, wherever it resumes and wherever blocks of the log end."""
-    monkeypatch.setattr("streamkit.relay.memory.log._BLOCK", block)
-    monkeypatch.setattr("streamkit.relay.memory.log._TAIL", 2 * block)
+@every_relay
+def test_a_stream_that_resumes_has_all_that_one_over_all_events_has(relay_of: Callable[..., Relay]) -> None:
+    """Messages of each kind, questions, warnings, usage and steps, wherever it resumes."""
+    relay = relay_of()
+    with sk.Emitter(relay, "run") as emitter:
+        write_all_kinds(emitter)
+    check_every_cursor(relay, 7)
+
+
+def test_messages_may_stand_in_several_blocks_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the blocks end, a message goes on in the next one."""
+    monkeypatch.setattr("streamkit.relay.memory.log._BLOCK", 3)
+    monkeypatch.setattr("streamkit.relay.memory.log._TAIL", 6)
     relay = MemoryRelay()
     with sk.Emitter(relay, "run") as emitter:
         write_all_kinds(emitter)
-    check_every_cursor(relay, step)
+    check_every_cursor(relay, 2)
 
 
 @pytest.mark.slow
-@often
+@settings(often, max_examples=60)
 @given(q.drawn(canonical))
 def test_whatever_the_story_a_stream_that_resumes_has_all_of_it(events: list[e.Event]) -> None:
     """Stories of the laws, malformed ones too."""

@@ -108,8 +108,8 @@ async def test_the_first_content_has_its_own_time(face: Face, before_headers: bo
 async def test_content_does_not_extend_the_total(face: Face) -> None:
     with serving(FIRST, ping=HELLO) as url:
         async with face.client(url, timeout=60) as client:
-            error = await raised_by(face.stream(ask(client), timeouts=sk.Timeouts(total=0.3, idle=30)))
-    assert str(error) == "the source did not end within 0.3 seconds (`Timeouts.total`)"
+            error = await raised_by(face.stream(ask(client), timeouts=sk.Timeouts(total=1.5, idle=30)))
+    assert str(error) == "the source did not end within 1.5 seconds (`Timeouts.total`)"
     assert error.messages[0].content.startswith("Hello")
 
 

@@ -147,12 +147,12 @@ class _Events:
     def _decoded_past(self, entries: Sequence[Entry]) -> OwnEvents:
         """The same of what comes before the cursor after which a stream resumes."""
         assert self._past is not None
-        past, entries = self._past.feed(entries)
-        events = OwnEvents(past)
+        events, rest = self._past.feed(entries)
         if self._past.is_over:
             self._past, self.reading.convert = None, self._decoded
-            events += self._decoded(entries)
-        return events
+            if rest:  # decoded once what is open at the cursor was delivered
+                self.reading.hold([*rest])
+        return OwnEvents(events)
 
     def _event(self, line: bytes, cursor: str) -> Event:
         """The event of a line that is any other but one of a delta."""

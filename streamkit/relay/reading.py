@@ -28,6 +28,7 @@ class Reading(ABC):
         self._is_over = False
         self._waker: ThreadWaker | TaskWaker | None = None
         self._has_waited = True
+        self._held: list[Entry] | None = None
         self.convert: Callable[[list[Entry]], Any] | None = None
         self.attend: Callable[[], float] | None = None
 
@@ -54,13 +55,21 @@ class Reading(ABC):
             UsageError: it is no cursor of this run.
         """
 
+    def hold(self, entries: list[Entry]) -> None:
+        """Hand these entries out at the next pull, before any others."""
+        self._held = entries
+
+    def _take_held(self) -> list[Entry] | None:
+        held, self._held = self._held, None
+        return held
+
     def pull(self) -> Any:
         """The next entries, as soon as there are any; None at the end. Raises as `take`."""
         waker = self._waker
         if not isinstance(waker, ThreadWaker):
             waker = self._waker = ThreadWaker()
         while not self._is_over:
-            taken = self.take(waker)
+            taken = self.take(waker) if self._held is None else self._take_held()
             if isinstance(taken, list):
                 return taken if self.convert is None else self.convert(taken)
             if taken is None:
@@ -77,7 +86,7 @@ class Reading(ABC):
             waker = self._waker = task_waker()
         self._has_waited = False
         while not self._is_over:
-            taken = self.take(waker)
+            taken = self.take(waker) if self._held is None else self._take_held()
             if isinstance(taken, list):
                 return taken if self.convert is None else self.convert(taken)
             if taken is None:

@@ -7,6 +7,7 @@ so a client sees an event when all handlers have.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 from collections import deque
 from collections.abc import Mapping
@@ -60,10 +61,10 @@ class Frames(Handler):
         """All that is ready; a heartbeat if nothing is; None after the end."""
         is_over = self.is_over  # before the last frames are looked for: another thread may add them
         taken: list[bytes] = []
-        while self._waiting:
-            taken.append(self._waiting.popleft())
-        if self._room is not None:
-            self._room.set()
+        with contextlib.suppress(IndexError):  # all were taken, or another thread has discarded them
+            while True:
+                taken.append(self._waiting.popleft())
+        _set(self._room)
         if taken:
             return b"".join(taken)
         return None if is_over or self.is_closed else HEARTBEAT
@@ -101,24 +102,25 @@ class Frames(Handler):
         if not self.is_closed and not self.is_over:
             self._add(self._writer.ending())
         self.is_over = True
-        self._wake()
+        _set(self._ready)
 
     def discard(self) -> None:
         """Nobody takes anything any more. What comes is not even made."""
         self.is_closed = True
         self._waiting.clear()
-        self._wake()
-        if self._room is not None:
-            self._room.set()
+        _set(self._ready)
+        _set(self._room)
 
     def _add(self, frames: bytes) -> None:
         if frames:
             self._waiting.append(frames)
-            self._wake()
+            _set(self._ready)
 
-    def _wake(self) -> None:
-        if self._ready is not None:
-            self._ready.set()
+
+def _set(event: Any) -> None:
+    """Set an event, if there was one: the attribute that had it may change at any time, as another thread ends its wait."""
+    if event is not None:
+        event.set()
 
 
 class EventStream:

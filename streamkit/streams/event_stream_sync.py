@@ -22,12 +22,19 @@ class SyncFrames(Frames):
 
     _thread: threading.Thread | None = None
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._over = threading.Event()
+
     def start(self) -> None:
         """Read the stream in a thread. It is a daemon, so that no client keeps the process from its end."""
-        self._over = threading.Event()
         run = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(self._read,), name="streamkit-sse", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # the system has no thread left
+            self._over.set()
+            raise
 
     @property
     def is_reader(self) -> bool:
