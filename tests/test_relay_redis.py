@@ -327,6 +327,26 @@ def test_each_script_gets_the_keys_of_one_run_alone() -> None:
     assert len(set(calls)) == len(every_script())
 
 
+# -- a run that never ends
+
+
+@pytest.mark.slow
+def test_the_oldest_questions_that_are_settled_are_forgotten() -> None:
+    """Of very many; those that are open stay."""
+    relay = ON_REDIS.make()
+    writer = relay.open("run", control=lambda control: None)
+    writer.ask("open", {})
+    for number in range(1126):
+        writer.ask(f"q{number}", {})
+        if number < 1125:
+            writer.settle(f"q{number}")
+    record = relay.get("run")
+    assert record is not None
+    assert len(record.questions) == 1001
+    assert {"open", "q1125", "q1124", "q126"} <= {*record.questions}
+    assert "q100" not in record.questions
+
+
 # -- what is missing, and what is wrong
 
 

@@ -248,13 +248,13 @@ class RedisRelay(Relay):
         """Stop a run."""
         self.catch_up(run_id)
         keys = self._hub.keys(run_id)
-        (is_open,) = self._link.ask(CANCEL(keys.run, keys.questions, keys.log, keys.news, (reason or "").encode()))
-        if not is_open:
+        call = CANCEL(keys.run, keys.questions, keys.log, keys.news, keys.lease, (reason or "").encode())
+        (found,) = self._link.ask(call)
+        if not found:
             return False
         if (outbox := self._hub.outbox(run_id)) is not None:
             outbox.inbox.look()
-        record = self.get(run_id)
-        if record is not None and record.status in ("paused", "lost") and not end_abandoned_run(self, run_id):
+        if found == 2 and not self._is_unsure() and not end_abandoned_run(self, run_id):
             self._wait_for_end(run_id)
         return True
 

@@ -60,6 +60,20 @@ return {tostring(epoch), run[3], run[4], run[6]}
 """,
 )
 
+# Forget the oldest questions that are settled, where there are very many: of a run that never ends.
+_FORGET = """
+local function forget(key)
+  if redis.call('HLEN', key) <= 1125 then return end
+  local settled, all = {}, redis.call('HGETALL', key)
+  for i = 1, #all, 2 do
+    local status, epoch, number = string.match(all[i + 1], '^(%a+)\\n(%d+)%.(%d+)\\n')
+    if status ~= 'pending' then settled[#settled + 1] = {epoch * 1000000000 + number, all[i]} end
+  end
+  table.sort(settled, function(a, b) return a[1] < b[1] end)
+  for i = 1, math.min(#settled, #all / 2 - 1000) do redis.call('HDEL', key, settled[i][2]) end
+end
+"""
+
 # Store a batch, or with no events a sign of life. Keys: run, log, lease, questions, snapshot. Arguments: epoch, owner, the
 # number before the batch, its last number, its events, milliseconds of the lease, of the run's life, `busy`, `beat`, and a
 # question's id and value ("" for none). Returns `gone`, `fenced`, `closed`, `at <last number>` where that is not the number
@@ -67,6 +81,7 @@ return {tostring(epoch), run[3], run[4], run[6]}
 APPEND = Script(
     5,
     _GUARD
+    + _FORGET
     + """
 if run[3] ~= 'running' then return 'closed' end
 if run[4] ~= ARGV[3] then return 'at ' .. run[4] end
@@ -87,6 +102,7 @@ if asks then
   end
   redis.call('HSET', KEYS[4], id, value)
   redis.call('PEXPIRE', KEYS[4], ARGV[7])
+  forget(KEYS[4])
 end
 if ARGV[5] ~= '' then
   redis.call('XADD', KEYS[2], ARGV[1] .. '-' .. ARGV[4], 'b', ARGV[3], 'e', ARGV[5])
@@ -144,9 +160,10 @@ return {counts, value}
 """,
 )
 
-# Cancel a run. Keys: run, questions, log, news. Argument: the reason. Returns 0 if it has ended or is not there.
+# Cancel a run. Keys: run, questions, log, news, lease. Argument: the reason. Returns 0 if it has ended or is not there, 2 if
+# it has no producer, else 1.
 CANCEL = Script(
-    4,
+    5,
     _CLOSE
     + """
 local status = redis.call('HGET', KEYS[1], 'status')
@@ -157,7 +174,7 @@ if redis.call('HSETNX', KEYS[1], 'cancel', ARGV[1]) == 1 then
   redis.call('PUBLISH', KEYS[3], '!')
   redis.call('PUBLISH', KEYS[4], '!')
 end
-return 1
+return 2 - redis.call('EXISTS', KEYS[5])
 """,
 )
 
