@@ -96,42 +96,41 @@ def run(
         listener = stack.enter_context(_listen(port))
         client, name = stack.enter_context(_real(model, base_url) if is_real else scripted(0 if fast else PAUSE))
         computers = stack.enter_context(contextlib.closing(Computers(computer_here)))
-        path = _store_path(data)
-        token = secrets.token_urlsafe(24)
-        app = _app(
-            functools.partial(create_app, token=token, store=SQLiteStore(path), page=True),
-            functools.partial(Agent, client, model=name, auto_run=auto_run, images=images),
-            computers,
-            protocol=protocol if is_real else "openai_responses",
-            instructions=instructions,
-        )
+        path, token = _store_path(data), secrets.token_urlsafe(24)
+        options: dict[str, Any] = {"auto_run": auto_run, "images": images}
+        options["protocol"] = protocol if is_real else "openai_responses"
+        make = functools.partial(Agent, client, model=name, **options)
+        app = _app(create_app, make, computers, instructions, token=token, store=SQLiteStore(path), page=True)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/#token={token}"
         _introduce(url, f"{name} at {client.base_url}" if is_real else None, path, auto_run=auto_run)
-        if open_page:
-            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
-        # Streams that are still open are no reason to wait: their readers come back, or the process ends.
-        config = uvicorn.Config(app, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
-        with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listener])
+        _serve(uvicorn, app, listener, url if open_page else None)
     return 0
+
+
+def _serve(uvicorn: Any, app: App, listener: socket.socket, page: str | None) -> None:
+    if page is not None:
+        threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
+    # Streams that are still open are no reason to wait: their readers come back, or the process ends.
+    config = uvicorn.Config(app, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 def _app(
     create_app: Callable[..., App],
-    agent: Callable[..., Agent],
+    make: Callable[..., Agent],
     computers: Computers,
-    *,
-    protocol: str | None,
     instructions: str | None,
+    **options: Any,
 ) -> App:
     """The app, whose agents have the computer of their conversation."""
 
     def make_agent(context: Context) -> Agent:
         computer = computers.of(context.conversation_id, app)
         system = instructions_for(computer is not None) if instructions is None else instructions
-        return agent(computer=computer, instructions=system, protocol=protocol)
+        return make(computer=computer, instructions=system)
 
-    app = create_app(make_agent)
+    app = create_app(make_agent, **options)
     return app
 
 
