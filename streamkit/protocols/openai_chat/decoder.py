@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from ...events import Event, MetadataHeld, RawEvent, Run, RunCreated, RunDone, StreamWarning, TextDelta
-from ...messages.json_text import NOT_JSON, has_surrogates, json_key
+from ...messages.json_text import NOT_JSON, has_surrogates
 from ...messages.sdk_objects import fields_of
 from .. import base
 from ..framing import Frame, Frames, as_frame
+from ..held_values import HeldSize
 from ..values import (
     WireObject,
     as_index,
@@ -57,7 +58,6 @@ __all__ = ["Decoder"]
 _NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk as another shape than its own raises
 
 
-_REPORTED_SIZE = 4096  # characters
 _UNUSUAL_BATCHES = 32
 
 
@@ -80,7 +80,7 @@ class Decoder(base.Decoder):
         self._metadata: dict[str, Any] = {}
         self._usage: WireObject = {}
         self._warnings: list[Event] = []  # and what is held
-        self._unreported = 0  # characters of what is held
+        self._held = HeldSize()
         self._repeated = RepeatedFields()
         self._new_usage: WireObject | None = None  # of the newest chunk, where it is another one
         self._is_unusual = False  # the newest delta was no plain one, or the stream is exhausted
@@ -341,7 +341,7 @@ class Decoder(base.Decoder):
         for key in RAW_EVENT_KEYS:
             if chunk.get(key):
                 yield RawEvent(key, chunk)
-        add_metadata(self._metadata, chunk, METADATA_KEYS)
+        self._add_metadata(chunk, METADATA_KEYS)
         choices = self._choices_of(chunk)
         if not self._has_begun and (choices or (as_text(chunk.get("id")) and chunk.get("object") in CHUNK_OBJECTS)):
             yield self._begin(chunk)
@@ -349,7 +349,7 @@ class Decoder(base.Decoder):
         yield from events
         yield from self._read_usage(chunk, choices)
         if not is_only_deltas(events):
-            add_metadata(self._metadata, chunk, CHANGING_METADATA_KEYS)
+            self._add_metadata(chunk, CHANGING_METADATA_KEYS)
         error = error_of(chunk, choices)
         if error is not None and self._has_ended:
             yield RawEvent("error", chunk)
@@ -393,7 +393,7 @@ class Decoder(base.Decoder):
     def _begin(self, chunk: WireObject) -> Event:
         self._has_begun = True
         self._answer_id = text_or_none(chunk.get("id"))
-        add_metadata(self._metadata, chunk, CHANGING_METADATA_KEYS)
+        self._add_metadata(chunk, CHANGING_METADATA_KEYS)
         run = Run(
             id=self._answer_id or "",
             model=text_or_none(chunk.get("model")),
@@ -427,10 +427,13 @@ class Decoder(base.Decoder):
 
     def _hold(self, message_id: str | None, value: object) -> None:
         """Count a value that is held until a message is done, and report some kilobytes at once."""
-        self._unreported += len(json_key(value))
-        if self._unreported > _REPORTED_SIZE:
-            self._warnings.append(MetadataHeld(message_id, self._unreported))
-            self._unreported = 0
+        if size := self._held.add(value):
+            self._warnings.append(MetadataHeld(message_id, size))
+
+    def _add_metadata(self, chunk: WireObject, keys: Iterable[str]) -> None:
+        """Add what a chunk has at these keys to the run's metadata."""
+        if changed := add_metadata(self._metadata, chunk, keys):
+            self._hold(None, changed)
 
     def _take_warnings(self) -> list[Event]:
         warnings, self._warnings = self._warnings, []

@@ -22,6 +22,7 @@ from ...messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
+from ..held_values import add_values
 from ..values import WireObject, as_text, text_or_json, without_keys
 from .returned_fields import KEY, LISTS, NO_PIECE, GrowingPiece, merge_blocks, merge_fields
 from .tool_calls import ToolCall, ToolCalls
@@ -72,6 +73,7 @@ class OpenMessages:
         self._hold = hold  # reports a value that is held for a message
         self.unreported = 0
         self.growing_detail = NO_PIECE
+        self._unreported_tokens: list[Any] = []
         self._held_status: Status | None = None
         self._executed: dict[Any, str] = {}  # ids of the calls that the provider ran, by index; "" with an output
         self._count = 0  # of the messages created so far
@@ -115,9 +117,20 @@ class OpenMessages:
         self.unreported += 1
         self._hold(self.ids.get(kind), values)
 
+    def extend_logprobs(self, tokens: list[Any]) -> None:
+        """For the fast path: more log probabilities of the open text."""
+        self._metadata.setdefault("text", {}).setdefault("logprobs", []).extend(tokens)
+        self._unreported_tokens += tokens
+        self.unreported += 1
+
     def add_returned(self, kind: str, fields: WireObject) -> None:
         """What goes back along with the message of this kind, which need not have been created yet."""
         merge_fields(self._returned.setdefault(kind, {}), fields)
+
+    def add_returned_values(self, kind: str, key: str, values: WireObject) -> None:
+        """Further values of an object that goes back along with the message of this kind."""
+        if changed := add_values(self._returned.setdefault(kind, {}).setdefault(key, {}), values):
+            self._hold(self.ids.get(kind), changed)
 
     def returned_fields(self, kind: str) -> WireObject:
         """What goes back along with the open message of this kind."""
@@ -138,15 +151,18 @@ class OpenMessages:
                 self.growing_detail = GrowingPiece(held, LISTS[key])
             self._hold(self.ids.get(kind), piece)
 
-    def report_detail(self) -> None:
-        """Report the size of the texts that the newest detail of the reasoning has taken since the last time."""
+    def report_held(self) -> None:
+        """Report the size of what the fast path has held since the last time."""
         if more := self.growing_detail.join():
             self._hold(self.ids.get("reasoning"), more)
+        if self._unreported_tokens:
+            self._hold(self.ids.get("text"), self._unreported_tokens)
+            self._unreported_tokens = []
 
     def end_detail(self) -> None:
         """The newest detail of the reasoning takes no more text."""
         if self.growing_detail is not NO_PIECE:
-            self.report_detail()
+            self.report_held()
             self.growing_detail.end()
             self.growing_detail = NO_PIECE
 
@@ -196,6 +212,7 @@ class OpenMessages:
             return
         if kind == "text":
             self._held_status = None
+            self.report_held()
         metadata = self._metadata.pop(kind, None)
         if returned := self._returned.pop(kind, None):
             self.end_detail()

@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..values import WireObject, as_object, is_object
+from ..held_values import add_values
+from ..values import WireObject, is_object
 from .choice import Choice
 
 __all__ = ["add_metadata", "run_metadata"]
 
 
-def add_metadata(metadata: dict[str, Any], chunk: WireObject, keys: Iterable[str]) -> None:
-    """Add what a chunk has at these keys."""
+def add_metadata(metadata: dict[str, Any], chunk: WireObject, keys: Iterable[str]) -> dict[str, Any]:
+    """Add what a chunk has at these keys. Returns what of it is new."""
+    changed: dict[str, Any] = {}
     for key in keys:
         value = chunk.get(key)
         if key == "x_groq" and is_object(value):
             values = {name: value[name] for name in value if name not in ("usage", "error")}
-            value = {**as_object(metadata.get(key)), **values}
+            held = metadata.get(key)
+            if isinstance(held, dict):
+                changed |= add_values(held, values)  # pyright: ignore[reportUnknownArgumentType]
+                continue
+            value = values
         if value:
-            metadata[key] = value
+            changed |= add_values(metadata, {key: value})
+    return changed
 
 
 def run_metadata(metadata: WireObject, choices: Iterable[Choice]) -> dict[str, Any]:
