@@ -138,7 +138,7 @@ class FastPath(base.Decoder):
             return None
         if wire.logprobs is None:
             delta, id = wire.delta, choice.open_text_id
-            text = delta.content
+            text: Any = delta.content
             if text.__class__ is not str or not text or id is None:
                 return extended_event(choice, wire, data)
             if (
@@ -169,7 +169,8 @@ class FastPath(base.Decoder):
         delta = wire["delta"]
         if delta.__class__ is not dict:
             delta = fields_of(delta)
-        index, size = wire.get("index"), len(wire)
+        index: Any = wire.get("index")
+        size = len(wire)
         if (
             wire.get("finish_reason", 0) is None
             and (size == 3 or (size == 4 and wire.get("logprobs", 0) is None))

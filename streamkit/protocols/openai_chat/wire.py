@@ -101,6 +101,9 @@ def usage_in(chunk: WireObject, choices: Iterable[Any]) -> Any:
 
 def read_usage(usage: WireObject) -> Usage:
     """Token counts under Chat's keys, or under those of Responses, which some servers use."""
+    given: Any
+    made: Any
+    total: Any
     given, made, total = usage.get("prompt_tokens"), usage.get("completion_tokens"), usage.get("total_tokens")
     are_ints = given.__class__ is int and made.__class__ is int and total.__class__ is int
     if (
