@@ -51,14 +51,16 @@ from .streams.timing import Timing
 
 if TYPE_CHECKING:
     from .agent import Agent, AsyncAgent, tool
+    from .protocols.event_stream import SSE_HEADERS
     from .recorder import Recorder
-    from .relay import MemoryRelay
+    from .relay import MemoryRelay, RedisRelay
     from .relay.emitter import Emitter
     from .sources.recording import replay
     from .streams.aio import AsyncStreamManager
     from .throttled import Throttled
 
 __all__ = [
+    "SSE_HEADERS",
     "Agent",
     "Annotation",
     "AsyncAgent",
@@ -82,6 +84,7 @@ __all__ = [
     "ProtocolError",
     "ReasoningMessage",
     "Recorder",
+    "RedisRelay",
     "RefusalMessage",
     "RequestError",
     "RunFailedError",
@@ -115,6 +118,8 @@ if not TYPE_CHECKING:
             "Emitter": ".relay.emitter",
             "MemoryRelay": ".relay",
             "Recorder": ".recorder",
+            "RedisRelay": ".relay.redis",
+            "SSE_HEADERS": ".protocols.event_stream",
             "Throttled": ".throttled",
             "replay": ".sources.recording",
             "tool": ".agent",

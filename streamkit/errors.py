@@ -2,7 +2,8 @@
 
     StreamkitError
     ├── UsageError               the caller erred: a wrong argument, an answer that cannot be taken
-    │   └── ProducerFenced       the run in a relay is not this producer's any more: another took it over, or it is gone
+    │   ├── ProducerFenced       the run in a relay is not this producer's any more: another took it over, or it is gone
+    │   └── StaleVersionError    a conversation in a store has another version by now than the one to be replaced
     ├── RequestError             a client erred: the request that it sent to our server is malformed
     ├── ProtocolError            an item of the source is malformed (strict streams only)
     │   └── LimitError           the source is larger than `limits=` allows
@@ -31,6 +32,7 @@ __all__ = [
     "RunFailedError",
     "SourceError",
     "SourceTimeoutError",
+    "StaleVersionError",
     "StreamkitError",
     "UsageError",
     "raise_source_error",
@@ -88,6 +90,11 @@ class ProducerFenced(UsageError):
     def __init__(self, message: str, reason: str = "closed") -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class StaleVersionError(UsageError):
+    """A conversation in a store has another version by now than the one that was to be replaced, or was deleted. Nothing was
+    stored: load it again."""
 
 
 class RequestError(StreamkitError):

@@ -189,6 +189,7 @@ _ABSTRACT = (
     "metadata_held",
     "split_delta",
     "snapshot",
+    "ended_messages",
 )
 
 

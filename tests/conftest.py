@@ -3,6 +3,7 @@
 `pytest --hypothesis-profile=search` looks for new ones; what it finds becomes a test of its own.
 """
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -14,10 +15,12 @@ settings.register_profile("repeatable", derandomize=True, database=None)
 settings.register_profile("search", database=None)
 settings.load_profile("repeatable")
 
-# Each of the thousands of clients that the tests make would read the machine's certificates, for 20 ms. No test speaks TLS.
+# Each of the thousands of clients that the tests make would read the machine's certificates, for 20 ms: those in the file
+# that `SSL_CERT_FILE` names, which counts first, else those in the folder. No test speaks TLS.
 NO_CERTIFICATES = Path(tempfile.gettempdir(), "streamkit-tests-no-certificates")
 NO_CERTIFICATES.mkdir(exist_ok=True)
-os.environ.setdefault("SSL_CERT_DIR", str(NO_CERTIFICATES))
+os.environ["SSL_CERT_DIR"] = str(NO_CERTIFICATES)
+os.environ.pop("SSL_CERT_FILE", None)
 
 
 # Tests whose time goes into other processes: kernels, shells, terminals and the command line.
@@ -32,3 +35,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         trio = "trio" in item.name.rpartition("[")[2].rstrip("]").split("-")
         if trio or place.startswith(PROCESSES):
             item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    """What the imports and the collection left is never garbage again: a test that collects garbage need not walk
+    through a million objects for it."""
+    gc.collect()
+    gc.freeze()

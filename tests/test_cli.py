@@ -28,6 +28,7 @@ from streamkit.cli.demo import CODE, Demo
 from streamkit.cli.report import explain, printable
 from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
 
+from .forked import Forks, forks
 from .terminals import ROOT, TMUX, Terminal
 
 DATA = tempfile.TemporaryDirectory(prefix="streamkit-tests-")  # where the demo saves its picture
@@ -38,6 +39,7 @@ CLEAN = {
     "COLUMNS": "80",
     "XDG_DATA_HOME": DATA.name,
 }
+SERVER: Forks
 FINAL_TEXT = (
     "It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back: the picture shows it.\n"
     "(Two responses and a run of code were needed for this answer, and it was one stream.)"
@@ -45,8 +47,21 @@ FINAL_TEXT = (
 PRINTED = "".join(f"sin({quarter}/4 turn) = {value}\n" for quarter, value in enumerate((0, 1, 0, -1, 0)))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def server() -> Iterator[None]:
+    """What `run` runs."""
+    global SERVER
+    with forks() as SERVER:
+        yield
+
+
 def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`streamkit …` in a process of its own."""
+    """`streamkit …` in a process of its own, in which the client is imported already."""
+    return SERVER.run("streamkit", *map(str, arguments), env=CLEAN | environment, cwd=Path.cwd())
+
+
+def start(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The same, started as a person does."""
     command = [sys.executable, "-m", "streamkit", *map(str, arguments)]
     return subprocess.run(
         command, env=CLEAN | environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
@@ -87,7 +102,7 @@ def cut_off(path: Path) -> Path:
 
 def test_without_a_command_it_prints_the_help() -> None:
     """The exit code is 0."""
-    result = run()
+    result = start()
     assert result.returncode == 0
     assert all(command in result.stdout for command in ("demo", "chat", "replay", "convert", "usage: streamkit"))
     assert result.stdout == run("--help").stdout
@@ -95,11 +110,11 @@ def test_without_a_command_it_prints_the_help() -> None:
 
 def test_it_prints_its_version() -> None:
     """In one line."""
-    result = run("--version")
+    result = start("--version")
     assert (result.returncode, result.stdout) == (0, f"streamkit {sk._version.__version__}\n")
 
 
-@pytest.mark.parametrize("command", ["demo", "chat", "replay", "convert"])
+@pytest.mark.parametrize("command", ["demo", "chat", "serve", "replay", "convert"])
 def test_every_command_has_a_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It says what the command does, not only which options there are."""
     with pytest.raises(SystemExit) as stopped:
@@ -121,7 +136,7 @@ def test_help_needs_no_client() -> None:
 @pytest.mark.parametrize("protocol", ["responses", "chat"])
 def test_the_demo_shows_a_handler_and_its_events(protocol: str) -> None:
     """Its source first, then one stream over two responses and a run of code, then what there was."""
-    result = run("demo", "--yes", "--protocol", protocol)
+    result = start("demo", "--yes", "--protocol", protocol)
     assert (result.returncode, result.stderr) == (0, "")
     source, _, rest = result.stdout.partition("You: ")
     assert all(line.strip() in source for line in inspect.getsource(Demo).splitlines())
@@ -322,7 +337,7 @@ def test_a_recording_cannot_command_the_terminal(command: list[str], tmp_path: P
 def test_a_terminal_that_cannot_write_a_character_gets_its_number() -> None:
     """In place of a failure."""
     with ModelServer(Reply("14 °C")) as server:
-        result = run("demo", "--base-url", server.url, PYTHONUTF8="0", PYTHONIOENCODING="ascii", LC_ALL="C")
+        result = start("demo", "--base-url", server.url, PYTHONUTF8="0", PYTHONIOENCODING="ascii", LC_ALL="C")
     assert (result.returncode, result.stderr) == (0, "")
     assert "14 \\xb0C" in result.stdout
 

@@ -6,6 +6,8 @@ import base64
 import gc
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -465,10 +467,14 @@ def test_a_failure_is_raised_and_the_messages_have_what_arrived() -> None:
 
 
 def test_the_instance_is_there_and_holds_nothing() -> None:
-    """Importing it makes no client and no computer."""
+    """Importing it makes no client and no computer. In a process of its own, for pages of the guide use the instance here."""
     assert isinstance(interpreter, OpenInterpreter)
-    assert interpreter._computer is None
-    assert interpreter.llm._cached is None
+    code = (
+        "from streamkit.compat.open_interpreter import interpreter\n"
+        "assert interpreter._computer is None\n"
+        "assert interpreter.llm._cached is None"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 WHERE = [

@@ -7,12 +7,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streamkit.testing import ModelServer, Reply
+
+from .forked import forks
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("[!_]*.py"))
@@ -108,12 +111,46 @@ SHOWN = {
             for api in ("Assistants", "Responses", "Anthropic")
         ],
     ),
+    **{
+        f"sse_{framework}": (
+            "",
+            [
+                "retry: 1000\n",
+                'data: {"type":"start",',
+                '"type":"text-delta","id":"msg_1_0","delta":"Beca"',
+                "saved: Because blue light is scattered the most.\n",
+                "data: [DONE]\n",
+            ],
+        )
+        for framework in ("aiohttp", "django_asgi", "django_wsgi", "fastapi", "flask", "starlette")
+    },
     "07_compatible_server": ("", ["(They want a number.)\nForty-two.\n10 tokens in, 8 out\n"]),
 }
 
 
+# Without those that know no real API, and with one of those of web frameworks, which ask in the same way.
+WITH_A_KEY = [
+    path
+    for path in EXAMPLES
+    if "open_interpreter" not in path.stem and (path.stem == "sse_flask" or not path.stem.startswith("sse_"))
+]
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def forked() -> Iterator[Run]:
+    """Runs an example in a process of its own, in which the client is imported already."""
+    with forks() as server:
+
+        def run(path: Path, answers: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+            return server.run(str(path), env=CLEAN | environment, answers=answers, cwd=ROOT)
+
+        yield run
+
+
 def run(path: Path, answers: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """An example, in a process of its own."""
+    """An example, as a person starts it."""
     command = [sys.executable, str(path)]
     return subprocess.run(
         command, env=CLEAN | environment, input=answers, capture_output=True, text=True, timeout=60, cwd=ROOT
@@ -126,10 +163,10 @@ def quick_first(paths: list[Path]) -> list[Any]:
 
 
 @pytest.mark.parametrize("path", quick_first(EXAMPLES))
-def test_an_example_runs_without_a_key(path: Path) -> None:
+def test_an_example_runs_without_a_key(path: Path, forked: Run) -> None:
     """And shows what it is an example of."""
     answers, shown = SHOWN[path.stem]
-    result = run(path, answers)
+    result = (run if path == EXAMPLES[0] else forked)(path, answers)
     assert result.returncode == 0, result.stderr
     pattern = ".*?".join(map(re.escape, shown))
     assert re.search(pattern, result.stdout, re.DOTALL), result.stdout
@@ -146,13 +183,11 @@ def test_an_example_says_how_it_runs(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "path", [path for path in EXAMPLES if "open_interpreter" not in path.stem], ids=lambda path: path.stem
-)
-def test_an_example_asks_the_real_api_with_a_key(path: Path) -> None:
+@pytest.mark.parametrize("path", WITH_A_KEY, ids=lambda path: path.stem)
+def test_an_example_asks_the_real_api_with_a_key(path: Path, forked: Run) -> None:
     """With that key, at the address that the client finds, and for the model that OPENAI_MODEL names."""
     with ModelServer(Reply("I am the other one.")) as server:
-        result = run(path, OPENAI_API_KEY="secret", OPENAI_BASE_URL=server.url, OPENAI_MODEL="big-one")
+        result = forked(path, OPENAI_API_KEY="secret", OPENAI_BASE_URL=server.url, OPENAI_MODEL="big-one")
         requests = server.requests
     assert result.returncode == 0, result.stderr
     assert "I am the other one." in result.stdout
@@ -161,9 +196,9 @@ def test_an_example_asks_the_real_api_with_a_key(path: Path) -> None:
 
 
 @pytest.mark.parametrize("answers", ["n\n", ""], ids=["no", "nobody there"])
-def test_code_does_not_run_without_a_yes(answers: str) -> None:
+def test_code_does_not_run_without_a_yes(answers: str, forked: Run) -> None:
     """The generator waits at the confirmation, and is left there."""
-    result = run(ROOT / "examples" / "06_open_interpreter_loop.py", answers)
+    result = forked(ROOT / "examples" / "06_open_interpreter_loop.py", answers)
     assert result.returncode == 0, result.stderr
     assert "Run this code?" in result.stdout
     assert "1.417" not in result.stdout

@@ -10,6 +10,8 @@ import pytest
 
 import streamkit
 
+from .recorded import in_a_loop
+
 STREAMS = Path(streamkit.__file__).parent / "streams"
 
 # Names that a language without `async` spells differently.
@@ -17,6 +19,9 @@ SYNC_NAMES = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "__aiter__": "__iter__",
+    "AsyncEventStream": "SyncEventStream",
+    "StopAsyncIteration": "StopIteration",
+    "event_stream_aio": "event_stream_sync",
     "AsyncChunks": "SyncChunks",
     "AsyncGenerator": "Generator",
     "AsyncIterator": "Iterator",
@@ -32,14 +37,16 @@ SHARED = (
     "get_final_run",
     "get_final_run_steps",
     "chunks",
+    "sse",
+    "wait_for",
     "_close_source",
 )
 
 
-def methods(name: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The manager's methods in a module."""
+def methods(name: str, kind: str = "Manager") -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The methods of the manager in a module, or of another class."""
     tree = ast.parse((STREAMS / name).read_text(encoding="utf-8"))
-    manager = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Manager"))
+    manager = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith(kind))
     return {node.name: node for node in manager.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
 
 
@@ -56,6 +63,19 @@ def without_async(node: ast.AST) -> str:
 def test_what_both_have_is_the_same_but_for_await(name: str) -> None:
     """Each of these methods stands in both, and one is the other without `async`."""
     assert without_async(methods("aio.py")[name]) == without_async(methods("sync.py")[name])
+
+
+@pytest.mark.parametrize(("sync", "aio"), [("__iter__", "__aiter__"), ("__next__", "__anext__"), ("close", "aclose")])
+def test_an_event_stream_is_the_same_but_for_await(sync: str, aio: str) -> None:
+    """What it gives when, and what its client's leaving does. The faces differ in how they wait, and begin to read."""
+    async_one, sync_one = (methods(f"event_stream_{face}.py", "EventStream") for face in ("aio", "sync"))
+    assert without_async(async_one[aio]) == without_async(sync_one[sync])
+
+
+def test_a_stream_waits_for_a_slow_client_in_the_same_way() -> None:
+    """With the event of its face."""
+    aio, sync = methods("event_stream_aio.py", "Frames"), methods("event_stream_sync.py", "Frames")
+    assert without_async(aio["wait_for_room"]).replace("anyio", "threading") == without_async(sync["wait_for_room"])
 
 
 def test_the_loop_that_performs_the_steps_is_the_same_but_for_what_it_waits_in() -> None:
@@ -94,7 +114,7 @@ def test_a_manager_decides_nothing(module: str) -> None:
     assert imported == {"Event", "Run", "RunStep"}
 
 
-@pytest.mark.parametrize("path", sorted(STREAMS.parent.rglob("*.py")), ids=lambda path: path.stem)
+@in_a_loop("path", sorted(STREAMS.parent.rglob("*.py")))
 def test_no_function_is_long(path: Path) -> None:
     """Fifty lines at the most, in the whole package. A reference that a docstring gives does not count."""
     too_long: dict[str, int] = {}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import pytest
-
 import streamkit
 from streamkit import protocols
+
+from .recorded import in_a_loop
 
 PACKAGE = Path(streamkit.__file__).parent
 
@@ -19,7 +20,7 @@ PACKAGE = Path(streamkit.__file__).parent
 # side in one line: what users name, which knows each other (a message knows the events about it), and edges that have
 # nothing to do with each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "html_text", "lazy_names"),
+    ("_version", "html_text", "in_tasks", "lazy_names", "shared_names"),
     ("errors",),
     ("limits",),
     ("messages", "answers", "events"),
@@ -30,9 +31,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sources",),
     ("streams",),
     ("recorder",),
-    ("relay", "computer", "renderers", "testing", "json_fields"),
+    ("relay", "stores", "computer", "renderers", "testing", "json_fields"),
     ("agent",),
-    ("compat",),
+    ("compat", "server"),
     ("",),  # the package itself
     ("cli",),
     ("asking", "__main__"),
@@ -48,9 +49,21 @@ BACKWARDS = {
     ("relay.lanes", "relay.emitter"): "a lane emits through its emitter",
     ("relay.reader", "relay.interface"): "a reader reads any relay, and every relay has readers",
     ("relay.ending", "relay.interface"): "every relay ends the runs that producers left",
-    ("relay.memory_reading", "relay.memory"): "a reading ends a run that its producer left, in its relay",
-    ("relay.memory_run", "relay.memory_reading"): "a run knows its readers",
-    ("relay.memory_run", "relay.memory_writer"): "a run knows its producer",
+    ("relay.memory.reading", "relay.memory.relay"): "a reading ends a run that its producer left, in its relay",
+    ("relay.memory.run", "relay.memory.reading"): "a run knows its readers",
+    ("relay.memory.run", "relay.memory.writer"): "a run knows its producer",
+    ("server.execution", "server.runs"): "an execution is one of the runs of its process",
+    ("server.clock", "server.runs"): "the clock looks after them",
+    ("relay.redis.feed", "relay.redis.reading"): "a feed knows its readers",
+    ("relay.redis.reading", "relay.redis.hub"): "a reading asks for what it misses",
+    ("relay.redis.flusher", "relay.redis.hub"): "the threads of a relay share what it knows",
+    ("relay.redis.listener", "relay.redis.hub"): "the threads of a relay share what it knows",
+    ("relay.redis.looker", "relay.redis.hub"): "the threads of a relay share what it knows",
+    ("relay.redis.outbox", "relay.redis.hub"): "what a producer writes is sent by a thread of its relay",
+    ("relay.redis.flusher", "relay.redis.outbox"): "producers give their work to the thread that sends it",
+    ("relay.redis.inbox", "relay.redis.outbox"): "a producer receives something as long as it has its run",
+    ("relay.redis.work", "relay.redis.outbox"): "what is sent says whose it is",
+    ("relay.redis.writer", "relay.redis.relay"): "a producer settles its questions through its relay",
     ("computer.supervisor", "computer.runner"): "a supervisor and a stop act on their runner",
     ("computer.stopping", "computer.runner"): "a supervisor and a stop act on their runner",
 }
@@ -97,9 +110,13 @@ def layer(name: str) -> int:
     raise AssertionError(f"{name} is in no layer: say in LAYERS where it belongs")
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool]]:
+@functools.cache
+def imports(path: Path) -> tuple[tuple[str, bool], ...]:
     """What a module imports, as absolute dotted names, and whether it is only for the type checkers."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return tuple(_imports(path, ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def _imports(path: Path, tree: ast.Module) -> Iterator[tuple[str, bool]]:
     name = name_of(path)
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     package = [part for part in package if part]
@@ -124,6 +141,7 @@ def _walk(node: ast.AST, checking: bool) -> Iterator[tuple[ast.AST, bool]]:
         yield from _walk(child, checking or inside)
 
 
+@functools.cache
 def own(imported: str) -> str | None:
     """The name below the package of a module of ours, None for others'. A class's name is cut off."""
     top, _, rest = imported.partition(".")
@@ -135,7 +153,7 @@ def own(imported: str) -> str | None:
     return ".".join(parts)
 
 
-@pytest.mark.parametrize("path", modules(), ids=name_of)
+@in_a_loop("path", modules())
 def test_imports_only_point_down(path: Path) -> None:
     """A module imports what is below its layer, or inside its own package; what only type checkers see is left out."""
     here, package = layer(name_of(path)), name_of(path).split(".")[0]
@@ -182,7 +200,7 @@ def test_no_imports_form_a_circle() -> None:
     assert [sorted(circle) for circle in circles] == []
 
 
-@pytest.mark.parametrize("path", [p for p in modules() if name_of(p).split(".")[0] in CORE], ids=name_of)
+@in_a_loop("path", [path for path in modules() if name_of(path).split(".")[0] in CORE])
 def test_the_core_does_no_input_or_output(path: Path) -> None:
     """It imports nothing that could: no event loop, socket, clock, HTTP client or provider's SDK. It never says async."""
     foreign = {imported.split(".")[0] for imported, checking in imports(path) if own(imported) is None and not checking}

@@ -59,10 +59,10 @@ def counting(name: str) -> type[Any]:
     kind: Any = kind_of(name)
 
     def feed(self: Any, item: Any) -> Any:
-        self.slow = getattr(self, "slow", 0) + 1
+        self.slow += 1
         return kind.feed(self, item)
 
-    return type("Counting", (kind,), {"feed": feed})
+    return type("Counting", (kind,), {"feed": feed, "slow": 0})
 
 
 def items_of(path: Path) -> list[Any]:

@@ -30,18 +30,30 @@ from streamkit.core.engine import Engine
 from streamkit.errors import ProducerFenced
 from streamkit.protocols import codec
 from streamkit.relay import MemoryRelay, Relay, cursors
-from streamkit.relay.log import Log
+from streamkit.relay.memory.log import Log
 
 from . import values as q
 from .faces import Face, body, every_face
+from .redis_server import ON_REDIS, needs_redis
 from .telling import tell_items
 from .test_laws import canonical
 
 often = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # Every relay there is, by what makes a new one.
-RELAYS: dict[str, Callable[..., Relay]] = {"memory": MemoryRelay}
-every_relay = pytest.mark.parametrize("relay_of", list(RELAYS.values()), ids=list(RELAYS))
+RELAYS: dict[str, Callable[..., Relay]] = {"memory": MemoryRelay, "redis": ON_REDIS.make}
+every_relay = pytest.mark.parametrize(
+    "relay_of",
+    [pytest.param(make, id=name, marks=[needs_redis] if name == "redis" else []) for name, make in RELAYS.items()],
+)
+
+
+@pytest.fixture(autouse=True)
+def closing() -> Iterator[None]:
+    """The relays on Redis of a test end with it."""
+    yield
+    ON_REDIS.close()
+
 
 CANONICAL = protocols.find("streamkit").Decoder
 
@@ -616,14 +628,13 @@ def test_block_makes_a_writer_wait_for_the_slowest_reader() -> None:
             written += 1
         emitter.close()
 
+    emitter.emit(e.RawEvent("first", None))
     first, second = relay.read("run"), relay.read("run")
+    seen = [
+        [*(reading.pull() or [])] for reading in (first, second)
+    ]  # from its first pull on, the writer waits for a reader
     thread = threading.Thread(target=write)
     thread.start()
-    seen: list[Any] = []
-    for reading in (first, second):
-        seen.append([])
-        seen[-1] += reading.pull() or []
-    time.sleep(0.05)
     while (batch := first.pull()) is not None:
         seen[0] += batch
         assert len(seen[0]) <= len(seen[1]) + 202
@@ -634,7 +645,7 @@ def test_block_makes_a_writer_wait_for_the_slowest_reader() -> None:
     thread.join()
     for one in seen:
         events = [codec.decode_event(entry.data) for entry in one]
-        assert [event.data for event in events if isinstance(event, e.RawEvent)] == list(range(1000))
+        assert [event.data for event in events if isinstance(event, e.RawEvent)] == [None, *range(1000)]
 
 
 def test_block_waits_for_the_first_reader_and_not_for_those_who_left() -> None:
@@ -726,8 +737,8 @@ def test_reading_in_parts_tells_the_same_messages(events: list[e.Event], data: s
     relay = MemoryRelay()
     with pytest.MonkeyPatch.context() as patch:
         size = data.draw(st.sampled_from((2, 5, 256)))
-        patch.setattr("streamkit.relay.log._BLOCK", size)
-        patch.setattr("streamkit.relay.log._TAIL", 2 * size)
+        patch.setattr("streamkit.relay.memory.log._BLOCK", size)
+        patch.setattr("streamkit.relay.memory.log._TAIL", 2 * size)
         tell_into(relay, events)
         check_parts(relay, data)
 

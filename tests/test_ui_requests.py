@@ -393,3 +393,16 @@ def test_no_body_raises_anything_else_nor_approves(data: st.DataObject) -> None:
             for answer in read(body).answers:
                 if place[-1] == "approved" and isinstance(answer, Approval):
                     assert answer.approved is (value is True)
+
+
+def test_code_that_was_read_out_of_a_call_is_not_a_second_call() -> None:
+    """An agent's conversation has both; the history of AG-UI has the call, as its stream has."""
+    conversation = [
+        sk.TextMessage("u", role="user", content="Go."),
+        sk.ToolCallMessage("t", name="execute", call_id="c", content='{"language": "python", "code": "1"}'),
+        sk.CodeMessage("t#code", call_id="c", format="python", content="1", metadata={"field": "execute.code"}),
+        sk.ConsoleMessage("k", call_id="c", content="1\n"),
+    ]
+    shown = ag_ui.to_input(conversation)
+    assert [call["id"] for message in shown for call in message.get("toolCalls", ())] == ["c"]
+    assert [message["content"] for message in shown if message["role"] == "tool"] == ["1\n"]

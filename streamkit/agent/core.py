@@ -71,7 +71,7 @@ class AgentCore:
         self.application_tools: set[str] = set()
         self._schemas: list[Mapping[str, Any]] = []
         for tool in tools:
-            self._add_tool(tool)
+            self.add_tool(tool)
         self.fields: dict[str, str] = {**(fields or {})}
         self.messages: list[Message] = as_messages(messages)
         self._live: StreamState | None = None  # the newest stream that has started
@@ -167,7 +167,15 @@ class AgentCore:
         if self._live is not None and not self._live.ended:
             raise UsageError("a stream of this agent is still running: run it to its end, or `close` the agent")
 
-    def _add_tool(self, tool: AnyTool) -> None:
+    def add_tool(self, tool: AnyTool) -> None:
+        """Offer one more tool to the model, from the next request on.
+
+        Args:
+            tool: a function, or the schema of a tool for which the application answers.
+
+        Raises:
+            UsageError: it cannot be described to a model, or another tool has its name.
+        """
         if is_object(tool):
             name = tool_name(tool)
             self._check_name(name)

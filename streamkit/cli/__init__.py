@@ -1,4 +1,4 @@
-"""The command line: `streamkit demo`, `streamkit chat`, `streamkit replay` and `streamkit convert`.
+"""The command line: `streamkit demo`, `streamkit chat`, `streamkit serve`, `streamkit replay` and `streamkit convert`.
 
 A failure is one line on stderr. Exit codes: 1 the stream failed, 2 the caller made a mistake, 130 Ctrl-C, 141 the reader
 of stdout left.

@@ -22,9 +22,9 @@ from .report import explain, picture_folder, renderer
 
 if TYPE_CHECKING:
     from ..agent import Agent
-__all__ = ["Chat", "run"]
+__all__ = ["Chat", "instructions_for", "run"]
 
-_ROLE = "You are an assistant in the user's terminal. "
+_ROLE = "You are an assistant on the user's own machine. "
 _TOOL = (
     "When running code helps, write it and call `execute`: it runs on the user's own machine once they approve it, and "
     "state persists between runs. Read the output before you continue. "
@@ -39,6 +39,11 @@ _COMMANDS = {
     "/load FILE": "continue a saved conversation",
     "/exit": "exit, like Ctrl-D",
 }
+
+
+def instructions_for(has_computer: bool) -> str:
+    """The built-in system prompt, of a model that can run code or cannot."""
+    return _ROLE + (_TOOL if has_computer else "") + _STYLE
 
 
 class Chat:
@@ -159,7 +164,7 @@ def run(
             client,
             model=name,
             computer=computer,
-            instructions=instructions if instructions is not None else _ROLE + (_TOOL if computer else "") + _STYLE,
+            instructions=instructions if instructions is not None else instructions_for(computer is not None),
             auto_run=auto_run,
             images=images,
             protocol=protocol,

@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_demo(commands)
     _add_chat(commands)
+    _add_serve(commands)
     _add_replay(commands)
     _add_convert(commands)
     return parser
@@ -86,10 +87,7 @@ def _add_chat(commands: _Commands) -> None:
         "of it runs: [y]es, [n]o, [e]dit, [a]lways. Ctrl-C stops an answer, Ctrl-D exits. Uses OpenAI if OPENAI_API_KEY "
         "is set, any compatible server with --base-url, and Anthropic with --model claude-… if ANTHROPIC_API_KEY is set.",
     )
-    chat.add_argument("--auto-run", action="store_true", help="run all code without asking")
-    chat.add_argument("--no-images", action="store_true", help="for a model that takes no images: it gets their text")
-    chat.add_argument("--instructions", metavar="TEXT", help="the system prompt, in place of the built-in one")
-    _add_model_arguments(chat)
+    _add_agent_arguments(chat)
     chat.set_defaults(run=_chat)
 
 
@@ -104,6 +102,58 @@ def _chat(arguments: argparse.Namespace) -> int:
         images=not arguments.no_images,
         instructions=arguments.instructions,
     )
+
+
+def _add_serve(commands: _Commands) -> None:
+    serve = commands.add_parser(
+        "serve",
+        help="the same in the browser: a chat page on this machine",
+        description="Serves a chat page and its HTTP API on 127.0.0.1, and prints the page's address, which has a token. The "
+        "model is scripted, unless OPENAI_API_KEY is set, --base-url is given, or --model claude-… with ANTHROPIC_API_KEY "
+        "set. Code that it writes runs on this machine once you approve it. Conversations are kept in a file.",
+    )
+    serve.add_argument("--port", metavar="N", type=_port, help="the port (default: 8765, or one that is free)")
+    serve.add_argument("--open", action="store_true", help="open the page in the browser")
+    serve.add_argument("--offline", action="store_true", help="use the scripted model even if there is a key")
+    serve.add_argument("--fast", action="store_true", help="let the scripted model write without pauses")
+    serve.add_argument(
+        "--data", metavar="FILE", help="where conversations are kept (default: in the user's data folder)"
+    )
+    _add_agent_arguments(serve)
+    serve.set_defaults(run=_serve)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from .serve import run
+
+    return run(
+        port=arguments.port,
+        open_page=arguments.open,
+        model=arguments.model,
+        base_url=arguments.base_url,
+        protocol=_PROTOCOLS.get(arguments.protocol),
+        auto_run=arguments.auto_run,
+        images=not arguments.no_images,
+        instructions=arguments.instructions,
+        offline=arguments.offline,
+        fast=arguments.fast,
+        data=arguments.data,
+    )
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 65536):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; give a number from 0 to 65535")
+    return int(text)
+
+
+def _add_agent_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--auto-run", action="store_true", help="run all code without asking")
+    command.add_argument(
+        "--no-images", action="store_true", help="for a model that takes no images: it gets their text"
+    )
+    command.add_argument("--instructions", metavar="TEXT", help="the system prompt, in place of the built-in one")
+    _add_model_arguments(command)
 
 
 def _add_model_arguments(command: argparse.ArgumentParser) -> None:

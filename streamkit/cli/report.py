@@ -23,15 +23,20 @@ from ..renderers.characters import printable
 from ..streams.api import StreamManager
 from ..streams.state import StreamState
 
-__all__ = ["explain", "picture_folder", "printable", "renderer", "run_and_report"]
+__all__ = ["data_folder", "explain", "picture_folder", "printable", "renderer", "run_and_report"]
 
 _NARROW = 60  # columns under which a message's summary takes two lines
 
 
+def data_folder() -> Path:
+    """The folder of what the commands keep for the user."""
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "streamkit"
+
+
 def picture_folder() -> Path:
     """Where pictures are saved that code makes in a chat or in the demo."""
-    data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "streamkit" / "pictures"
+    return data_folder() / "pictures"
 
 
 def renderer(pictures: Path | None = None, *, cut_off: bool = True) -> EventHandler:

@@ -68,7 +68,7 @@ class Delivery:
         self._engine = engine
         if awaits is not self._awaits:
             self._awaits, self._coroutine = awaits, CoroutineType if awaits else None
-        # Of the last event before the current one that had one, as `_note` saw it.
+        # Of the last event before the current one that had one, as `_calls_of` saw it.
         self._position: int | str | None = None
         self._delta_hooks: dict[type[Event], tuple[_DeltaHook, ...]] = {}
         self._use_handlers(handlers)
@@ -92,7 +92,7 @@ class Delivery:
         """
         names = self._hook_events.keys()
         for handler in self._handlers:
-            if not names.isdisjoint(vars(handler)):
+            if not names.isdisjoint(handler.__dict__):
                 break
         else:
             if not self._own_hooks:
@@ -109,7 +109,7 @@ class Delivery:
     # come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
     def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
         engine, (message, message_id, kind, pieces, hooks) = self._engine, _NO_ROW
-        direct, to_frames, to_events = NOT_DIRECT
+        (direct, to_frames, to_events), look_again = NOT_DIRECT, False
         try:
             while True:
                 self._pulling = True
@@ -120,10 +120,9 @@ class Delivery:
                 self._pulling = False
                 if batch is None or self._closing:
                     return self._check()
-                events = decode(batch) if batch.__class__ is not direct else to_events(to_frames(batch))
                 if self._position is not None:
                     self._position = self._current.position or self._last_position()
-                self._batch, look_again = events, not events
+                events = self._batch = decode(batch) if batch.__class__ is not direct else to_events(to_frames(batch))
                 for event in events:
                     if event.message_id is not message_id or event.__class__ is not kind or event.replace:
                         if event.__class__ is Usage and self._count_unseen(event):
@@ -153,10 +152,11 @@ class Delivery:
                             self._check()
                 if len(pieces) >= COMPACT_AT:
                     engine.compact(message)
-                if look_again or engine.changes or (engine.pull_approves and engine.pending):
-                    if self._must_look():
+                if look_again or not events or engine.changes:
+                    look_again, engine.cause = False, None  # the item that it came from may be large
+                    if (way := self._way_of_next()) is None:
                         return True
-                    direct, to_frames, to_events = self._direct()
+                    direct, to_frames, to_events = way
         except StopIteration as error:
             raise HookStopped from error
 
@@ -168,12 +168,8 @@ class Delivery:
             raise Stopped from None  # closing the source is what broke the pull
         raise_source_error(error)
 
-    def _direct(self) -> Direct:
-        """The calls that make events of a batch of bytes, where nothing else takes part."""
-        raise NotImplementedError("the lifecycle's")
-
-    def _must_look(self) -> bool:
-        """Whether something is to be decided before the source is pulled again."""
+    def _way_of_next(self) -> Direct | None:
+        """How the next batch becomes events. None if something is to be decided before the source is pulled again."""
         raise NotImplementedError("the lifecycle's")
 
     def _check(self) -> bool:
@@ -190,7 +186,12 @@ class Delivery:
             return False
         if not self._engine.count_in_step(event):
             return False
-        self._note(event)
+        current = self._current
+        if current is not None and current.position is not None:
+            self._position = current.position
+        elif self._position is not None:
+            self._position = self._last_position()
+        self._current = event
         self._notice_hooks()
         return True
 
@@ -199,7 +200,8 @@ class Delivery:
     def _deliver(self, events: Iterable[Event]) -> Steps:
         """Deliver completed events. Each is completed when the one before was delivered."""
         for event in events:
-            yield from self._emit(event)
+            if calls := self._calls_of(event):
+                yield from self._call(calls, event)
             if self._closing:
                 self._check()
             if self._iterated:
@@ -209,15 +211,31 @@ class Delivery:
 
     def _emit(self, event: Event) -> Steps:
         """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""
-        self._note(event)
+        yield from self._call(self._calls_of(event), event)
+
+    def _calls_of(self, event: Event) -> Sequence[Call]:
+        """Make an event the current one. Returns the calls to its hooks."""
+        current = self._current
+        if current is not None and current.position is not None:
+            self._position = current.position
+        elif self._position is not None:
+            self._position = self._last_position()
+        self._current = event
+        kind = type(event)
+        if kind not in _UNOBSERVED and not self._observe(event):
+            _UNOBSERVED.add(kind)
         if not isinstance(event, Delta):
             self._notice_hooks()
-        calls = self._plan.get(type(event))
+        calls = self._plan.get(kind)
         if calls is None:
             if hook_events() is self._hook_events:
-                return
+                return ()
             self._use_handlers(self._handlers)  # the application has declared events since the stream was made
-            calls = self._plan.get(type(event), ())
+            calls = self._plan.get(kind, ())
+        return calls
+
+    def _call(self, calls: Sequence[Call], event: Event) -> Steps:
+        """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""
         for number, call in enumerate(calls, 1):
             if self._closing and isinstance(event, Delta):
                 return
@@ -244,15 +262,6 @@ class Delivery:
                     add_note(error, event, another)
         finally:
             self._ending = before
-
-    def _note(self, event: Event) -> None:
-        """Make an event the current one."""
-        if self._position is not None or (self._current is not None and self._current.position is not None):
-            self._position = self._last_position()
-        self._current = event
-        kind = type(event)
-        if kind not in _UNOBSERVED and not self._observe(event):
-            _UNOBSERVED.add(kind)
 
     def _observe(self, event: Event) -> bool:
         """Take note of what an event means for the stream itself. False: no event of this class means anything."""

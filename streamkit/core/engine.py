@@ -22,6 +22,7 @@ import msgspec
 
 from .. import events as e
 from ..messages import COMPACT_AT
+from ..shared_names import share_names
 from .message_content import MessageContent
 from .open_messages import NOTHING
 from .pending import NOT_ANSWERED, PendingAnswers
@@ -47,13 +48,13 @@ class Engine(MessageContent):
 
     Attributes:
         runs: the run and its steps.
-        warning_list: the warnings, and what a strict engine raises.
         failure: the failure that another stream reported, which is read as canonical events.
         number_of: the number of the source's item that a delta came from; None where that is unknown.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
         is_ending: whether the stream ends, so that what is open is closed.
         is_canonical: whether the source is another stream's events, whose end is this stream's end.
         source_ends: the cursors of the events with which a canonical source ended, by their class.
+        cause: the event that is being completed, or was last.
         ends_before: those of them that stand before the cursor after which the stream resumes.
     """
 
@@ -61,16 +62,16 @@ class Engine(MessageContent):
     forgotten_deltas = 0
     is_ending = False
     is_canonical = False
+    source_ends: dict[type[e.Event], int | str | None] = NOTHING
     ends_before: frozenset[type[e.Event]] = frozenset()
-    # The event that is being completed, and the number of the item that it came from.
-    _cause: e.Event | None = None
-    _item_index: int | None = None
+    _warning_list: WarningList | None = None  # most streams have no warning
+    cause: e.Event | None = None
+    _item_index: int | None = None  # the number of the item that it came from
 
     def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
         super().__init__(wake)
         self.runs = RunTracker()
-        self.warning_list = WarningList(strict=strict)
-        self.source_ends: dict[type[e.Event], int | str | None] = {}
+        self._strict = strict
         self.number_of: Callable[[Any], int | None] = _unknown
 
     # -- what drives it, and what it forgets
@@ -82,12 +83,12 @@ class Engine(MessageContent):
         self.wake, self.number_of = _nothing, _unknown
         self.source_ends = self._halves = NOTHING
         self.runs.release()
-        self._cause = None
+        self.cause = None
 
     def forget_oldest(self, limit: int) -> None:
         """Forget messages, confirmations and run steps that are over, the oldest first, where there are more than
         `limit` of one kind. An eighth of them at once, so that it is seldom done."""
-        if max(len(self.messages), len(self.confirmations), len(self.runs.steps)) <= limit:
+        if max(len(self._messages), len(self.confirmations), len(self.runs.steps)) <= limit:
             return
         newest = limit - limit // 8
         for message in _cut(self.messages, newest, lambda message: message.status != "in_progress"):
@@ -121,10 +122,9 @@ class Engine(MessageContent):
         return True
 
     def complete_event(self, event: e.Event) -> Iterator[e.Event]:
-        """Any event, with everything that belongs before and after it."""
-        self._cause, self._item_index, event.item_index = event, event.item_index, None
-        yield from (_COMPLETIONS.get(type(event)) or _completion_of(type(event)))(self, event)
-        self._cause = None  # the item that it came from may be large
+        """Any event, with everything that belongs before and after it: to be handled before another event is completed."""
+        self.cause, self._item_index, event.item_index = event, event.item_index, None
+        return (_COMPLETIONS.get(type(event)) or _completion_of(type(event)))(self, event)
 
     def _emit(self, event: e.Event) -> Iterator[e.Event]:
         yield event
@@ -141,7 +141,7 @@ class Engine(MessageContent):
     def _drop(self, event: e.Event) -> Iterator[e.Event]:
         """Another stream's end: this stream emits its own."""
         if self.is_canonical:
-            self.source_ends[type(event)] = event.position
+            self.source_ends = {**self.source_ends, type(event): event.position}
         return iter(())
 
     # -- runs and steps
@@ -222,9 +222,8 @@ class Engine(MessageContent):
         if self.runs.step is not None and not same_step:
             yield from self.runs.end_step(e.RunStep(status="completed"), _NO_CAUSE)
         self.runs.resume()
-        self.source_ends.clear()
+        self.source_ends = self._renamed = NOTHING
         self._open.clear()
-        self._renamed.clear()
 
     def end(self, status: e.RunStatus | None = None, error: Mapping[str, Any] | None = None) -> Iterator[e.Event]:
         """Close everything that is open, and the run. `status` says how, where the source did not."""
@@ -254,16 +253,23 @@ class Engine(MessageContent):
     # -- warnings
 
     @property
+    def warning_list(self) -> WarningList:
+        """The warnings, and what a strict engine raises."""
+        if self._warning_list is None:
+            self._warning_list = WarningList(strict=self._strict)
+        return self._warning_list
+
+    @property
     def warnings(self) -> list[e.StreamWarning]:
         """The first 1000."""
-        return self.warning_list.warnings
+        return [] if self._warning_list is None else self._warning_list.warnings
 
     def _take_warning(self, event: e.StreamWarning) -> Iterator[e.Event]:
         yield self.warning_list.add_checked(event)
 
     def _warn(self, code: str, fault: str, cause: e.Event) -> e.Event:
         """The warning of a fault that the engine found."""
-        index = self._item_index if cause is self._cause else None
+        index = self._item_index if cause is self.cause else None
         if index is None:
             index = self.number_of(cause.raw_item)
         return self.warning_list.add_checked(
@@ -300,6 +306,13 @@ class Engine(MessageContent):
         e.StreamEnd: _drop,
     }
 
+
+share_names(
+    Engine,
+    """pending wake confirmations _sizes _messages _open find_open _by_id _ids new_id runs _strict number_of takes_awaitables
+    takes_edits pull_approves pull_approved has_outcomes is_canonical cause _item_index is_ending source_ends _halves _renamed
+    _early_lines _annotated""",
+)
 
 _COMPLETIONS = Engine.completions
 

@@ -6,7 +6,7 @@ middle of a character is held until the other half comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .. import events as e
@@ -20,7 +20,7 @@ from ..messages import (
     output_text,
 )
 from ..messages.json_text import has_surrogates, join_surrogates, json_key
-from .open_messages import OpenMessages, has_arguments
+from .open_messages import NOTHING, OpenMessages, has_arguments
 from .split_text import SplitDelta
 
 __all__ = ["MessageContent"]
@@ -29,11 +29,9 @@ __all__ = ["MessageContent"]
 class MessageContent(OpenMessages):
     """The part of the engine that completes what is in a message: deltas, final content, annotations, active lines."""
 
-    def __init__(self, wake: Callable[[], None] | None) -> None:
-        super().__init__(wake)
-        # The first half of a surrogate pair, by the id of a message that ends with it. Meanwhile the message is in
-        # `_renamed`, so that its next delta is completed here.
-        self._halves: dict[str, str] = {}
+    # The first half of a surrogate pair, by the id of a message that ends with it. Meanwhile the message is in `_renamed`,
+    # so that its next delta is completed here.
+    _halves: dict[str, str] = NOTHING
 
     # -- deltas
 
@@ -44,7 +42,7 @@ class MessageContent(OpenMessages):
         message = self._find(event.message_id)
         if message is None:
             yield from self._create_for(event, event)
-            message = self.messages[-1]
+            message = self._messages[-1]
         if self._halves:
             yield from self._end_half(event.message_id, message, event)
         if event.replace:
@@ -89,13 +87,15 @@ class MessageContent(OpenMessages):
         delta.position, delta.raw_item = event.position, event.raw_item
         yield from self.complete_delta(delta)
         if half:
-            message = self._open.pop(id, None) or self._renamed[id]
-            self._renamed[id] = message
+            message = self._open.pop(id, None)
+            self._rename(id, self._renamed[id] if message is None else message)
+            if self._halves is NOTHING:
+                self._halves = {}
             self._halves[id] = half
 
     def _take_half(self, id: str) -> str:
         """The half that is held for a message; "" if there is none. Its next deltas may be appended at once again."""
-        half = self._halves.pop(id, "")
+        half: str = self._halves.pop(id, "")
         if half and self._renamed[id].id == id:
             self._open[id] = self._renamed.pop(id)
         return half
@@ -122,7 +122,7 @@ class MessageContent(OpenMessages):
             if final.id in self._ids:
                 return  # it was done before: an item and the entire response repeat each other
             yield from self._create(final, event)
-            message = self.messages[-1]
+            message = self._messages[-1]
             if final.content:
                 message.pieces.append(final.content)
                 yield self._delta(message, final.content, event)
@@ -130,9 +130,16 @@ class MessageContent(OpenMessages):
             yield from self._compare(message, final.content, event)
         if isinstance(message, ToolCallMessage) and isinstance(final, ToolCallMessage):
             message.answer_slot = final.answer_slot  # another stream's: that stream waits for the answer
-        for key in ("name", "call_id", "recipient", "created_at", "group"):
-            if getattr(final, key) is not None:
-                setattr(message, key, getattr(final, key))
+        if final.name is not None:
+            message.name = final.name
+        if final.call_id is not None:
+            message.call_id = final.call_id
+        if final.recipient is not None:
+            message.recipient = final.recipient
+        if final.created_at is not None:
+            message.created_at = final.created_at
+        if final.group is not None:
+            message.group = final.group
         if final.format not in (None, message.format):
             kind = message_class(message.type, final.format, message.role)
             message.format = final.format if kind is type(message) else message.format  # it stays what it began as
@@ -144,7 +151,7 @@ class MessageContent(OpenMessages):
         if isinstance(message, TextMessage) and isinstance(final, TextMessage):
             for annotation in final.annotations:
                 yield from self._annotate(message, annotation, event)
-        self._measure(message)
+        self._sizes.measure(message)
         yield from self._close(final.id or message.id, message, final.status, event)
 
     def _compare(self, message: Message, final: str, event: e.Event) -> Iterator[e.Event]:
@@ -190,6 +197,8 @@ class MessageContent(OpenMessages):
         if isinstance(message, ConsoleMessage):
             message.active_line = event.line
         elif message is None:
+            if self._early_lines is NOTHING:
+                self._early_lines = {}
             self._early_lines[event.message_id] = event.line
         id, snapshot = (event.message_id, event.snapshot) if message is None else (message.id, message)
         yield e.ActiveLine(id, event.line, snapshot, position=event.position, raw_item=event.raw_item)
@@ -204,6 +213,8 @@ class MessageContent(OpenMessages):
         yield self._warn("stray-annotation", fault, event)
 
     def _annotate(self, message: TextMessage, annotation: Any, cause: e.Event) -> Iterator[e.Event]:
+        if self._annotated is NOTHING:
+            self._annotated = {}
         seen = self._annotated.setdefault(message.id, set())
         key = json_key(annotation)
         if key in seen:

@@ -5,9 +5,8 @@ A decoder refers to a message by an id of its own. That is the message's id too,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import count
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from .. import events as e
 from ..limits import Limits
@@ -18,12 +17,16 @@ from .sizes import Sizes
 from .unique_ids import UniqueIds
 from .warning_list import WarningList
 
+if TYPE_CHECKING:
+    from .ended_messages import EndedMessage, EndedMessages
+
 __all__ = ["NOTHING", "OpenMessages", "has_arguments"]
 
 
 NOTHING: dict[Any, Any] = {}
 """In the place of what a stream needed until it ended, shared by all: nothing is added to it."""
 
+_UNREAD = Message()  # in the place of a message that is still encoded
 _find_nothing: Callable[[Any], Any] = NOTHING.get
 _NO_IDS = UniqueIds(NOTHING)
 
@@ -36,29 +39,30 @@ class OpenMessages(PendingAnswers):
     """The part of the engine that creates messages, finds the open ones, closes them, and measures them.
 
     Attributes:
-        messages: all messages, in the order they were created; the open ones are live.
         find_open: the open message that a decoder's id refers to, None if there is none.
         new_id: gives message ids that no other message has.
-        warning_list: the warnings of the stream. The engine sets it.
+        decode_line: makes the event of a message that is still encoded.
     """
 
-    warning_list: WarningList
+    decode_line: Callable[[bytes], e.Event]
+
+    # Made for the first message that needs them: most streams have none.
+    _renamed: dict[str, Message] = (
+        NOTHING  # open messages by the id that the decoder uses, where another message had that id
+    )
+    _annotated: dict[str, set[bytes]] = NOTHING  # the annotations of open messages
+    _early_lines: dict[str, int | None] = NOTHING  # active lines of console messages that have not begun
+    _encoded = NOTHING  # messages that are still encoded, by their ids: their places in the list, and their lines
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
         super().__init__(wake)
         self._sizes = Sizes()
-        self._measure = self._sizes.measure  # bound once: it is called where deltas are joined
-        self.messages: list[Message] = []
-        # Open messages by the id that the decoder uses. That is the message's own id in `_open`; `_renamed` holds those
-        # whose id was taken by another message.
-        self._open: dict[str, Message] = {}
-        self._renamed: dict[str, Message] = {}
+        self._messages: list[Message] = []
+        self._open: dict[str, Message] = {}  # the open messages by their ids, which the decoder uses as well
         self.find_open: Callable[[Any], Message | None] = self._open.get
         self._by_id: dict[str, Message] = {}
         self._ids = UniqueIds(self._by_id)
-        self.new_id = _ids_from(self._ids)
-        self._annotated: dict[str, set[bytes]] = {}  # the annotations of open messages
-        self._early_lines: dict[str, int | None] = {}  # active lines of console messages that have not begun
+        self.new_id: Callable[[], str] = self._ids.next_of_message
 
     def release(self) -> None:
         """Forget what only further events would need. The messages stay."""
@@ -66,6 +70,11 @@ class OpenMessages(PendingAnswers):
         self._annotated = NOTHING
         self.find_open, self._ids, self.new_id = _find_nothing, _NO_IDS, _new_id_of_none
         self._sizes.release()
+
+    @property
+    def warning_list(self) -> WarningList:
+        """The warnings of the stream."""
+        raise NotImplementedError("the engine's")
 
     # -- sizes
 
@@ -85,26 +94,103 @@ class OpenMessages(PendingAnswers):
             LimitError: it is too long, or all messages together are.
         """
         message.compact()
-        self._measure(message)
+        self._sizes.measure(message)
 
     def measure_open(self) -> None:
         """Compare the sizes of all open messages with the limits. Raises as `compact`."""
         for message in (*self._open.values(), *self._renamed.values()):
-            self._measure(message)
+            self._sizes.measure(message)
 
     def long_item_came(self, size: int) -> None:
         """Items of this size may fill the memory long before the deltas of a message are joined."""
         if self._sizes.are_due(size):
             self.measure_open()
 
-    # -- creating
+    # -- those that there are
+
+    @property
+    def messages(self) -> list[Message]:
+        """All messages, in the order they were created; the open ones are live."""
+        for id in [*self._encoded]:
+            self._read(id)
+        return self._messages
+
+    @property
+    def open_messages(self) -> list[Message]:
+        """Those that have not ended."""
+        return [message for message in self._messages if message.status == "in_progress"]
 
     def has_message(self, id: str) -> bool:
         """Whether there is a message with this id."""
         return id in self._by_id
 
+    def reserve(self, messages: Iterable[Message]) -> None:
+        """The ids of these messages, which are not of this stream, are used: its own get others."""
+        self._by_id.update((message.id, message) for message in messages if message.id)
+
     def _message(self, id: str) -> Message | None:
+        if id in self._encoded:
+            self._read(id)
         return self._by_id.get(id)
+
+    def _read(self, id: str) -> None:
+        """Make a message of its line. Any thread may call it, two at once, too."""
+        if (found := self._encoded.get(id)) is None:
+            return
+        place, line = found
+        from .ended_messages import message_of
+
+        message = message_of(self.decode_line(line))
+        self._messages[place] = message
+        if id in self._by_id:  # the stream may be over
+            self._by_id[id] = message
+        self._encoded.pop(id, None)
+
+    # -- those that had ended before the stream resumed
+
+    @property
+    def can_keep_encoded(self) -> bool:
+        """Whether a message that has ended changes nothing but itself, and the call that it answers."""
+        is_full = len(self._open) + len(self._renamed) >= self.limits.open_messages
+        return self.runs.step is not None and not is_full and not self._unanswerable()
+
+    def keep_encoded(self, ended: EndedMessages) -> Iterator[bytes]:
+        """Keep messages that have ended as their lines. Gives the lines of those that are to be completed as any other, at
+        once: something is known of them already, they are too long, or are calls that none of the others answers."""
+        from .ended_messages import answered_calls  # few streams resume
+
+        answered = answered_calls(ended.messages)
+        if self._encoded is NOTHING:
+            self._encoded = {}
+        by_id, encoded, messages = self._by_id, self._encoded, self._messages
+        early_lines, sizes = self._early_lines, self._sizes
+        for message, line in zip(ended.messages, ended.lines, strict=True):
+            id, kind = message.id, message.type
+            if (
+                id in by_id
+                or id in early_lines
+                or (kind == "tool_call" and not self._is_answered(message, answered))
+                or message.step_id is None
+                or message.run_id is None
+                or not id
+                or not sizes.add_ended(message.content or "", message.metadata)
+            ):
+                yield line
+                continue
+            if (call_id := message.answers) is not None:
+                self._call_answered(call_id)
+            encoded[id] = len(messages), line
+            by_id[id] = _UNREAD
+            messages.append(_UNREAD)
+
+    def _is_answered(self, call: EndedMessage, answered: Container[str]) -> bool:
+        """Whether a call wants no output, because another message is its output, or for its own sake."""
+        if not call.wants_output:
+            return True
+        key, is_custom = call.call_id or call.id, call.metadata is not None and call.metadata.get("custom") is True
+        return key in answered and not self.unanswered_with(key) and (is_custom or _is_object(call.content or "{}"))
+
+    # -- creating
 
     def _find(self, id: str) -> Message | None:
         return self._open.get(id) or self._renamed.get(id)
@@ -114,14 +200,14 @@ class OpenMessages(PendingAnswers):
         template = event.message
         if self._find(template.id) is not None:
             fault = f"message {template.id!r} was created twice; the second was dropped"
-            yield self._warn("duplicate-created", fault, event)
-            return
-        yield from self._create(template, event)
+            return iter((self._warn("duplicate-created", fault, event),))
+        return self._create(template, event)
 
     def _create(self, template: Message, cause: e.Event) -> Iterator[e.Event]:
         """Create a message like this one, empty."""
         self._sizes.check_open(len(self._open) + len(self._renamed))
-        yield from self.runs.open_step(cause)
+        if self.runs.step is None:
+            yield from self.runs.open_step(cause)
         if isinstance(template, ConsoleMessage):
             yield from self._code_runs()
         if isinstance(template, ToolOutputMessage) or (template.role == "computer" and template.call_id is not None):
@@ -130,18 +216,28 @@ class OpenMessages(PendingAnswers):
             template = Message.from_dict(template.to_dict())
         message = template.header()
         message.id = self._id_for(template)
-        if message.run_id is None and self.runs.run is not None:
-            message.run_id = self.runs.run.id
-        if message.step_id is None and self.runs.step is not None:
-            message.step_id = self.runs.step.id
+        run, step = self.runs.run, self.runs.step
+        if message.run_id is None and run is not None:
+            message.run_id = run.id
+        if message.step_id is None and step is not None:
+            message.step_id = step.id
         if isinstance(message, ConsoleMessage):
             message.active_line = self._early_lines.pop(template.id, None)
         self._by_id[message.id] = message
-        self.messages.append(message)
-        (self._open if message.id == template.id else self._renamed)[template.id or message.id] = message
+        self._messages.append(message)
+        if message.id == template.id:
+            self._open[message.id] = message
+        else:
+            self._rename(template.id or message.id, message)
         yield message.created_event(message, position=cause.position, raw_item=cause.raw_item)
         if message.metadata:
             self._sizes.measure_metadata(message.id, message.metadata)
+
+    def _rename(self, key: str, message: Message) -> None:
+        """The decoder uses another id for a message than the message has. Not all of its deltas are simply appended."""
+        if self._renamed is NOTHING:
+            self._renamed = {}
+        self._renamed[key] = message
 
     def _id_for(self, template: Message) -> str:
         if not template.id:
@@ -173,12 +269,6 @@ class OpenMessages(PendingAnswers):
         fault = f"the arguments of tool call {key!r} are no JSON object; `arguments` is empty"
         if not self.warning_list.has_fault(fault):  # another engine may have reported it
             yield self._warn("bad-arguments", fault, cause)
-
-
-def _ids_from(ids: UniqueIds) -> Callable[[], str]:
-    """A function that gives ids which are free."""
-    numbers = count(1)
-    return lambda: ids.free(f"message-{next(numbers)}")
 
 
 def has_arguments(call: ToolCallMessage) -> bool:

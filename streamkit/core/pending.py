@@ -13,97 +13,22 @@ all of it: an answer that changes says so (`Answer.changes`), and calls are foun
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, Collection, Iterator
 
 from .. import events as e
 from ..answers import Answer, Confirmation
 from ..messages import Message, ToolCallMessage
+from .questions import Questions
 from .run_tracker import RunTracker
-from .unique_ids import UniqueIds
 
-__all__ = ["NOT_ANSWERED", "Pending", "PendingAnswers"]
+__all__ = ["NOT_ANSWERED", "PendingAnswers"]
 
 NOT_ANSWERED = "not answered"
 """The reason of a confirmation that was declined because nobody answered it."""
 
 
-class Pending(Mapping[str, Confirmation | ToolCallMessage]):
-    """What waits for an answer, as users read it: live. A loop over it goes over what waits when it begins."""
-
-    def __init__(self, pending: dict[str, Confirmation | ToolCallMessage]) -> None:
-        self._pending = pending
-
-    def __getitem__(self, key: str) -> Confirmation | ToolCallMessage:
-        return self._pending[key]
-
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self._pending])
-
-    def items(self) -> ItemsView[str, Confirmation | ToolCallMessage]:
-        return dict(self._pending).items()
-
-    def values(self) -> ValuesView[Confirmation | ToolCallMessage]:
-        return dict(self._pending).values()
-
-    def __repr__(self) -> str:
-        return repr(self._pending)
-
-
 def _never(call: ToolCallMessage) -> bool:
     return False
-
-
-class _Questions:
-    """What an engine has of questions, from its first one on.
-
-    Attributes:
-        ids: those of `pending`.
-        changes: the answers that were given, deferred or decided since they were looked at last.
-        own: the answers that were made here, each with its question's number and key.
-        own_count: how many there were.
-        asked: those of confirmations among them.
-        passive: the confirmations that nobody can answer.
-        call_keys: the keys of calls, by call id and by their message's id.
-
-    What the changes have shown:
-        ready: a heap of answers to deliver, by their questions' numbers.
-        unstarted: those that are awaitables and were not started.
-        awaited: those to wait for.
-        deferred: new deferrals among them.
-        undeferred: those of confirmations that nobody deferred.
-    """
-
-    __slots__ = (
-        "asked",
-        "awaited",
-        "call_keys",
-        "changes",
-        "deferred",
-        "ids",
-        "own",
-        "own_count",
-        "passive",
-        "ready",
-        "undeferred",
-        "unstarted",
-    )
-
-    def __init__(self, pending: dict[str, Confirmation | ToolCallMessage]) -> None:
-        self.ids = UniqueIds(pending)
-        self.changes: deque[Answer] = deque()
-        self.own: dict[Answer, tuple[int, str]] = {}
-        self.own_count = 0
-        self.asked: set[Answer] = set()
-        self.passive: dict[str, Confirmation] = {}
-        self.call_keys: dict[str, deque[str]] = {}
-        self.ready: list[tuple[int, Answer]] = []
-        self.unstarted: list[Answer] = []
-        self.awaited: dict[Answer, None] = {}
-        self.deferred: list[Answer] = []
-        self.undeferred: dict[Answer, None] = {}
 
 
 class PendingAnswers:
@@ -143,7 +68,7 @@ class PendingAnswers:
     takes_awaitables = False
     executes: Callable[[ToolCallMessage], bool] = staticmethod(_never)
     new_answer: type[Answer] = Answer
-    _made: _Questions | None = None  # most streams have no question
+    _made: Questions | None = None  # most streams have no question
     changes: Collection[Answer] = ()
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
@@ -152,9 +77,9 @@ class PendingAnswers:
         self.confirmations: list[Confirmation] = []
 
     @property
-    def _questions(self) -> _Questions:
+    def _questions(self) -> Questions:
         if self._made is None:
-            self._made = _Questions(self.pending)
+            self._made = Questions(self.pending)
             self.changes = self._made.changes
         return self._made
 
@@ -335,7 +260,7 @@ class PendingAnswers:
             questions.undeferred.pop(answer, None)
             questions.asked.discard(answer)
 
-    def _take_changes(self, questions: _Questions) -> None:
+    def _take_changes(self, questions: Questions) -> None:
         """Sort out what has changed."""
         while questions.changes:
             answer = questions.changes.popleft()

@@ -22,6 +22,7 @@ from ..events import (
     RunStepCreated,
     StreamWarning,
 )
+from .ended_messages import EndedMessages
 from .engine import Engine
 from .snapshot import Snapshot, events_so_far
 
@@ -44,7 +45,7 @@ def _emit_open(engine: Engine, event: Event) -> Iterator[Event]:
         yield RunCreated(engine.runs.run, position=position)
     if engine.runs.step is not None:
         yield RunStepCreated(engine.runs.step, position=position)
-    for message in [message for message in engine.messages if message.status == "in_progress"]:
+    for message in engine.open_messages:
         yield from events_so_far(message, position)
     for confirmation in engine.pending_confirmations:
         yield ConfirmationCreated(confirmation, position=position)
@@ -94,8 +95,18 @@ def _extend(engine: Engine, id: str, content: str, cause: Event) -> Iterator[Eve
     yield from engine.complete_event(message.delta_event(id, value, not adds, position=cause.position))
 
 
+def _complete_ended(engine: Engine, event: EndedMessages) -> Iterator[Event]:
+    """Take them in. One that later events may still refer to is completed as any other."""
+    engine.decode_line = event.read
+    for line in engine.keep_encoded(event) if engine.can_keep_encoded else event.lines:
+        done = event.decode(line)
+        done.position = event.position
+        yield from engine.complete_event(done)
+
+
 Engine.completions[Retell] = _emit_open
 Engine.completions[Snapshot] = _catch_up
+Engine.completions[EndedMessages] = _complete_ended
 
 
 class Resumption:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import compress
+from operator import not_
 from typing import Any
 
 import msgspec
 
 from .. import events as e
+from ..shared_names import share_names
 
 __all__ = ["RunTracker", "merge"]
 
@@ -33,14 +36,21 @@ class RunTracker:
     usage: e.Usage | None = None
     _usage_before: e.Usage | None = None  # of the steps before this one
     _step_count = 0  # forgotten steps count as well
+    _made_by_id: dict[str, e.RunStep] | None = None  # most sources give their steps no ids
 
     def __init__(self) -> None:
         self.steps: list[e.RunStep] = []
-        self._by_id: dict[str, e.RunStep] = {}
 
     def release(self) -> None:
         """Nothing more comes: forget the ids of steps."""
-        self._by_id = {}
+        self._made_by_id = None
+
+    @property
+    def _by_id(self) -> dict[str, e.RunStep]:
+        """The steps by their ids."""
+        if self._made_by_id is None:
+            self._made_by_id = {step.id: step for step in self.steps}
+        return self._made_by_id
 
     # -- the run
 
@@ -101,7 +111,8 @@ class RunTracker:
 
     def begin_step(self, template: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
         """Begin a step; the one before ends. A step whose id there was already does not begin again."""
-        yield from self.open(e.Run(), cause)
+        if self.run is None:
+            yield from self.open(e.Run(), cause)
         if template.id and template.id in self._by_id:
             return
         if self.step is not None:
@@ -113,7 +124,8 @@ class RunTracker:
         self.step.id = template.id or f"step-{self._step_count}"
         self.step.run_id = template.run_id or self.run.id
         self.steps.append(self.step)
-        self._by_id[self.step.id] = self.step
+        if self._made_by_id is not None:
+            self._made_by_id[self.step.id] = self.step
         self.requires_action = False
         yield e.RunStepCreated(self.step, position=cause.position, raw_item=cause.raw_item)
 
@@ -135,8 +147,9 @@ class RunTracker:
 
     def forget_steps(self, steps: Iterable[e.RunStep]) -> None:
         """Forget the ids of steps that are over."""
-        for step in steps:
-            self._by_id.pop(step.id, None)
+        if (made := self._made_by_id) is not None:
+            for step in steps:
+                made.pop(step.id, None)
 
     def count(self, usage: e.Usage) -> None:
         """Set the step's tokens, and the run's: the sum of its steps'."""
@@ -156,8 +169,15 @@ class RunTracker:
         )
 
 
+share_names(RunTracker, "steps run step outcome ended requires_action usage _usage_before _step_count _made_by_id")
+
+_is_no_value = ("", None, {}, [], ()).__contains__
+
+
 def merge(live: e.Run | e.RunStep, update: e.Run | e.RunStep, keep: tuple[str, ...] = ()) -> None:
     """Take over every field that the update has a value for, but for those to keep."""
-    for key, value in msgspec.structs.asdict(update).items():
-        if (value or value == 0) and key not in keep:  # "", {} and None are no values
+    values = msgspec.structs.astuple(update)
+    has_value = map(not_, map(_is_no_value, values))  # most fields have none
+    for key, value in compress(zip(update.__struct_fields__, values, strict=True), has_value):
+        if key not in keep:
             setattr(live, key, value)

@@ -13,11 +13,12 @@ from ..errors import LimitError
 from ..limits import DEFAULT_LIMITS
 from ..messages import Message
 from ..messages.json_text import json_key
+from ..shared_names import share_names
 
 __all__ = ["Sizes"]
 
 _MEASURE_AFTER = 1 << 24  # bytes
-_NONE: dict[str, int] = {}  # in the place of the sizes of a stream that is over
+_NONE: dict[str, int] = {}  # in the place of the sizes of a stream in which nothing was measured
 
 
 class Sizes:
@@ -34,8 +35,7 @@ class Sizes:
     _besides: dict[str, int] | None = None  # of what the open messages have beside their content
     _metadata: dict[str, int] | None = None  # of the part of it that is metadata
 
-    def __init__(self) -> None:
-        self._sizes: dict[str, int] = {}  # of the open messages, when they were measured
+    _sizes = _NONE  # of the open messages, when they were measured
 
     def release(self) -> None:
         """Nothing more comes."""
@@ -49,6 +49,8 @@ class Sizes:
         """
         size = message.size
         self._total += size - self._sizes.get(message.id, 0)
+        if self._sizes is _NONE:
+            self._sizes = {}
         self._sizes[message.id] = size
         if size > self.limits.message:
             raise LimitError("message", self.limits.message)
@@ -83,6 +85,15 @@ class Sizes:
         if (more := len(json_key(metadata)) - counted) > 0:
             self.add_metadata(id, more)
 
+    def add_ended(self, content: str, metadata: Mapping[str, Any] | None) -> bool:
+        """Count a message that has ended. False, and nothing is counted, if it or all messages together are too long."""
+        size, beside = len(content), len(json_key(metadata)) if metadata else 0
+        total, limits = self._total + size + beside, self.limits
+        if total > limits.total or size > limits.message or beside > limits.message:
+            return False
+        self._total = total
+        return True
+
     def check_open(self, count: int) -> None:
         """Compare the number of open messages with the limit before another one begins.
 
@@ -105,3 +116,6 @@ class Sizes:
         for sizes in (self._sizes, self._besides, self._metadata):
             if sizes:
                 sizes.pop(message.id, None)
+
+
+share_names(Sizes, "limits _unmeasured _total _sizes _besides _metadata")

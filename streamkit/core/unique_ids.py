@@ -8,6 +8,7 @@ __all__ = ["UniqueIds"]
 
 
 _NONE: set[str] = set()  # of those whose ids another object holds: nothing is added to it
+_NO_TIMES: dict[str, int] = {}  # of those whose ids were all free
 
 
 class UniqueIds:
@@ -17,10 +18,13 @@ class UniqueIds:
         used: the container that holds them, if it is another object's.
     """
 
+    __slots__ = ("_numbers", "_own", "_times", "used")
+
     def __init__(self, used: Container[str] | None = None) -> None:
         self._own: set[str] = set() if used is None else _NONE
         self.used: Container[str] = self._own if used is None else used
-        self._times: dict[str, int] = {}
+        self._times = _NO_TIMES
+        self._numbers = 0
 
     def __len__(self) -> int:
         return len(self._own)
@@ -31,10 +35,17 @@ class UniqueIds:
     def free(self, id: str) -> str:
         """This id if it is free, else the next of `id.2`, `id.3` … that is. It is not marked as used."""
         free = id
+        if free in self.used and self._times is _NO_TIMES:
+            self._times = {}
         while free in self.used:
             self._times[id] = self._times.get(id, 1) + 1
             free = f"{id}.{self._times[id]}"
         return free
+
+    def next_of_message(self) -> str:
+        """The next of `message-1`, `message-2` … that is free. It is not marked as used."""
+        self._numbers += 1
+        return self.free(f"message-{self._numbers}")
 
     def add(self, id: str) -> None:
         """Mark an id as used."""

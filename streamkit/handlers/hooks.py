@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Generator, Iterable, Iterator, Mapping
 from types import FunctionType
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from ..answers import Confirmation
 from ..errors import UsageError
@@ -75,9 +75,11 @@ class Hooks(Handler, Generic[R]):
 
     # What a hook that is not overridden returns. `R` has no value that is right for a direct subclass of this class.
     _nothing: R = cast("Any", None)
+    _streamkit_classes: ClassVar[tuple[type, ...]] = ()  # this class's, and its bases', where hooks may be overridden
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls._streamkit_classes = tuple(base for base in cls.__mro__ if base not in _ROOTS)
         warn_of_near_misses(cls, hook_events(), {_ASSISTANTS_HOOK: "streamkit.compat.openai"}, stacklevel=3)
 
     def handle(self, event: Event, /) -> Any:
@@ -102,6 +104,9 @@ class Hooks(Handler, Generic[R]):
             return super().streamkit_plan()
         calls = {name: self._streamkit_call(name) for name in self._streamkit_overridden()}
         events = hook_events()
+        if len(calls) == 1:
+            [(name, call)] = calls.items()
+            return dict.fromkeys(events[name], (call,))
         kinds = dict.fromkeys(kind for name in calls for kind in events[name])
         return {kind: tuple(calls[name] for name in ("on_event", *kind.hooks) if name in calls) for kind in kinds}
 
@@ -121,12 +126,8 @@ class Hooks(Handler, Generic[R]):
 
     def _streamkit_overridden(self) -> list[str]:
         """The names of the hooks that the subclass, or the object itself, overrides."""
-        kind, events = type(self), hook_events()
-        own = events.keys() & getattr(self, "__dict__", {}).keys()
-        found = {*own}
-        for cls in kind.__mro__:
-            if cls not in _ROOTS and not events.keys().isdisjoint(cls.__dict__):
-                found |= events.keys() & cls.__dict__.keys()
+        kind, own, events = type(self), self.__dict__, hook_events()
+        found = events.keys() & set(own).union(*map(vars, kind._streamkit_classes))
         names = found if len(found) < 2 else [name for name in events if name in found]
         return [name for name in names if name in own or _is_overridden(kind, name)]
 
@@ -352,7 +353,7 @@ class Hooks(Handler, Generic[R]):
         return self._nothing
 
 
-_ROOTS = (Hooks, Handler, Generic, object)  # the classes that override no hook
+_ROOTS = frozenset((Hooks, Handler, Generic, object))  # the classes that override no hook
 
 
 def _is_overridden(kind: type, name: str) -> bool:

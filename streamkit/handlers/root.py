@@ -137,15 +137,22 @@ def refuse_async(handlers: Iterable[object]) -> None:
             raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
 
 
-def own_hooks(handlers: Iterable[Handler]) -> list[tuple[str, int]]:
+def own_hooks(handlers: Iterable[Handler]) -> tuple[tuple[str, int], ...]:
     """The hooks that were assigned to these objects themselves, each by name and identity: what `plan` has to be
     computed again for. A stream compares it at every event that is no delta."""
     names = hook_events().keys()
-    return [(name, id(own[name])) for handler in handlers for own in [vars(handler)] for name in names & own.keys()]
+    found: tuple[tuple[str, int], ...] = ()
+    for handler in handlers:
+        own = vars(handler)
+        if not names.isdisjoint(own):
+            found += tuple((name, id(own[name])) for name in names & own.keys())
+    return found
 
 
 def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:
     """The calls that each kind of event makes to these handlers, in their order. Kinds that make none are missing."""
+    if len(handlers) == 1:
+        return {kind: calls for kind, calls in handlers[0].streamkit_plan().items() if calls}
     calls: dict[type[Event], tuple[Call, ...]] = {}
     for handler in handlers:
         for kind, more in handler.streamkit_plan().items():

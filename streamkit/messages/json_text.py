@@ -48,18 +48,17 @@ _decode = msgspec.json.Decoder().decode
 _CONTAINERS = (dict, list)
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _not_brackets = bytes(code for code in range(256) if code not in b"[]{}")
-_surrogate = re.compile("[\ud800-\udfff]").search
 _MOST_BITS = 14_000  # of a number with 4,200 digits; Python writes 4,300
 _STEPS = {code: 1 if code in b"[{" else -1 for code in b"[]{}"}
 
 
-def is_too_deep(text: bytes | bytearray | str) -> bool:
-    """Whether JSON text is nested deeper than `MAX_NESTING`. It need not be JSON."""
+def is_too_deep(text: bytes | bytearray | str, limit: int = MAX_NESTING) -> bool:
+    """Whether JSON text is nested deeper than `limit`. It need not be JSON."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if data.count(b"[") + data.count(b"{") <= MAX_NESTING:
+    if data.count(b"[") + data.count(b"{") <= limit:
         return False
     brackets = re.sub(_STRING, b"", data, flags=re.DOTALL).translate(None, _not_brackets)
-    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_NESTING
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > limit
 
 
 def shallow(data: bytes) -> bytes:
@@ -124,7 +123,7 @@ def decode_json(text: bytes | bytearray | str) -> Any:
     Raises:
         ValueError: it is not JSON, or nested too deep.
     """
-    if is_too_deep(text):
+    if len(text) > MAX_NESTING and is_too_deep(text):
         raise ValueError(TOO_DEEP)
     try:
         return _decode(text)
@@ -218,7 +217,13 @@ def json_key(value: Any) -> bytes:
 
 def has_surrogates(text: str) -> bool:
     """Whether text has half of a surrogate pair, so that it cannot be encoded."""
-    return not text.isascii() and _surrogate(text) is not None
+    if text.isascii():
+        return False
+    try:
+        text.encode()  # a regular expression with a class for them would take milliseconds of each import
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def join_surrogates(text: str) -> str:
@@ -234,7 +239,7 @@ def _without_surrogates(value: Any, fault: str) -> Lenient:
     def clean(value: Any) -> Any:
         match value:
             case str():
-                return clean_text(value) if _surrogate(value) else value
+                return clean_text(value) if has_surrogates(value) else value
             case Mapping():
                 return {clean(key): clean(one) for key, one in value.items()}  # pyright: ignore[reportUnknownVariableType]
             case list():

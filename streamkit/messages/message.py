@@ -25,6 +25,8 @@ Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"
 
 COMPACT_AT = 512  # separate pieces that are held before they are joined, which bounds the memory for each piece
 
+_NO_PIECES: Any = ()  # of messages that are done, to which nothing is added
+
 # The classes of messages that have one of their own, by type or by type and format. `kinds.py` fills it in.
 CLASSES: dict[str, type[Message]] = {}
 
@@ -182,6 +184,7 @@ class Message:
         self._has_content = True
         if self.pieces or len(self._chunks) > 1:
             _ = self.content
+        self.pieces = _NO_PIECES
 
     def _join_pieces(self) -> None:
         self._compacted += len(self.pieces)
@@ -195,7 +198,8 @@ class Message:
         """Replace all content."""
         self._compacted += len(self.pieces) + 1
         self._chunks[:] = [content] if content else []
-        self.pieces.clear()
+        if self.pieces:
+            self.pieces.clear()
 
     def to_dict(self) -> dict[str, Any]:
         """The static form: a dict for JSON, without fields that are unset. `Message.from_dict(m.to_dict()) == m`."""

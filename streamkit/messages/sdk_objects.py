@@ -53,7 +53,7 @@ def fields_of(value: Any) -> dict[str, Any]:
     return {**fields, **extra} if extra else fields
 
 
-def _remember(value: object) -> None:
+def _remember(value: Any) -> None:
     kind = type(value)
     if not is_plain_model(kind):
         raise TypeError("it is no plain model of an SDK")

@@ -99,18 +99,19 @@ class Decoder:
     sse_event_names: ClassVar[frozenset[bytes] | None] = None
     pull_approves: ClassVar[bool] = False
 
+    # Where a decoder begins.
+    continues_in_next_source = False
+    is_cut = False
+    foreign_decoder: Callable[[WireObject], Decoder | None] | None = None
+    _foreign_name: str | None = None  # the other protocol that a warning was emitted about
+    # The newest frames that a fast path was fed, and the index of the first: its events have no `item_index`.
+    _first: int = 0
+    _frames: Frames = ()
+
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         self.new_id = new_id or map("message-{}".format, count(1)).__next__
         self.index: int = 0
-        self.complete = False
-        self.continues_in_next_source = False
-        self.exhausted = False
-        self.is_cut = False
-        self.foreign_decoder: Callable[[WireObject], Decoder | None] | None = None
-        self._foreign_name: str | None = None  # the other protocol that a warning was emitted about
-        # The newest frames that a fast path was fed, and the index of the first: its events have no `item_index`.
-        self._first: int = 0
-        self._frames: Frames = ()
+        self.complete = self.exhausted = False
 
     # -- what a protocol defines
 
@@ -280,8 +281,8 @@ class Decoder:
         """The decoder of a source that is over, without what it has read: its name, index and endings."""
         left = type(self).__new__(type(self))
         left.index, left.complete, left.exhausted = self.index, self.complete, self.exhausted
-        left.continues_in_next_source = self.continues_in_next_source
-        left._frames, left._first, left.foreign_decoder = (), 0, None
+        if self.continues_in_next_source:
+            left.continues_in_next_source = True
         return left
 
     def forget(self) -> None:
@@ -333,10 +334,15 @@ class Encoder:
         choices: False if the protocol has no place for choices other than the first. Their events are then left out.
         fields: True if the protocol has a place for the code and reasoning that `fields=` extracts from the arguments of a
             call. If False they are left out, as the call has them too.
+        headers: what an HTTP response in this protocol has besides the headers of every event stream.
+        sse_ids: False if the provider's own client cannot read the `id:` and `retry:` of an event stream: it takes a block of
+            either without data for an event.
     """
 
     name: ClassVar[str]
     done: ClassVar[bytes | None] = None
+    headers: ClassVar[Mapping[str, str]] = {}
+    sse_ids: ClassVar[bool] = True
     choices: ClassVar[bool] = True
     fields: ClassVar[bool] = False
 

@@ -32,11 +32,17 @@ __all__ = [
     "line_decoder",
     "message_to_dict",
     "snapshot_from",
+    "snapshot_lines",
 ]
 
 
 def encode_event(event: Event) -> bytes:
     """The event as one line of JSON, without the newline. What no reader would take is as in `event_to_dict`."""
+    if isinstance(event, Delta) and event.metadata is None and event.__struct_fields__ == Delta.__struct_fields__:
+        try:  # the common case, in a twentieth of the time
+            return _encoder.encode(msgspec.structs.replace(event, snapshot=None, raw_item=None, item_index=None))
+        except (ValueError, TypeError, RecursionError):
+            pass
     try:
         data = _encoder.encode(_portable(event))
         if not is_too_deep(b"[" + data):  # a recording has it inside of an object
@@ -137,6 +143,20 @@ class _SnapshotFrame(msgspec.Struct):
 def encode_snapshot(events: Iterable[bytes], dropped: int) -> bytes:
     """The line of a snapshot, of these encoded events."""
     return b'{"type":"snapshot","dropped":%d,"events":[%b]}' % (dropped, b",".join(events))
+
+
+class _SnapshotLines(msgspec.Struct):
+    """A snapshot's line, with its events as they are encoded."""
+
+    dropped: int = 0
+    events: list[msgspec.Raw] = []
+
+
+def snapshot_lines(data: bytes) -> tuple[list[bytes], int]:
+    """The encoded events of a snapshot's line, and how many messages and other events are missing. Raises as
+    `decode_event`."""
+    frame = msgspec.json.decode(data, type=_SnapshotLines)
+    return [bytes(event) for event in frame.events], frame.dropped
 
 
 def snapshot_from(value: bytes | Mapping[str, Any]) -> Snapshot:

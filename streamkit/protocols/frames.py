@@ -36,5 +36,7 @@ def as_data(frames: Frames, names: Container[bytes]) -> Frames:
 
 def sse_frame(data: bytes, name: str | None = None, id: str | None = None) -> bytes:
     """One SSE block. `data` must be one line, as compact JSON text is."""
+    if not name and not id:
+        return b"data: %b\n\n" % data
     lines = [b"id: " + id.encode() if id else b"", b"event: " + name.encode() if name else b"", b"data: " + data]
     return b"\n".join(line for line in lines if line) + b"\n\n"

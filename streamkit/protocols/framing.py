@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import LimitError
 from ..limits import Limits
 from ..messages.json_text import MAX_NESTING, shallow
+from ..shared_names import share_names
 from .frames import Frame, Frames, as_data, as_frame, is_frame, sse_frame
 
 __all__ = [
@@ -44,13 +45,14 @@ class Framer:
         measure: called with the size of each long item.
     """
 
+    _size = 0  # the size of `_pending`, where that has several pieces
+    _failure: LimitError | None = None
+    _heeded_names: Container[bytes] | None = None
+    measure: Callable[[int], object] = staticmethod(_nothing)
+
     def __init__(self, longest: int = Limits().line) -> None:
         self._longest = longest
         self._pending: list[bytes] = []  # pieces of what is unfinished
-        self._size = 0  # the size of `_pending`, where that has several pieces
-        self._failure: LimitError | None = None
-        self._heeded_names: Container[bytes] | None = None
-        self.measure: Callable[[int], object] = _nothing
 
     def _hold(self, piece: bytes) -> None:
         """Add a piece to what is unfinished.
@@ -125,22 +127,26 @@ class SseFramer(Framer):
 
     - `_head` is the expected beginning of a block, up to its data, `_head_name` its event name. The framer expects
       `data: ` at first, and after blocks with an event name the head of the newest one.
-    - `_is_lf_only` is False until the byte order mark has been looked for, and for good once a carriage return was seen:
-      from then on, line ends are normalised first.
+    - `_is_lf_only` is False until a byte order mark was dropped, if there may be one, and for good once a carriage return
+      was seen: from then on, line ends are normalised first.
     - `_pending` has the pieces of the unfinished block. While `_in_data` is True, the block began with `_head`, and the
       pieces are of its data alone. `_restore_head` puts the head back and clears the flag, when something other than
       the expected separator comes.
     - `_as_data` says that blocks with the expected head are returned as plain data.
+
+    Args:
+        has_mark: whether the body may begin with a byte order mark.
     """
 
-    def __init__(self, longest: int = Limits().line) -> None:
+    _in_data = False
+    _seen_cr = False
+    _after_cr = False  # the last chunk ended with a carriage return, whose newline may follow
+    _head_name, _head, _head_size, _separator = b"", b"data: ", 6, b"\n\ndata: "
+    _as_data = False
+
+    def __init__(self, longest: int = Limits().line, *, has_mark: bool = True) -> None:
         super().__init__(longest)
-        self._in_data = False
-        self._is_lf_only = False
-        self._started = False  # the byte order mark, if any, was dropped
-        self._seen_cr = False
-        self._after_cr = False  # the last chunk ended with a carriage return, whose newline may follow
-        self._expect_head(b"", b"data: ")
+        self._is_lf_only = self._started = not has_mark
 
     def expect_names(self, names: Container[bytes] | None) -> None:
         """Set the event names that the decoder heeds."""
@@ -152,14 +158,19 @@ class SseFramer(Framer):
         self._head = head
         self._head_size = len(head)
         self._separator = b"\n\n" + head
-        self.expect_names(self._heeded_names)
+        names = self._heeded_names
+        self._as_data = names is not None and name not in names
 
     def feed(self, chunk: bytes) -> Frames:
         """The frames that this chunk completes. The paths before `_feed_any` are for one block, and for a run of them."""
-        if not self._pending and self._is_lf_only and chunk.startswith(self._head) and chunk.endswith(b"\n\n"):
-            data = chunk[self._head_size : -2]  # one block alone, from a server that flushes each event
-            if _LF not in data and _CR not in data and len(data) < _LONG:
-                return [data if self._as_data else (b"", self._head_name, data)]
+        if not self._pending and self._is_lf_only and chunk.endswith(b"\n\n"):
+            # One block alone, from a server that flushes each event.
+            if chunk.startswith(self._head):
+                data = chunk[self._head_size : -2]
+                if _LF not in data and _CR not in data and len(data) < _LONG:
+                    return [data if self._as_data else (b"", self._head_name, data)]
+            elif frames := self._one_block(chunk):
+                return frames
         pending = self._pending
         if self._in_data and _CR not in chunk:
             if _LF not in chunk:
@@ -176,7 +187,7 @@ class SseFramer(Framer):
         ):
             pieces = text[self._head_size :].split(self._separator)
         else:
-            return self._one_block(chunk) or self._feed_any(chunk)
+            return self._feed_any(chunk)
         rest = pieces.pop()
         if _LF in b"".join(pieces):
             return self._feed_any(chunk)
@@ -197,15 +208,15 @@ class SseFramer(Framer):
                 self._in_data = self._is_lf_only = False  # so that the next chunk raises it again
 
     def _one_block(self, chunk: bytes) -> Frames:
-        """The frame of a chunk that is one block, with another event name than the expected one; none if it is not."""
+        """The frame of a chunk that ends a block, if it is one with another event name than the expected one; none if it
+        is not."""
         head, _, data = chunk.partition(b"\ndata: ")
-        if self._pending or not self._is_lf_only or head[:7] != b"event: " or data[-2:] != b"\n\n":
-            return []
         data = data[:-2]
-        if _LF in head or _LF in data or _CR in chunk or len(data) >= _LONG:
+        if head[:7] != b"event: " or not data or _LF in head or _LF in data or _CR in chunk or len(data) >= _LONG:
             return []
-        self._expect_head(head[7:], head + b"\ndata: ")
-        return self._named([data])
+        name = head[7:]
+        self._expect_head(name, head + b"\ndata: ")
+        return [data if self._as_data else (b"", name, data)]
 
     def _end_run(self, rest: bytes, pieces: list[bytes]) -> bool:
         """Take in the data of the last block of a run, and what follows it. The data joins the pieces if its block is
@@ -289,6 +300,8 @@ class SseFramer(Framer):
 
     def finish(self) -> list[Frame]:
         """The frame of the unfinished block, if it has data."""
+        if not (self._pending or self._failure):
+            return []
         lines = b"".join(self._restore_head()).split(b"\n")
         self._pending.clear()
         self._check_failure()
@@ -344,6 +357,13 @@ class SseFramer(Framer):
         return frames
 
 
+share_names(
+    SseFramer,
+    """_longest _pending _size _heeded_names measure _in_data _is_lf_only _started _head_name _head _head_size _separator
+    _as_data""",
+)
+
+
 class NdjsonFramer(Framer):
     """One JSON value on each line. Blank lines are skipped."""
 
@@ -389,4 +409,6 @@ def framer_for(start: bytes, longest: int = Limits().line) -> Framer | None:
     text = start.removeprefix(_BYTE_ORDER_MARK).lstrip(b" \t\r\n")
     if not text or _BYTE_ORDER_MARK.startswith(text):
         return None
-    return NdjsonFramer(longest) if text[:1] in (b"{", b"[") else SseFramer(longest)
+    if text[:1] in (b"{", b"["):
+        return NdjsonFramer(longest)
+    return SseFramer(longest, has_mark=start.startswith(_BYTE_ORDER_MARK))

@@ -14,16 +14,16 @@ from .values import WireObject, as_count, as_object, as_seconds, as_text, is_obj
 __all__ = [
     "CODE_TOOL",
     "DENIED",
-    "KEPT_KEY",
+    "EXTRA_KEY",
     "MALFORMED",
     "MASKED_ERROR",
     "CodeArguments",
     "HeldText",
     "application_event",
     "call_input",
+    "extra_call_id",
+    "extra_fields",
     "is_application_event",
-    "kept_call_id",
-    "kept_fields",
     "message_fields",
     "output_value",
     "restored_event",
@@ -36,7 +36,7 @@ __all__ = [
 CODE_TOOL = "execute_code"
 """The name of the tool that stands for code. Its arguments are `language` and `code`."""
 
-KEPT_KEY = "streamkit"
+EXTRA_KEY = "streamkit"
 """The key under which the fields of our messages stand that the protocol has no place for."""
 
 MASKED_ERROR = "The run failed."
@@ -48,7 +48,7 @@ DENIED = "The call was declined."
 MALFORMED = "The arguments are not a JSON object."
 """The error of a call whose arguments cannot be read."""
 
-_KEPT = ("format", "role", "group", "index", "name", "recipient", "created_at")
+_EXTRA_FIELDS = ("format", "role", "group", "index", "name", "recipient", "created_at")
 _TEXT_FIELDS = ("format", "role", "group", "name", "recipient", "call_id")
 _MOST_HELD = 256  # characters
 
@@ -105,7 +105,7 @@ class CodeArguments:
 # -- fields that the protocol has no place for
 
 
-def kept_fields(message: Message, *expressed: str, id: str = "", default_role: str = "assistant") -> dict[str, Any]:
+def extra_fields(message: Message, *expressed: str, id: str = "", default_role: str = "assistant") -> dict[str, Any]:
     """The fields of a message that a reader of ours gets back.
 
     Args:
@@ -114,7 +114,7 @@ def kept_fields(message: Message, *expressed: str, id: str = "", default_role: s
         id: the id that it has in the protocol.
         default_role: the role that a reader takes it to have.
     """
-    fields = {key: value for key in _KEPT if key not in expressed and (value := getattr(message, key))}
+    fields = {key: value for key in _EXTRA_FIELDS if key not in expressed and (value := getattr(message, key))}
     if fields.get("role") == default_role:
         del fields["role"]
     if isinstance(message, ConsoleMessage):
@@ -126,26 +126,26 @@ def kept_fields(message: Message, *expressed: str, id: str = "", default_role: s
     return fields
 
 
-def kept_call_id(message: Message, call_id: str | None) -> dict[str, Any]:
+def extra_call_id(message: Message, call_id: str | None) -> dict[str, Any]:
     """The call_id of a message, if a reader would take it to have this one. "" stands for none."""
     return {} if message.call_id == call_id else {"call_id": message.call_id or ""}
 
 
-def message_fields(kept: WireObject, call_id: str | None = None) -> dict[str, Any]:
-    """The fields of a message that `kept_fields` wrote, as far as they are well-formed. Without its id.
+def message_fields(extra: WireObject, call_id: str | None = None) -> dict[str, Any]:
+    """The fields of a message that `extra_fields` wrote, as far as they are well-formed. Without its id.
 
-    `call_id` is the one that it has if none was kept.
+    `call_id` is the one that it has if `extra` has none.
     """
-    fields: dict[str, Any] = {key: text for key in _TEXT_FIELDS if (text := as_text(kept.get(key)))}
-    if "call_id" not in kept and call_id:
+    fields: dict[str, Any] = {key: text for key in _TEXT_FIELDS if (text := as_text(extra.get(key)))}
+    if "call_id" not in extra and call_id:
         fields["call_id"] = call_id
-    if (index := as_count(kept.get("index"))) is not None:
+    if (index := as_count(extra.get("index"))) is not None:
         fields["index"] = index
-    if (created_at := as_seconds(kept.get("created_at"))) is not None:
+    if (created_at := as_seconds(extra.get("created_at"))) is not None:
         fields["created_at"] = created_at
-    if (status := as_text(kept.get("status"))) in ("incomplete", "cancelled", "failed"):
+    if (status := as_text(extra.get("status"))) in ("incomplete", "cancelled", "failed"):
         fields["status"] = status
-    if kept.get("custom") is True:
+    if extra.get("custom") is True:
         fields["metadata"] = {"custom": True}
     return fields
 

@@ -25,6 +25,7 @@ from ..core.split_text import split_or_whole
 from ..errors import UsageError
 from ..events import ConfirmationCreated, Event, MessageDone, ToolCallDone, ToolOutputDone
 from ..messages import (
+    COMPACT_AT,
     CodeMessage,
     ConsoleMessage,
     Message,
@@ -134,7 +135,8 @@ class Emitter(Writer, Readable):
                 self._holds_half = "\ud800" <= text[-1] <= "\udbff"
                 return
             message.pieces.append(text)
-            message.compact()
+            if len(message.pieces) >= COMPACT_AT:
+                message.compact()
             self._current = event
             self._events.store((codec.encode_delta(event),))
 

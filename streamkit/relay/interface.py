@@ -28,13 +28,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import anyio.lowlevel
-import anyio.to_thread
 import msgspec
 
+from ..in_tasks import InTasks
 from .cursors import Cursor, Entry
 from .reader import Reader
 from .reading import Reading
@@ -62,8 +61,6 @@ short by the provider, failed, stopped, and left by a producer that died at work
 FINAL: frozenset[Status] = frozenset(("done", "error", "cancelled", "lost"))
 
 Gap = Literal["snapshot", "error"]
-
-_T = TypeVar("_T")
 
 
 class RunRecord(msgspec.Struct, kw_only=True):
@@ -128,23 +125,7 @@ class Fenced(NamedTuple):
 Control: TypeAlias = Answered | Unattended | Cancelled | Fenced
 
 
-class _Waiting:
-    """What has `a…` forms: methods that are called in a worker thread, where they may wait.
-
-    Attributes:
-        waits: whether they may. Where they return at once, they are called in the task itself.
-    """
-
-    waits: bool = True
-
-    async def _in_task(self, function: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
-        call = partial(function, *arguments, **options)
-        if self.waits:
-            return await anyio.to_thread.run_sync(call)
-        return call()
-
-
-class LogWriter(_Waiting, ABC):
+class LogWriter(InTasks, ABC):
     """What one producer writes a run with, as long as it is the run's. If it is dropped without `end` or `pause`, its
     producer counts as dead.
 
@@ -212,8 +193,14 @@ class LogWriter(_Waiting, ABC):
         """Leave the run to whoever takes it over: the status is `paused`, and its questions stay open."""
 
     @abstractmethod
-    def end(self, status: Status, error: Mapping[str, Any] | None = None) -> bool:
-        """End the run. Open questions are closed. Returns whether this call ended it; a later one changes nothing."""
+    def end(
+        self, status: Status, error: Mapping[str, Any] | None = None, info: Mapping[str, Any] | None = None
+    ) -> bool:
+        """End the run. Open questions are closed. Returns whether this call ended it; a later one changes nothing.
+
+        Args:
+            info: what is known of the run now, which is added to `RunRecord.info`.
+        """
 
     @abstractmethod
     def flush(self, timeout: float = 5.0) -> None:
@@ -240,18 +227,20 @@ class LogWriter(_Waiting, ABC):
 
     async def apause(self) -> None:
         """As `pause`, for tasks."""
-        await self._in_task(self.pause)
+        await self.in_task(self.pause)
 
-    async def aend(self, status: Status, error: Mapping[str, Any] | None = None) -> bool:
+    async def aend(
+        self, status: Status, error: Mapping[str, Any] | None = None, info: Mapping[str, Any] | None = None
+    ) -> bool:
         """As `end`, for tasks."""
-        return await self._in_task(self.end, status, error)
+        return await self.in_task(self.end, status, error, info)
 
     async def aflush(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109 - the relay waits, in a thread
         """As `flush`, for tasks."""
-        await self._in_task(self.flush, timeout)
+        await self.in_task(self.flush, timeout)
 
 
-class Relay(_Waiting, ABC):
+class Relay(InTasks, ABC):
     """The runs, by their ids.
 
     Attributes:
@@ -350,31 +339,31 @@ class Relay(_Waiting, ABC):
         self, run_id: str, info: Mapping[str, Any] | None = None, *, control: Callable[[Control], None]
     ) -> LogWriter:
         """As `open`, for tasks."""
-        return await self._in_task(self.open, run_id, info, control=control)
+        return await self.in_task(self.open, run_id, info, control=control)
 
     async def atake_over(self, run_id: str, *, control: Callable[[Control], None]) -> LogWriter | None:
         """As `take_over`, for tasks."""
-        return await self._in_task(self.take_over, run_id, control=control)
+        return await self.in_task(self.take_over, run_id, control=control)
 
     async def aget(self, run_id: str) -> RunRecord | None:
         """As `get`, for tasks."""
-        return await self._in_task(self.get, run_id)
+        return await self.in_task(self.get, run_id)
 
     async def alist(self, **options: Any) -> Sequence[str]:
         """As `list`, for tasks."""
-        return await self._in_task(self.list, **options)
+        return await self.in_task(self.list, **options)
 
     async def aanswer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """As `answer`, for tasks."""
-        return await self._in_task(self.answer, run_id, question_id, answer)
+        return await self.in_task(self.answer, run_id, question_id, answer)
 
     async def acancel(self, run_id: str, reason: str | None = None) -> bool:
         """As `cancel`, for tasks."""
-        return await self._in_task(self.cancel, run_id, reason)
+        return await self.in_task(self.cancel, run_id, reason)
 
     async def adelete(self, run_id: str) -> None:
         """As `delete`, for tasks."""
-        await self._in_task(self.delete, run_id)
+        await self.in_task(self.delete, run_id)
 
     async def aread(
         self,
@@ -385,8 +374,8 @@ class Relay(_Waiting, ABC):
         timeout: float | None = None,  # noqa: ASYNC109 - of the producer's silence, not of this call
     ) -> Reading:
         """As `read`, for tasks. The reading itself is an async iterator as well."""
-        return await self._in_task(self.read, run_id, after, gap=gap, timeout=timeout)
+        return await self.in_task(self.read, run_id, after, gap=gap, timeout=timeout)
 
     async def aclose(self) -> None:
         """As `close`, for tasks."""
-        await self._in_task(self.close)
+        await self.in_task(self.close)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import count
@@ -29,6 +28,7 @@ from .cursors import Entry, place_of
 
 if TYPE_CHECKING:
     from .interface import Relay
+    from .past import Past
 
 __all__ = ["Reader"]
 
@@ -71,7 +71,7 @@ class Reader(Readable):
     def async_source(self) -> AsyncSource:
         """The run as a source that a task pulls."""
         events = self._begin()
-        return AsyncSource(events.reading.apull, events.aclose, events.traits)
+        return AsyncSource(events.reading.apull, events.aclose, events.traits, cancel=events.reading.cancel)
 
     def __repr__(self) -> str:
         return f"<Reader of {self.run_id!r}{f' after {self.after}' if self.after else ''}>"
@@ -85,15 +85,16 @@ class _Events:
         self.reading = reader.relay.read(reader.run_id, reader.after, timeout=reader.timeout)
         self.reading.convert = self._decoded
         self.traits = SourceTraits(protocol="streamkit", read_to_end=True, resume=self.resume)
-        self._silent_until: str | None = None  # the handlers of a stream that resumes receive nothing up to this cursor
+        self._past: Past | None = None  # what a stream that resumes takes in before its handlers receive anything
+        self._decode = codec.line_decoder()  # events that are declared later are decoded carefully
         self._questions: list[RelayAnswer] = []  # that were handed out, and are neither answered nor skipped
         self._deadlines = Deadlines()
         self._message_id = ""  # of the newest delta
 
-    def resume(self, after: str | None) -> str | None:
+    def resume(self, after: str | None, keeps_lines: bool) -> str | None:
         """Read from the run's beginning, in place of after the cursor: a stream that goes on after a cursor takes in all
         that comes before, to have its messages. Returns the cursor up to which its handlers receive nothing, None if
-        they receive everything.
+        they receive everything. `keeps_lines`: an engine alone takes in what comes before.
 
         Raises:
             UsageError: the cursor is not one of this run, or is not the one that the reader has.
@@ -101,9 +102,13 @@ class _Events:
         if after is not None and self._after is not None and after != self._after:
             raise UsageError(f"the stream is to go on after {after!r}, and its reader after {self._after!r}")
         after = after if after is not None else self._after
-        if after is not None and self.reading.rewind(after) and place_of(after, self._run_id).number:
-            self._silent_until = after
-        return self._silent_until
+        if after is None or not self.reading.rewind(after) or not place_of(after, self._run_id).number:
+            return None
+        from .past import Past  # few streams resume
+
+        self._past = Past(self._run_id, after, self._event, keeps_lines=keeps_lines)
+        self.reading.convert = self._decoded_past
+        return after
 
     def close(self) -> None:
         """Stop reading."""
@@ -116,16 +121,14 @@ class _Events:
     # -- from entries to events
 
     def _decoded(self, entries: Sequence[Entry]) -> OwnEvents:
-        if self._questions and self._silent_until is None:
+        if self._questions:
             self._attend()
-        decode, events = codec.line_decoder(), OwnEvents()
-        if self._silent_until is not None:
-            entries = _condensed(entries, self._silent_until)
+        decode, events = self._decode, OwnEvents()
         for entry in entries:
             try:
                 event = decode(entry[1])
             except Exception:  # a snapshot, or one that msgspec alone does not decode
-                event = self._snapshot(entry) if entry.snapshot else _decode_carefully(entry.data)
+                event = self._snapshot(entry.data) if entry.snapshot else _decode_carefully(entry.data)
             event.position = entry[0]
             if isinstance(
                 event, Delta
@@ -137,17 +140,33 @@ class _Events:
             elif type(event) in _WITH_QUESTIONS:
                 self._link(event)
             events.append(event)
-        if self._silent_until is not None and any(entry.cursor == self._silent_until for entry in entries):
-            self._silent_until = None
-        if self._questions and self._silent_until is None:
+        if self._questions:
             self.reading.attend = self._attend
         return events
 
-    def _snapshot(self, entry: Entry) -> Event:
-        snapshot = codec.snapshot_from(entry.data)
-        until, at = self._silent_until, place_of(entry.cursor, self._run_id)
-        if until is not None and at.number > place_of(until, self._run_id).number:
-            snapshot.is_gap, self._silent_until = True, None
+    def _decoded_past(self, entries: Sequence[Entry]) -> OwnEvents:
+        """The same of what comes before the cursor after which a stream resumes."""
+        assert self._past is not None
+        events, rest = self._past.feed(entries)
+        if self._past.is_over:
+            self._past, self.reading.convert = None, self._decoded
+            if rest:  # decoded once what is open at the cursor was delivered
+                self.reading.hold([*rest])
+        return OwnEvents(events)
+
+    def _event(self, line: bytes, cursor: str) -> Event:
+        """The event of a line that is any other but one of a delta."""
+        try:
+            event = self._decode(line)
+        except Exception:  # as above
+            event = self._snapshot(line) if line.startswith(_SNAPSHOT) else _decode_carefully(line)
+        event.position = cursor
+        if type(event) in _WITH_QUESTIONS:
+            self._link(event)
+        return event
+
+    def _snapshot(self, line: bytes) -> Event:
+        snapshot = codec.snapshot_from(line)
         for event in snapshot.events:
             if type(event) in _WITH_QUESTIONS:
                 self._link(event)
@@ -221,6 +240,7 @@ class _Send:
         self._events.send(question_id, answer_of(self._waiting, value))
 
 
+_SNAPSHOT = b'{"type":"snapshot",'
 _WITH_QUESTIONS = (ConfirmationCreated, ToolCallDone)
 
 
@@ -229,30 +249,6 @@ def _decode_carefully(data: bytes) -> Event:
         return codec.decode_event(data)
     except ValueError as error:
         return StreamWarning("unknown-event", f"it is not a canonical event and was skipped: {error}")
-
-
-def _condensed(entries: Sequence[Entry], until: str) -> list[Entry]:
-    """What a stream has to take in of these, up to a cursor, that nobody receives: of a message that has ended, nothing but
-    its end, which has all of it. (Where other events stand between its own, all of them stay.)"""
-    silent = next((place for place, entry in enumerate(entries) if entry.cursor == until), len(entries))
-    kept: list[Entry] = []
-    place = 0
-    while place < silent:
-        if (created := _match_created(entries[place].data)) is not None:
-            delta = b'{"type":"%b_delta","message_%b' % (created[1], created[2])
-            end = place + 1
-            while end < silent and entries[end].data.startswith(delta):
-                end += 1
-            done = b'{"type":"%b_done","message":{"%b' % (created[1], created[2])
-            if end < silent and entries[end].data.startswith(done):
-                place = end
-        kept.append(entries[place])
-        place += 1
-    return [*kept, *entries[silent:]]
-
-
-# The kind of a message that begins, and its id.
-_match_created = re.compile(rb'\{"type":"(\w+)_created","message":\{"(id":"[^"\\]*")').match
 
 
 def _flat(events: Sequence[Event]) -> Iterator[Event]:

@@ -28,6 +28,7 @@ class Reading(ABC):
         self._is_over = False
         self._waker: ThreadWaker | TaskWaker | None = None
         self._has_waited = True
+        self._held: list[Entry] | None = None
         self.convert: Callable[[list[Entry]], Any] | None = None
         self.attend: Callable[[], float] | None = None
 
@@ -48,11 +49,19 @@ class Reading(ABC):
     @abstractmethod
     def rewind(self, after: str) -> bool:
         """Read from the run's beginning, or the snapshot that stands for it, in place of after this cursor; before the first
-        pull. False where the cursor is not in the log, so that a snapshot of what came after it is the first entry.
+        pull. Up to this cursor an entry may hold the lines of several events of one epoch, with the cursor of the last. False where the cursor is not in the log, so that a snapshot of what came after it is the first entry.
 
         Raises:
             UsageError: it is no cursor of this run.
         """
+
+    def hold(self, entries: list[Entry]) -> None:
+        """Hand these entries out at the next pull, before any others."""
+        self._held = entries
+
+    def _take_held(self) -> list[Entry] | None:
+        held, self._held = self._held, None
+        return held
 
     def pull(self) -> Any:
         """The next entries, as soon as there are any; None at the end. Raises as `take`."""
@@ -60,7 +69,7 @@ class Reading(ABC):
         if not isinstance(waker, ThreadWaker):
             waker = self._waker = ThreadWaker()
         while not self._is_over:
-            taken = self.take(waker)
+            taken = self.take(waker) if self._held is None else self._take_held()
             if isinstance(taken, list):
                 return taken if self.convert is None else self.convert(taken)
             if taken is None:
@@ -77,7 +86,7 @@ class Reading(ABC):
             waker = self._waker = task_waker()
         self._has_waited = False
         while not self._is_over:
-            taken = self.take(waker)
+            taken = self.take(waker) if self._held is None else self._take_held()
             if isinstance(taken, list):
                 return taken if self.convert is None else self.convert(taken)
             if taken is None:

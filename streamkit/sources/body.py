@@ -38,6 +38,8 @@ class BodyJoiner:
         is_plain: whether every further item is a piece that needs no feeding.
     """
 
+    __slots__ = ("_are_lines", "_at_line_start", "_empty", "_head", "_is_question", "_line", "_made_json", "is_plain")
+
     def __init__(self, is_question: Callable[[bytes], bool] | None = None) -> None:
         self._is_question = is_question
         self.is_plain = False
@@ -46,7 +48,14 @@ class BodyJoiner:
         self._are_lines: bool | None = None
         self._empty = 0  # empty items so far: blank lines, if the items are lines
         self._head = b""  # the beginning of the line that the undecided items form
-        self._json = _Json()
+        self._made_json: _Json | None = None
+
+    @property
+    def _json(self) -> _Json:
+        """Follows a JSON body whose items are undecided."""
+        if self._made_json is None:
+            self._made_json = _Json()
+        return self._made_json
 
     def feed(self, item: bytes) -> bytes:
         """The bytes of the body that an item stands for."""
@@ -106,6 +115,8 @@ class BodyJoiner:
 
 class _Json:
     """Follows a JSON object or array that arrives in pieces. `complete` is true once all its brackets are closed."""
+
+    __slots__ = ("_depth", "_escaped", "_quoted", "complete")
 
     def __init__(self) -> None:
         self.complete = False

@@ -18,6 +18,7 @@ from ..messages.sdk_objects import as_item
 from ..protocols import registry
 from ..protocols.base import Decoder, OwnEvents
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
+from ..shared_names import share_names
 from .chained import UpstreamConfirmations
 from .held_items import error_in, is_plain, parsed_item, protocol_of
 from .live import ForeignQuestions, decoder_of_possible_question
@@ -58,7 +59,15 @@ class SourceDecoder:
 
     _framer: Framer | None = None
     _start = b""
-    _seen = b""  # the source's first bytes
+    _seen = b""  # the source's first bytes, until the protocol is known
+    _held: tuple[Any, ...] = ()  # items, until the protocol is known
+    decoder: Decoder | None = None
+    resumption: Resumption | None = None
+    # From bytes to events in two calls, once nothing but the framer and the decoder takes part.
+    _to_frames: Callable[[bytes], Frames] | None = None
+    _to_events: Callable[[Frames], Sequence[Event]]
+    # The same of items that are parsed already. Bytes among them have ints for elements.
+    _of_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None
     cut: bytes | None = None
     is_over = False
     _upstream: UpstreamConfirmations | None = None
@@ -75,22 +84,16 @@ class SourceDecoder:
         fields: ArgumentFields | None = None,
     ) -> None:
         self.source = source
-        self.decoder: Decoder | None = None
         self._engine = engine
         self._receivers = receivers
         self._fields = fields
-        self._read_to_end = source.traits.read_to_end
-        # From bytes to events in two calls, once nothing but the framer and the decoder takes part.
-        self._to_frames: Callable[[bytes], Frames] | None = None
-        self._to_events: Callable[[Frames], Sequence[Event]]
-        # The same of items that are parsed already. Bytes among them have ints for elements.
-        self._of_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None
-        self._held: list[Any] = []
         traits = source.traits
+        self._read_to_end = traits.read_to_end
         if traits.chunks is not None:
             self._upstream = UpstreamConfirmations(traits.chunks, engine)
-        after = after if traits.resume is None else traits.resume(after)
-        self.resumption = None if after is None else _resumption(after, engine)
+        after = after if traits.resume is None else traits.resume(after, not receivers and fields is None)
+        if after is not None:
+            self.resumption = _resumption(after, engine)
         engine.pull_approves = engine.pull_approved = False
         engine.has_outcomes = traits.was_answered
         if name := traits.protocol or (traits.recorded_protocol if kind is None else None):
@@ -191,7 +194,7 @@ class SourceDecoder:
     def _recognise(self, batch: Sequence[Any], *, parsed: bool) -> Sequence[Event]:
         """Hold items until one has a shape of its own, then decode them all."""
         held_before = len(self._held)
-        self._held += batch
+        self._held += tuple(batch)
         for number, item in enumerate(batch, held_before):
             kind = protocol_of(item, parsed=parsed)
             if kind is None and self.may_ask:
@@ -203,7 +206,9 @@ class SourceDecoder:
         else:
             return ()
         decoder = self._decode_with(kind)
-        held, self._held = self._held, []
+        held, self._held = self._held, ()
+        if len(held) == 1:
+            return _decode_frames_with(decoder, held) if is_frame(held[0]) else decoder.feed_items(held)
         events: list[Event] = []
         for are_frames, group in groupby(held, is_frame):  # a source may have both
             items = [*group]
@@ -221,6 +226,7 @@ class SourceDecoder:
     def _decode_with(self, kind: type[Decoder]) -> Decoder:
         """Make the decoder of the source's items."""
         self.decoder = decoder = kind(self._engine.new_id)
+        self._seen = b""
         self._engine.is_canonical = decoder.name == "streamkit"
         if self.may_ask:
             if kind.pull_approves:
@@ -251,7 +257,7 @@ class SourceDecoder:
     def release(self) -> None:
         """Drop the references to handlers and to the decoder's newest items, once nothing more comes."""
         self._receivers, self._to_frames, self._of_items = (), None, None
-        if self.decoder is not None:
+        if self.decoder is not None and not self.is_over:
             self.decoder.foreign_decoder = None
             self.decoder.forget()
 
@@ -267,8 +273,7 @@ class SourceDecoder:
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
         handled before the next is requested."""
-        if self._framer is not None:
-            rest = self._framer.finish()
+        if self._framer is not None and (rest := self._framer.finish()):
             complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
             yield self._filtered(self._decode_frames(complete))
             if len(complete) != len(rest):
@@ -280,14 +285,15 @@ class SourceDecoder:
         decoders = [self.decoder, self._foreign.decoder if self._foreign is not None else None]
         for decoder in decoders if not declined else ():
             if decoder is not None:
-                decoder.is_cut = self.cut is not None
+                if self.cut is not None:
+                    decoder.is_cut = True
                 yield self._filtered(_events_at_end(decoder))
         if self.decoder is not None and self._upstream is not None:
             yield self._filtered(self._upstream.finish())
         if self.decoder is None and self._held:
             yield self._filtered(self._held_error())
-        self.is_over = True
         self.release()
+        self.is_over = True
         if self.resumption is not None:
             self.resumption.finish()
 
@@ -342,6 +348,11 @@ class SourceDecoder:
         raise self._unrecognised()
 
 
+_NAMES = """source decoder resumption cut is_over _engine _receivers _fields _read_to_end _framer _start _seen _held _to_frames
+_to_events _of_items _upstream _foreign _was_complete"""
+share_names(SourceDecoder, _NAMES)
+
+
 class PreparingDecoder(SourceDecoder):
     """Decodes what an async source pulled, which its `prepare` makes a batch of."""
 
@@ -358,6 +369,9 @@ class PreparingDecoder(SourceDecoder):
         except Exception as error:
             raise_source_error(error)
         return super().decode(prepared)
+
+
+share_names(PreparingDecoder, _NAMES)
 
 
 def _alone(item: Any) -> tuple[Any]:

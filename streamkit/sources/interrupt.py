@@ -43,13 +43,14 @@ class _Stream(Protocol):
 class Interruptible:
     """Makes calls, one at a time, that another thread or a signal handler can stop. Once stopped, it makes no more."""
 
+    __slots__ = ("_has_raised", "_lock", "_stopped", "_stopped_streams", "_streams", "_thread")
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread: int | None = None  # the one that is in a call
-        self._stopped = False
+        self._stopped = self._stopped_streams = False
         self._has_raised = False  # an exception was set for the call; perhaps it is not raised yet
-        self._streams: list[weakref.ref[_Stream]] = []  # those that the call began to read
-        self._stopped_streams = False
+        self._streams: tuple[weakref.ref[_Stream], ...] = ()  # those that the call began to read
 
     def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call the function and return its result.
@@ -98,17 +99,17 @@ class Interruptible:
                 return result
         finally:
             _caller.reset(token)
-            self._streams.clear()
+            self._streams = ()
         raise Stopped
 
     def add_stream(self, stream: _Stream) -> None:
         """The present call reads this stream."""
-        self._streams.append(weakref.ref(stream))
+        self._streams += (weakref.ref(stream),)
         if self._stopped:
             self._stop_streams()
 
     def _stop_streams(self) -> None:
-        for reference in [*self._streams]:
+        for reference in self._streams:
             stream = reference()
             if stream is not None and not stream.ended:
                 self._stopped_streams = True

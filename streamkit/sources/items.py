@@ -47,6 +47,8 @@ class Items:
         body: joins the items of bytes and text.
     """
 
+    __slots__ = ("body",)
+
     def __init__(self, *, live: bool = False) -> None:
         self.body = BodyJoiner(ends_with_question if live else None)
 

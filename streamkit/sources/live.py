@@ -59,6 +59,8 @@ class ForeignQuestions:
         expect: called once such an item was seen.
     """
 
+    __slots__ = ("_expect", "_new_id", "_own", "decoder")
+
     def __init__(self, own: Decoder, new_id: Callable[[], str], expect: Callable[[], None]) -> None:
         self._own = own
         self._new_id = new_id

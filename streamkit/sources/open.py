@@ -34,7 +34,7 @@ from .recognition import (
     unread_body,
     wants_async,
 )
-from .source import Batch, Readable, Source, SourceTraits, call_source
+from .source import LIVE, NO_TRAITS, Batch, Readable, Source, SourceTraits, call_source
 
 __all__ = ["CANCELLED", "distinct", "open_sync", "source_of_stream", "wants_async"]
 
@@ -112,16 +112,31 @@ def _of_iterable(value: Iterable[Any]) -> Source:
     if isinstance(value, (list, tuple)):
         return Source(batches_of(value), _close_nothing)
     items = iter(value)
-
-    def finish() -> None:
-        for thing in distinct(items, value):
-            if callable(close := getattr(thing, "close", None)):
-                close()
-
     interruptible = Interruptible()
     live = is_live(value)
     batches = interruptible.each(items, Items(live=live).batch)
-    return Source(batches, finish, SourceTraits(live=live), interruptible=interruptible)
+    return _IterableSource(batches, items, value, interruptible, live=live)
+
+
+class _IterableSource(Source):
+    """What an iterable gives. Closing it closes the iterator, and the iterable."""
+
+    __slots__ = ("_items", "_value")
+
+    def __init__(
+        self, batches: Iterator[Batch], items: Any, value: Any, interruptible: Interruptible, *, live: bool
+    ) -> None:
+        super().__init__(batches, _close_nothing, LIVE if live else NO_TRAITS, interruptible=interruptible)
+        self._items, self._value = items, value
+
+    def close(self) -> None:
+        """Close both."""
+        try:
+            for thing in distinct(self._items, self._value):
+                if callable(close := getattr(thing, "close", None)):
+                    close()
+        except Exception as error:
+            raise_source_error(error)
 
 
 def distinct(items: Any, value: Any) -> tuple[Any, ...]:

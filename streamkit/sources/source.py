@@ -18,6 +18,8 @@ from .chunks import Chunks
 from .interrupt import Interruptible, hang_up_response
 
 __all__ = [
+    "LIVE",
+    "NO_TRAITS",
     "AsyncSource",
     "Batch",
     "Readable",
@@ -63,8 +65,8 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
         was_nested: whether it is the recording of a source that a hook read inside the one before, with the calls' outputs.
         next_source: opens the source with which the run continues; None if this source knows of none.
         same_step: whether it continues the run step of the source before it.
-        resume: called with the stream's `after` cursor before the first pull. Returns the cursor up to which handlers
-            receive nothing. None if the source has no cursors of its own.
+        resume: called before the first pull with the stream's `after` cursor, and whether nobody but the engine gets the
+            items. Returns the cursor up to which handlers receive nothing. None if the source has no cursors of its own.
         fields: the arguments of tools that become messages, where the stream was opened without `fields=`.
         chunks: the chunks of another stream, if that is what it reads.
         executed: the ids of the calls that were answered by the source itself when it was recorded.
@@ -81,14 +83,18 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
     read_to_end: bool = False
     next_source: Callable[[], Any] | None = None
     same_step: bool = False
-    resume: Callable[[str | None], str | None] | None = None
+    resume: Callable[[str | None, bool], str | None] | None = None
     fields: Mapping[str, str] | None = None
     chunks: Chunks | None = None
     executed: frozenset[str] = frozenset()
     recorded_end: RecordedEnd | None = None
 
 
-_NO_TRAITS = SourceTraits()
+NO_TRAITS = SourceTraits()
+"""Of most sources."""
+
+LIVE = SourceTraits(live=True)
+"""Of a producer that continues only when it is pulled."""
 
 
 class Source(Iterator[Batch]):
@@ -106,11 +112,13 @@ class Source(Iterator[Batch]):
         next: pulls as `pull` does, but raises the client's own exceptions.
     """
 
+    __slots__ = ("_batches", "_close", "interruptible", "next", "response", "traits", "upstream")
+
     def __init__(
         self,
         batches: Iterator[Batch],
         close: Callable[[], object],
-        traits: SourceTraits = _NO_TRAITS,
+        traits: SourceTraits = NO_TRAITS,
         *,
         response: Any = None,
         upstream: Any = None,
@@ -165,6 +173,8 @@ class AsyncSource:
         close: closes what is upstream.
         traits: what a stream has to know of it.
         prepare: makes a batch of what `pull` returns, where that is no batch yet.
+        cancel: makes a pull that waits return None, and every later one. Without it a pull is cancelled by a cancel scope
+            around each of its sleeps, which costs more than reading from a relay.
 
     Attributes:
         next: the `pull` above: what it returns is not prepared, and it raises the client's own exceptions.
@@ -174,11 +184,13 @@ class AsyncSource:
         self,
         pull: Callable[[], Awaitable[Batch | None]],
         close: Callable[[], Awaitable[object]],
-        traits: SourceTraits = _NO_TRAITS,
+        traits: SourceTraits = NO_TRAITS,
         *,
         prepare: Callable[[Any], Batch] | None = None,
+        cancel: Callable[[], object] | None = None,
     ) -> None:
         self.next = pull
+        self.cancel = cancel
         self.prepare = prepare
         self._close = close
         self.traits = traits

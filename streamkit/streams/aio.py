@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.lowlevel
@@ -20,37 +20,23 @@ from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitFor
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
+from ..shared_names import share_names
 from ..sources.awaiting import finish, interruptible, is_cancellation
 from ..sources.chunks import AsyncChunks
 from ..sources.open_async import open_async, source_of_async_stream
 from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
 from .lifecycle import NO_STEPS
-from .manager import Manager, share_names
+from .manager import NAMES, Manager
+from .readers import DRAIN, PLAIN, AsyncEvents, AsyncTexts, Reader
 from .tasks import Work, close_unused, scheduler, task_finder
 
+if TYPE_CHECKING:
+    from ..protocols import Encoder
+    from .event_stream import OnDisconnect
+    from .event_stream_aio import AsyncEventStream
+
 __all__ = ["AsyncStreamManager"]
-
-
-def _do_nothing() -> None:
-    """At the end of steps that nobody iterates over."""
-
-
-class _Reader(NamedTuple):
-    """What takes the events of steps.
-
-    Attributes:
-        pick: makes of an event what is wanted, None of one that is not; without it every event is wanted.
-        at_end: called when there are no more steps; may raise.
-        drains: whether it is one task's until then, that makes all of it interruptible.
-    """
-
-    pick: Callable[[Event], Any] | None = None
-    at_end: Callable[[], None] = _do_nothing
-    drains: bool = False
-
-
-_PLAIN, _DRAIN = _Reader(), _Reader(drains=True)
 
 
 class AsyncStreamManager(Manager):
@@ -97,13 +83,13 @@ class AsyncStreamManager(Manager):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `StreamManager.__iter__`."""
-        return AsyncEvents(partial(self._advance, self._course, None, _Reader(None, self._end_iteration)))
+        return AsyncEvents(partial(self._advance, self._course, None, Reader(None, self._end_iteration)))
 
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
         self._check_text_is_left()
-        reader = _Reader(self._answer_text.piece, self._end_iteration)
+        reader = Reader(self._answer_text.piece, self._end_iteration)
         return AsyncTexts(partial(self._advance, self._course, None, reader))
 
     async def until_done(self) -> None:
@@ -136,8 +122,24 @@ class AsyncStreamManager(Manager):
         """As `StreamManager.chunks`."""
         return AsyncChunks(self, self._encoder(protocol))
 
+    def sse(
+        self,
+        protocol: str | Encoder = "streamkit",
+        *,
+        keepalive: float | None = 15.0,
+        on_disconnect: OnDisconnect = "cancel",
+        retry: int | None = 1000,
+        expose_errors: bool = False,
+    ) -> AsyncEventStream:
+        """As `StreamManager.sse`: an async iterator, with `aclose()`. A task of its own reads the stream."""
+        from .event_stream_aio import AsyncEventStream
+
+        return AsyncEventStream(self, protocol, keepalive, on_disconnect, retry, expose_errors)
+
     async def close(self) -> None:
         """As `StreamManager.close`."""
+        if self._reader is not None and await self._reader.stop():
+            return
         while self._running is not None:
             self.cancel()
             if self._is_caller():
@@ -166,7 +168,7 @@ class AsyncStreamManager(Manager):
 
     # -- steps
 
-    async def _advance(self, steps: Steps, error: BaseException | None = None, reader: _Reader = _PLAIN) -> Any:
+    async def _advance(self, steps: Steps, error: BaseException | None = None, reader: Reader = PLAIN) -> Any:
         """Perform steps up to the next event for this reader, and return it. An error is thrown into them first."""
         before, (pick, at_end, drains) = self._running, reader
         if before is not None and steps is self._course:
@@ -191,7 +193,7 @@ class AsyncStreamManager(Manager):
                             except StopIteration as end:
                                 batch = end.value
                             else:
-                                batch = await finish(pull, signal, self._new_sleep)
+                                batch = await finish(pull, signal, self._new_sleep_of_pull)
                             step = steps.send(batch)
                         elif isinstance(step, Event):
                             if (picked := step if pick is None else pick(step)) is not None:
@@ -270,7 +272,7 @@ class AsyncStreamManager(Manager):
         if self._running is None:
             self._iterated = False
             self._note_driver()
-        await interruptible(self._advance(self._course, None, _DRAIN), self._new_sleep_of_pull)
+        await interruptible(self._advance(self._course, None, DRAIN), self._new_sleep_of_pull)
 
     async def read_nested(self, source: Any) -> AsyncGenerator[Event, None]:
         """Read another source of the same run inside a hook or a loop: the events, each after the handlers got it."""
@@ -296,13 +298,19 @@ class AsyncStreamManager(Manager):
         """The scope of the task's next sleep, which `cancel` cancels; None where it has: then the source cleans up."""
         if self._sleep is not None and self._sleep.cancelled_caught:
             return None
-        self._sleep = anyio.CancelScope()
+        self._sleep = anyio.CancelScope() if self._sleep is None else type(self._sleep)()  # which costs a fifth
         if self._closing:
             self._sleep.cancel()
         return self._sleep
 
     def _new_sleep_of_pull(self) -> anyio.CancelScope | None:
-        return self._new_sleep() if self._pulling else None  # no hook is cut short
+        if not self._pulling:
+            return None  # no hook is cut short
+        if (cancel := self._source.cancel) is None:
+            return self._new_sleep()
+        if self._closing:
+            cancel()
+        return None
 
     def _is_interruption(self, error: BaseException) -> bool:
         """Whether an error is what the cancellation of the last sleep raised."""
@@ -315,6 +323,8 @@ class AsyncStreamManager(Manager):
         self._wake()
         if self._sleep is not None:
             self._sleep.cancel()
+        if self._source is not None and self._source.cancel is not None:
+            self._source.cancel()
 
     def _wake(self) -> None:
         if self._wakeup is not None:
@@ -349,6 +359,13 @@ class AsyncStreamManager(Manager):
             frame = frame.f_back
         return False
 
+    async def wait_for(self, event: anyio.Event) -> None:
+        """As `StreamManager.wait_for`."""
+        self._wakeup = event
+        if not self._closing:
+            await event.wait()
+        self._wakeup = None
+
     async def _wait(self, deferred: Any) -> Any:
         self._wakeup = wakeup = anyio.Event()  # before the changes are looked at: none is missed
         left = self._deadlines.left(deferred)
@@ -382,28 +399,4 @@ class AsyncStreamManager(Manager):
                 await self.close()
 
 
-share_names(AsyncStreamManager, "_course _schedule _token _running _guard _find_task")
-
-
-class _Iteration:
-    """A loop over a stream's events. It may be left at any time: the stream stays open.
-
-    Args:
-        advance: gives what comes next; at the end of the stream it raises `StopAsyncIteration`, or the error that the stream
-            ended with.
-    """
-
-    def __init__(self, advance: Callable[[], Awaitable[Any]]) -> None:
-        self._advance = advance
-
-    # No coroutine of its own: there is one for each delta already.
-    def __anext__(self) -> Awaitable[Any]:
-        return self._advance()
-
-
-class AsyncEvents(_Iteration, AsyncIterator[Event]):
-    """All events."""
-
-
-class AsyncTexts(_Iteration, AsyncIterator[str]):
-    """The assistant's text."""
+share_names(AsyncStreamManager, f"{NAMES} _course _schedule _token _running _guard _find_task")

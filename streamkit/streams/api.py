@@ -99,16 +99,7 @@ def stream(
         UsageError: a handler is async, or is on another live stream; there is no such protocol; a field is malformed;
             `max_steps` is no number from 1 on.
     """
-    options: dict[str, Any] = {
-        "protocol": protocol,
-        "strict": strict,
-        "then": then,
-        "max_steps": max_steps,
-        "fields": fields,
-        "after": after,
-        "limits": limits,
-        "timeouts": timeouts,
-    }
+    options = _options(protocol, strict, then, max_steps, fields, after, limits, timeouts)
     return StreamManager(_for_stream(source), handlers, **options)
 
 
@@ -137,19 +128,18 @@ def astream(
     loop has to be `async def`. `then` is called on the event loop, as hooks are; for a request that blocks, it returns a
     callable.
     """
-    options: dict[str, Any] = {
-        "protocol": protocol,
-        "strict": strict,
-        "then": then,
-        "max_steps": max_steps,
-        "fields": fields,
-        "after": after,
-        "limits": limits,
-        "timeouts": timeouts,
-    }
+    options = _options(protocol, strict, then, max_steps, fields, after, limits, timeouts)
     from .aio import AsyncStreamManager  # it brings asyncio, which no sync stream needs
 
     return AsyncStreamManager(_for_stream(source), handlers, **options)
+
+
+_OPTIONS = ("protocol", "strict", "then", "max_steps", "fields", "after", "limits", "timeouts")
+
+
+def _options(*values: Any) -> dict[str, Any]:
+    """What a manager takes by name."""
+    return dict(zip(_OPTIONS, values, strict=True))
 
 
 def _for_stream(source: Any) -> Any:

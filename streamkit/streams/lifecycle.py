@@ -114,9 +114,8 @@ class Lifecycle(StreamState):
 
     def _release(self) -> None:
         """Drop what refers back to the stream, so that it is freed as soon as nothing else refers to it."""
-        self._handlers, self._receivers, self._batch = (), (), ()
+        self._handlers, self._receivers, self._batch, self._own_hooks = (), (), (), ()
         self._plan = self._delta_hooks = NOTHING
-        self._own_hooks.clear()
         self._source_given = self._source = self._then = self._clock = None
         self._engine.release()
         if self._source_decoder is not None:
@@ -157,9 +156,6 @@ class Lifecycle(StreamState):
         assert self._source_decoder is not None
         decode = self._source_decoder.decode
         return decode if self._clock is None else self._clock.noting(decode)
-
-    def _direct(self) -> Direct:
-        return NOT_DIRECT if self._clock is not None or self._source_decoder is None else self._source_decoder.direct
 
     def _claim_handlers(self) -> None:
         """The stream starts: its handlers are its own from here on.
@@ -213,13 +209,15 @@ class Lifecycle(StreamState):
         is_declined = self._engine.declined and not self._engine.pull_approved  # a recording has nothing more anyway
         return is_declined or (source_decoder is not None and source_decoder.exhausted)
 
-    def _must_look(self) -> bool:
+    def _way_of_next(self) -> Direct | None:
         if self._closing:
             self._check()
-        source_decoder = self._source_decoder
-        if self._engine.pending or source_decoder is None or source_decoder.decoder is None:
-            return True
-        return self._is_read
+        engine, source_decoder = self._engine, self._source_decoder
+        if engine.pending or source_decoder is None or (decoder := source_decoder.decoder) is None:
+            return None
+        if (decoder.exhausted or engine.declined) and self._is_read:
+            return None
+        return NOT_DIRECT if self._clock is not None else source_decoder.direct
 
     def _next_source(self) -> Callable[[], Any] | None:
         """What gives the run's next source; None where the run ends."""
@@ -300,6 +298,8 @@ class Lifecycle(StreamState):
                 yield from self._deliver(events)
             if not self._engine.must_wait(at_end=at_end):
                 return
+            if self.on_wait is not None:
+                self.on_wait()
             over = yield WaitForAnswers(self._engine.take_deferred())
             self._check()
             for answer, deferral in over:

@@ -17,7 +17,7 @@ from .lifecycle import Lifecycle
 if TYPE_CHECKING:
     from .deadlines import Deadlines
 
-__all__ = ["AnswerText", "Manager", "is_answer_text", "share_names"]
+__all__ = ["NAMES", "AnswerText", "Manager", "is_answer_text"]
 
 STEP_BREAK = "\n\n"  # between the texts of two run steps: a model that calls a tool often says something before
 
@@ -28,6 +28,7 @@ class Manager(Lifecycle, Readable):
     driver: int | None = None  # the id of the thread or task that drives it, once it has started
     _made_answer_text: AnswerText | None = None
     _made_deadlines: Deadlines | None = None
+    _reader: Any = None  # what `sse` reads it with, while it does
     _asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
@@ -73,6 +74,34 @@ class Manager(Lifecycle, Readable):
         """
         if not self._ended:
             raise UsageError(f"the stream runs already: a hook or another {kind} cannot run it to its end, or read it")
+
+    def check_unread(self) -> None:
+        """Check that all events are still to come.
+
+        Raises:
+            UsageError: some were delivered.
+        """
+        if self._ended or self._current is not None:
+            state = "has ended" if self._ended else "was read in part"
+            raise UsageError(f"the stream {state}, so it cannot be sent from its beginning: `sse()` reads it itself")
+
+    def serve(self, reader: Any) -> None:
+        """Let this read the stream, and be its last handler.
+
+        Raises:
+            UsageError: as `check_unread`; or another one does.
+        """
+        self.check_unread()
+        if self._reader is not None:
+            raise UsageError("the stream is read by another `sse()` already")
+        reader.bind(self)
+        self._use_handlers((*self._handlers, reader))
+        self._reader = reader
+
+    def _release(self) -> None:
+        if self._reader is not None:  # most streams have no such attribute of their own
+            self._reader = None
+        super()._release()
 
     def _mark(self, moment: str) -> None:
         self._times.setdefault(moment, time.monotonic())
@@ -125,17 +154,9 @@ class Manager(Lifecycle, Readable):
         return encoder
 
 
-# What a manager gets while it runs, if it is read in the usual way.
-_NAMES = """_source_given _engine _position _delta_hooks _handlers _own_hooks _plan _hook_events _times _iterated driver _source
+NAMES = """_source_given _engine _position _delta_hooks _handlers _own_hooks _plan _hook_events _times _iterated driver _source
 _source_decoder _source_number _pulling _batch _current _status _ended _receivers _then _clock"""
-
-
-def share_names(kind: type[Manager], more: str) -> None:
-    """Let Python share the names of attributes among all objects of a class: it shares those that its first object gets,
-    up to 30. An object that gets another one has a dict of its own, of 1.5 KB."""
-    first = object.__new__(kind)
-    for name in f"{_NAMES} {more}".split():
-        setattr(first, name, None)
+"""The attributes that a manager gets while it runs, if it is read in the usual way."""
 
 
 def _log_warning(warning: StreamWarning) -> None:

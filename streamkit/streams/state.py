@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import protocols
 from ..answers import Confirmation
-from ..core.delivery import Delivery
 from ..core.engine import Engine
-from ..core.pending import Pending
 from ..core.run_tracker import merge
 from ..errors import IncompleteStreamError, RunFailedError, SourceTimeoutError, StreamkitError, UsageError
 from ..events import (
@@ -17,22 +15,19 @@ from ..events import (
     Event,
     Run,
     RunStatus,
-    RunStep,
     StreamEnd,
     StreamException,
     StreamTimeout,
-    StreamWarning,
-    Usage,
 )
 from ..handlers import Handler
 from ..limits import Limits, Timeouts
-from ..messages import Message, ToolCallMessage
+from ..messages import ToolCallMessage
 from ..protocols import Decoder
 from ..sources.decoding import PreparingDecoder, SourceDecoder
 from ..sources.source import AsyncSource, Source
 from .argument_checks import check_arguments, check_kind
 from .failures import details_of, error_of
-from .timing import Timing, timing_of
+from .view import StreamView
 
 if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
@@ -44,7 +39,7 @@ MAX_STEPS = 100
 """How many sources a run may have with `then=`, unless `max_steps=` says otherwise."""
 
 
-class StreamState(Delivery):
+class StreamState(StreamView):
     """What a stream has received so far. It is live, and stays readable after the end.
 
     Handlers read it as `self.stream`; the managers of `stream` and `astream` have the same members.
@@ -55,16 +50,13 @@ class StreamState(Delivery):
     _then: Callable[[Any], Any] | None = None
     _after: str | None = None
     _max_steps = MAX_STEPS
-    _fields: ArgumentFields | None = None
     _clock: ContentClock | None = None
     _receivers: Sequence[Callable[[Sequence[Any]], None]] = ()
     _source: Any = None
-    _source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
-    _source_number = 0
     _nested_outcome: Run | None = None  # how the run of a source ended that was read inside this one
-    _error: BaseException | None = None
-    _status = "in_progress"
     _answers_taken = 0
+    on_wait: Callable[[], None] | None = None
+    """Called before the stream waits: nothing but answers is missing. For streamkit itself."""
 
     def __init__(
         self,
@@ -85,7 +77,7 @@ class StreamState(Delivery):
         check_arguments(handlers, kind, then, after, max_steps)
         check_kind("limits", limits, Limits)
         check_kind("timeouts", timeouts, Timeouts)
-        handlers = [handler.streamkit_attachable() for handler in handlers]
+        handlers = [handler.streamkit_attachable() for handler in handlers] if handlers else ()
         super().__init__(Engine(strict=strict, wake=wake), handlers, awaits=awaitables)
         if fields is not None:
             self._fields = _argument_fields(fields)
@@ -104,7 +96,7 @@ class StreamState(Delivery):
         if then is not None:
             self._engine.takes_outputs = self._engine.takes_approvals = True
         self._engine.takes_awaitables = awaitables
-        self._engine.number_of = lambda item: self._decoder.number_of(item) if self._decoder else None
+        self._engine.number_of = self._number_of
         if receivers := [receive for h in handlers if (receive := h.streamkit_receiver()) is not None]:
             self._receivers = receivers
         self._times: dict[str, float] = {}
@@ -126,135 +118,6 @@ class StreamState(Delivery):
                 handler.unbind(self)
             raise
 
-    # -- what users read
-
-    @property
-    def messages(self) -> Sequence[Message]:
-        """All messages so far, in the order they were created; the open ones are live."""
-        return tuple(self._engine.messages)
-
-    @property
-    def status(self) -> str:
-        """`in_progress`, then how it ended: `completed`, `incomplete`, `requires_action`, `cancelled` or `failed`."""
-        return self._status
-
-    @property
-    def started(self) -> bool:
-        """Whether its request was sent."""
-        return "start" in self._times
-
-    @property
-    def ended(self) -> bool:
-        """Whether the stream has ended: its `StreamEnd` was delivered."""
-        return self._ended
-
-    @property
-    def error(self) -> BaseException | None:
-        """The error that the stream failed with, None if it did not fail."""
-        return self._error
-
-    @property
-    def usage(self) -> Usage | None:
-        """The run's tokens: the sum over its steps, each with its provider's last count. None if none were counted."""
-        return self._engine.runs.usage
-
-    @property
-    def warnings(self) -> Sequence[StreamWarning]:
-        """The warnings so far, at most the first 1000."""
-        return tuple(self._engine.warnings)
-
-    @property
-    def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
-        """The questions that wait for an answer: confirmations by their id, tool calls by their call id. It is live."""
-        return Pending(self._engine.pending)
-
-    @property
-    def confirmations(self) -> Sequence[Confirmation]:
-        """All confirmations so far, decided ones too."""
-        return tuple(self._engine.confirmations)
-
-    @property
-    def cursor(self) -> str | None:
-        """The cursor of the newest event: `stream(source, after=cursor)` resumes after it. None if the source has none."""
-        position = self._last_position()
-        return None if position is None else str(position)
-
-    @property
-    def source_number(self) -> int:
-        """How many sources were opened so far, not counting those that continue a run step. With `then=`, one for each
-        response."""
-        return self._source_number
-
-    @property
-    def timing(self) -> Timing:
-        """How long the stream took."""
-        deltas = self._engine.forgotten_deltas + sum(message.delta_count for message in self._engine.messages)
-        return timing_of(self._times, deltas)
-
-    @property
-    def fields(self) -> Mapping[str, str]:
-        """The arguments of tools that become messages: those of `fields=`, else of a recording, else none."""
-        return self._fields.fields if self._fields is not None else {}
-
-    def has_fields(self, call: ToolCallMessage) -> bool:
-        """Whether arguments of this call become messages, because `fields=` names its tool."""
-        return self._fields is not None and self._fields.has_fields(call.name)
-
-    @property
-    def current_event(self) -> Event | None:
-        """The newest event that was delivered."""
-        current: Event | None = self._current
-        return current
-
-    @property
-    def current_run(self) -> Run | None:
-        """The run, None before it begins. Its `id` is the newest response's, from which a next request can continue."""
-        return self._engine.runs.run
-
-    @property
-    def current_run_step_snapshot(self) -> RunStep | None:
-        """The present run step, else the last one. None before the first."""
-        return self._engine.runs.step or (self._engine.runs.steps[-1] if self._engine.runs.steps else None)
-
-    @property
-    def current_message_snapshot(self) -> Message | None:
-        """The message of the newest event, else the newest message. None before the first."""
-        snapshot = getattr(self._current, "snapshot", None)
-        return snapshot or (self._engine.messages[-1] if self._engine.messages else None)
-
-    def cancel(self) -> None:
-        """Stop the stream, from any thread, without waiting. Messages that arrived stay; nothing is raised.
-
-        A task is cancelled where it waits. A thread that waits for the network is stopped there, even before the response
-        begins: in httpx, so in the clients of openai and anthropic, and in `http.client`, so in urllib and requests. A
-        thread that waits for anything else (a lock, `time.sleep`, a subprocess, a connection that is being made) cannot
-        be stopped by Python; the stream then ends when that wait does. The same holds for a hook, or a tool that a hook
-        calls: it runs to its end before the stream ends.
-        """
-        raise NotImplementedError("the managers implement it")
-
-    # -- for streamkit's own packages
-
-    @property
-    def engine(self) -> Engine:
-        """The engine that completes the stream's events. For streamkit's own packages, which may change with it."""
-        return self._engine
-
-    @property
-    def source_decoder(self) -> SourceDecoder | None:
-        """The decoder of the present source, else of the last one. For streamkit's own packages, as `engine`."""
-        return self._source_decoder
-
-    @property
-    def is_closing(self) -> bool:
-        """Whether `close` or `cancel` was called, or the stream failed."""
-        return self._closing
-
-    @property
-    def is_nested(self) -> bool:
-        """Whether the source that is read now was opened by a hook, inside another. For streamkit's own packages."""
-        return self._nested
-
     # -- sources
 
     def _source_opened(self, source: Source | AsyncSource) -> None:
@@ -275,6 +138,11 @@ class StreamState(Delivery):
     @property
     def _decoder(self) -> Decoder | None:
         return self._source_decoder.decoder if self._source_decoder is not None else None
+
+    def _number_of(self, item: Any) -> int | None:
+        """The number of an item of the present source."""
+        decoder = self._decoder
+        return decoder.number_of(item) if decoder is not None else None
 
     def _decoded(self, batch: Any) -> Sequence[Event]:
         """The events of a batch of the source, as its decoder reports them."""

@@ -10,19 +10,25 @@ import threading
 from collections.abc import Generator, Iterator
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ..core.delivery import Steps
 from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
 from ..events import Event, Run, RunStep
 from ..handlers import Handler, refuse_async
 from ..messages import Message
+from ..shared_names import share_names
 from ..sources.chunks import SyncChunks
 from ..sources.interrupt import Interruptible
 from ..sources.open import open_sync, source_of_stream
 from ..sources.source import AsyncSource, Source, call_source
 from .lifecycle import NO_STEPS
-from .manager import Manager, share_names
+from .manager import NAMES, Manager
+
+if TYPE_CHECKING:
+    from ..protocols import Encoder
+    from .event_stream import OnDisconnect
+    from .event_stream_sync import SyncEventStream
 
 __all__ = ["StreamManager"]
 
@@ -122,8 +128,44 @@ class StreamManager(Manager):
         """
         return SyncChunks(self, self._encoder(protocol))
 
+    def sse(
+        self,
+        protocol: str | Encoder = "streamkit",
+        *,
+        keepalive: float | None = 15.0,
+        on_disconnect: OnDisconnect = "cancel",
+        retry: int | None = 1000,
+        expose_errors: bool = False,
+    ) -> SyncEventStream:
+        """The stream as Server-Sent Events for a response, in any protocol: an iterator of bytes, with the `headers` to send.
+
+            body = sk.stream(ask, MyHandler()).sse("vercel_ui")
+            return flask.Response(body, headers=body.headers)
+
+        A thread of its own reads the stream, and calls the handlers. Each item is one or more whole frames, the first comes
+        at once. An error of the stream becomes the protocol's error frame, and the body ends as usual.
+
+        Args:
+            protocol: the name of a protocol, or its encoder.
+            keepalive: the seconds without a frame after which a comment comes; None for never.
+            on_disconnect: what `close()` does, which every framework calls when the client has left: `cancel` stops the
+                stream, and returns when running code has ended; with `continue` the stream is read to its end all the same.
+                Leaving the stream's own `with` block closes it in both cases.
+            retry: the milliseconds after which a browser connects again; None leaves it to the browser.
+            expose_errors: send the texts of errors too, which may hold anything. Without it, they are in the log alone, by
+                the `instance` that the client gets.
+
+        Raises:
+            UsageError: an argument is wrong, or the stream was read already.
+        """
+        from .event_stream_sync import SyncEventStream
+
+        return SyncEventStream(self, protocol, keepalive, on_disconnect, retry, expose_errors)
+
     def close(self) -> None:
         """Stop here: close what is upstream, end what is open, and call `on_end`. It returns when that is done."""
+        if self._reader is not None and self._reader.stop():
+            return
         if self._events.gi_running:
             self.cancel()
             if self.driver == threading.get_ident() and not self._pulling:  # a hook's call
@@ -231,6 +273,13 @@ class StreamManager(Manager):
         if (wakeup := self._wakeup) is not None:
             wakeup.set()
 
+    def wait_for(self, event: threading.Event) -> None:
+        """Wait in a hook for an event. A cancellation ends the wait, and so may an answer."""
+        self._wakeup = event
+        if not self._closing:
+            event.wait()
+        self._wakeup = None
+
     def _wait(self, deferred: Any) -> Any:
         self._wakeup = wakeup = threading.Event()  # before the changes are looked at: none is missed
         left = self._deadlines.left(deferred)
@@ -240,4 +289,4 @@ class StreamManager(Manager):
         return self._deadlines.over()
 
 
-share_names(StreamManager, "_calls _events")
+share_names(StreamManager, f"{NAMES} _calls _events")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..protocols.frames import sse_frame
 from .dialect import CREATED, Frame, Json, ResourceDialect, event_frame
 from .parts import CodeInterpreter, Part, Reasoning, Refusal, ToolCall
 from .replies import Reply, grouped_calls, in_turns
@@ -147,7 +148,7 @@ class Assistants(ResourceDialect):
 
     def _closing_frames(self, status: str) -> Iterator[Frame]:
         yield event_frame(f"thread.run.{status}", self.resource(status))
-        yield Frame(b"event: done\ndata: [DONE]\n\n")
+        yield Frame(sse_frame(b"[DONE]", "done"))
 
     def _usage(self) -> Json:
         return {

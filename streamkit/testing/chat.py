@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..protocols.frames import sse_frame
 from .dialect import CREATED, Dialect, Frame, Json, json_bytes
 from .parts import CodeInterpreter, McpApproval, Part, Reasoning, Refusal, Text, ToolCall
 from .replies import in_turns
@@ -48,7 +49,7 @@ class Chat(Dialect):
         yield self._chunk({}, finish_reason=self.reply.finish_reason)
         if self.request.include_usage:
             yield _data_frame(self._header("chat.completion.chunk") | {"choices": [], "usage": self._usage()})
-        yield Frame(b"data: [DONE]\n\n")
+        yield Frame(sse_frame(b"[DONE]"))
 
     def error_frames(self) -> Iterator[Frame]:
         """A chunk with an `error` object, as OpenAI's service and compatible servers send it."""
@@ -114,4 +115,4 @@ class Chat(Dialect):
 
 
 def _data_frame(value: Mapping[str, Any], *, is_piece: bool = False) -> Frame:
-    return Frame(b"data: " + json_bytes(value) + b"\n\n", is_piece)
+    return Frame(sse_frame(json_bytes(value)), is_piece)

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
+from ..protocols.frames import sse_frame
 from .parts import McpApproval, Part, ToolCall
 from .replies import Reply, ServiceError
 from .requests import Request
@@ -156,7 +157,7 @@ class ResourceDialect(Dialect):
 
 def event_frame(name: str, data: Mapping[str, Any], *, is_piece: bool = False) -> Frame:
     """An SSE event with an event name and JSON data."""
-    return Frame(b"event: " + name.encode() + b"\ndata: " + json_bytes(data) + b"\n\n", is_piece)
+    return Frame(sse_frame(json_bytes(data), name), is_piece)
 
 
 def json_bytes(value: Mapping[str, Any]) -> bytes:

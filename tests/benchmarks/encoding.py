@@ -39,6 +39,11 @@ def as_protocol(protocol: str, body: list[bytes]) -> Iterator[bytes]:
         yield sse(encode(item))
 
 
+def event_stream(protocol: str, body: list[bytes]) -> Iterator[bytes]:
+    """As a response has it: a thread reads the stream, and what is ready is sent at once."""
+    yield from sk.stream(body).sse(protocol)
+
+
 def texts_alone(body: list[bytes]) -> Iterator[bytes]:
     """The text in a stream of one's own."""
     encode = msgspec.json.Encoder().encode
@@ -95,6 +100,8 @@ CONTESTANTS = {
     "streamkit, read and dropped": Contestant(dropped),
     "streamkit, text_deltas as JSON": Contestant(partial(measured, texts_alone, text_of_texts)),
     "streamkit, its own protocol": Contestant(partial(measured, own_protocol, text_of_stream)),
+    "streamkit, sse()": Contestant(partial(measured, partial(event_stream, "streamkit"), text_of_stream)),
+    "streamkit, sse() for useChat": Contestant(partial(measured, partial(event_stream, "vercel_ui"), text_of_stream)),
     "streamkit, chunks as Chat": Contestant(partial(measured, partial(as_protocol, "openai_chat"), text_of_stream)),
     "streamkit, chunks as Responses": Contestant(
         partial(measured, partial(as_protocol, "openai_responses"), text_of_stream)

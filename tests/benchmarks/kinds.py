@@ -45,7 +45,10 @@ import msgspec
 
 import streamkit as sk
 
-WORDS = (" the", " of", "ing", ", and", " stream", "ed", " is", "\n", " \u201cquoted\u201d", " na\u00efve", ".", " end")
+from . import wires
+from .parsing import Function, Plain, decode_chunk
+from .wires import deltas
+
 PIECE = 2048  # bytes
 INTERVAL = 0.05  # seconds, of `Throttled`
 
@@ -61,16 +64,6 @@ class Row(NamedTuple):
     cost: float
     ratio: float
     bare: float | None = None
-
-
-class Plain:
-    """The limit's handler."""
-
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-
-    def on_delta(self, delta: str) -> None:
-        self.parts.append(delta)
 
 
 class Counting(sk.EventHandler):
@@ -104,57 +97,25 @@ class CountingConsole(Counting):
         self.parts.append(delta.value)
 
 
-def words(n: int) -> list[str]:
-    return [WORDS[i % len(WORDS)] for i in range(n)]
-
-
 # -- items
+
+
+def items_of(events: list[bytes]) -> list[Wire]:
+    """The items of a body, without the end that is no item."""
+    items = [event.partition(b"data: ")[2] for event in events]
+    return [msgspec.json.decode(item) for item in items if not item.startswith(b"[DONE]")]
 
 
 def chat_items(n: int) -> list[Wire]:
     """Chat Completions: a text of n deltas, in the chunks that OpenAI sends."""
-
-    def chunk(delta: Wire, finish: str | None = None) -> Wire:
-        return {
-            "id": "chatcmpl-CRGdMmMVvFkbSHvAL4dYBdYw6Xd5M",
-            "object": "chat.completion.chunk",
-            "created": 1766000000,
-            "model": "gpt-5-mini-2025-08-07",
-            "service_tier": "default",
-            "system_fingerprint": "fp_0123456789",
-            "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}],
-            "usage": None,
-            "obfuscation": "q7Zx0PvK3mT1",
-        }
-
-    start = chunk({"role": "assistant", "content": "", "refusal": None})
-    return [start, *(chunk({"content": word}) for word in words(n)), chunk({}, "stop")]
+    return items_of(wires.chat(n))
 
 
 def responses_items(n: int) -> list[Wire]:
     """Responses: one text of n deltas."""
-    item_id = "msg_0a1b2c3d4e5f6a7b8c9d0e1f2a3b4c5d6e7f"
-    place: Wire = {"item_id": item_id, "output_index": 0, "content_index": 0}
-    part: Wire = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-    item: Wire = {"id": item_id, "type": "message", "status": "in_progress", "role": "assistant", "content": []}
-    final_part = {**part, "text": "".join(words(n))}
-    final = {**item, "status": "completed", "content": [final_part]}
-    deltas = [
-        {"type": "response.output_text.delta", **place, "delta": word, "logprobs": [], "obfuscation": "q7Zx0PvK3m"}
-        for word in words(n)
-    ]
-    return _numbered(
-        [
-            {"type": "response.created", "response": _response("in_progress", [])},
-            {"type": "response.output_item.added", "output_index": 0, "item": item},
-            {"type": "response.content_part.added", **place, "part": part},
-            *deltas,
-            {"type": "response.output_text.done", **place, "text": final_part["text"], "logprobs": []},
-            {"type": "response.content_part.done", **place, "part": final_part},
-            {"type": "response.output_item.done", "output_index": 0, "item": final},
-            {"type": "response.completed", "response": _response("completed", [final])},
-        ]
-    )
+    items = items_of(wires.responses(n))
+    del items[-1]["response"]["usage"]  # versions of the SDK require different fields of it
+    return items
 
 
 def _response(status: str, output: list[Wire]) -> Wire:
@@ -176,26 +137,14 @@ def _numbered(events: list[Wire]) -> list[Wire]:
 
 
 def anthropic_items(n: int) -> list[Wire]:
-    """Anthropic Messages: one text of n deltas."""
-    message: Wire = {"id": "msg_01", "type": "message", "role": "assistant", "model": "claude", "content": []}
-    usage = {"input_tokens": 9, "output_tokens": 1}
-    return [
-        {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        *(
-            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}}
-            for word in words(n)
-        ),
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": n}},
-        {"type": "message_stop"},
-    ]
+    """Anthropic Messages: one text of n deltas, without the ping, which is no item of the SDK's."""
+    return [item for item in items_of(wires.anthropic(n)) if item["type"] != "ping"]
 
 
 def shell_items(n: int) -> list[Wire]:
     """Responses: the output of one shell command, in n deltas."""
     item: Wire = {"id": "sho_1", "type": "shell_call_output", "call_id": "call_1", "status": "in_progress"}
-    text = "".join(words(n))
+    text = "".join(deltas(n))
     outputs = [{"stdout": text, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
     final = {**item, "status": "completed", "output": outputs}
     place: Wire = {"item_id": "sho_1", "output_index": 0, "command_index": 0}
@@ -204,7 +153,7 @@ def shell_items(n: int) -> list[Wire]:
         [
             {"type": "response.created", "response": _response("in_progress", [])},
             {"type": "response.output_item.added", "output_index": 0, "item": {**item, "output": []}},
-            *({"type": f"{type}.delta", **place, "delta": {"stdout": word}} for word in words(n)),
+            *({"type": f"{type}.delta", **place, "delta": {"stdout": word}} for word in deltas(n)),
             {"type": f"{type}.done", **place, "output": outputs},
             {"type": "response.output_item.done", "output_index": 0, "item": final},
             {"type": "response.completed", "response": _response("completed", [final])},
@@ -215,7 +164,7 @@ def shell_items(n: int) -> list[Wire]:
 def command_items(n: int) -> list[Wire]:
     """Responses: one shell command, in n deltas."""
     item: Wire = {"id": "sh_1", "type": "shell_call", "call_id": "call_1", "status": "in_progress"}
-    text = "".join(words(n))
+    text = "".join(deltas(n))
     final = {**item, "status": "completed", "action": {"commands": [text], "timeout_ms": None}}
     place: Wire = {"output_index": 0, "command_index": 0}
     type = "response.shell_call_command"
@@ -224,7 +173,7 @@ def command_items(n: int) -> list[Wire]:
             {"type": "response.created", "response": _response("in_progress", [])},
             {"type": "response.output_item.added", "output_index": 0, "item": {**item, "action": {"commands": []}}},
             {"type": f"{type}.added", **place, "command": ""},
-            *({"type": f"{type}.delta", **place, "delta": word, "obfuscation": "q7Zx0PvK3m"} for word in words(n)),
+            *({"type": f"{type}.delta", **place, "delta": word, "obfuscation": "q7Zx0PvK3m"} for word in deltas(n)),
             {"type": f"{type}.done", **place, "command": text},
             {"type": "response.output_item.done", "output_index": 0, "item": final},
             {"type": "response.completed", "response": _response("completed", [final])},
@@ -234,14 +183,14 @@ def command_items(n: int) -> list[Wire]:
 
 def _quoted(n: int) -> list[str]:
     """JSON text of one string argument, in n pieces."""
-    return ['{"message": "', *(json.dumps(word, ensure_ascii=False)[1:-1] for word in words(n - 2)), '"}']
+    return ['{"message": "', *(json.dumps(word, ensure_ascii=False)[1:-1] for word in deltas(n - 2)), '"}']
 
 
 def assistants_items(n: int, *, code: bool = False) -> list[Wire]:
     """Assistants: the arguments of one call in n deltas, or the code of one."""
     run: Wire = {"id": "run_1", "object": "thread.run", "thread_id": "thread_1", "assistant_id": "asst_1"}
     step: Wire = {"id": "step_1", "object": "thread.run.step", "run_id": "run_1", "type": "tool_calls"}
-    pieces = words(n) if code else _quoted(n)
+    pieces = deltas(n) if code else _quoted(n)
     kind = "code_interpreter" if code else "function"
 
     def delta(call: Wire) -> Wire:
@@ -288,13 +237,13 @@ def field_items(n: int) -> list[Wire]:
 def own_items(n: int) -> list[Wire]:
     """streamkit's own protocol: the events of a text of n deltas."""
     message = {"type": "message", "role": "assistant", "id": "message-1"}
-    text = "".join(words(n))
+    text = "".join(deltas(n))
     return [
         {"type": "run_created", "cursor": 1, "run": {"id": "run_1"}},
         {"type": "text_created", "cursor": 2, "message": {**message, "content": ""}},
         *(
             {"type": "text_delta", "cursor": number, "message_id": "message-1", "value": word}
-            for number, word in enumerate(words(n), 3)
+            for number, word in enumerate(deltas(n), 3)
         ),
         {"type": "text_done", "message": {**message, "content": text, "status": "completed"}},
         {"type": "run_done", "run": {"id": "run_1", "status": "completed"}},
@@ -563,18 +512,13 @@ class _CommandEvent(msgspec.Struct):
     command_index: int
 
 
-class _Function(msgspec.Struct):
-    arguments: str | None = None
-    name: str | None = None
-
-
 class _Code(msgspec.Struct):
     input: str | None = None
 
 
 class _StepCall(msgspec.Struct):
     index: int
-    function: _Function | None = None
+    function: Function | None = None
     code_interpreter: _Code | None = None
 
 
@@ -591,26 +535,6 @@ class _StepEvent(msgspec.Struct):
     delta: _StepDelta
 
 
-class _Call(msgspec.Struct):
-    function: _Function | None = None
-    index: int = 0
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-    tool_calls: list[_Call] | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta
-    index: int = 0
-    finish_reason: str | None = None
-
-
-class _Chunk(msgspec.Struct):
-    choices: list[_Choice]
-
-
 class _OwnDelta(msgspec.Struct):
     type: str
     cursor: int | str | None = None
@@ -622,7 +546,6 @@ class _OwnDelta(msgspec.Struct):
 _decode_shell = msgspec.json.Decoder(_ShellEvent).decode
 _decode_command = msgspec.json.Decoder(_CommandEvent).decode
 _decode_step = msgspec.json.Decoder(_StepEvent).decode
-_decode_chunk = msgspec.json.Decoder(_Chunk).decode
 _decode_own = msgspec.json.Decoder(_OwnDelta).decode
 
 
@@ -719,7 +642,7 @@ class _Scanner:
 
 
 def limit_fields(chunks: Iterable[bytes], hook: Callable[[str], None]) -> None:
-    decode, scanner = _decode_chunk, _Scanner("message")
+    decode, scanner = decode_chunk, _Scanner("message")
     for lines in lines_of(chunks):
         for line in lines:
             if line and line[6] == 123:
@@ -730,7 +653,7 @@ def limit_fields(chunks: Iterable[bytes], hook: Callable[[str], None]) -> None:
 
 
 def limit_throttled(chunks: Iterable[bytes], hook: Callable[[str], None]) -> None:
-    decode, last, held = _decode_chunk, float("-inf"), list[str]()
+    decode, last, held = decode_chunk, float("-inf"), list[str]()
     for lines in lines_of(chunks):
         for line in lines:
             if line and line[6] == 123:
@@ -746,7 +669,7 @@ def limit_throttled(chunks: Iterable[bytes], hook: Callable[[str], None]) -> Non
 
 
 def limit_recorder(chunks: Iterable[bytes], hook: Callable[[str], None]) -> None:
-    decode, began = _decode_chunk, time.monotonic()
+    decode, began = decode_chunk, time.monotonic()
     with tempfile.TemporaryDirectory() as folder, Path(folder, "plain.jsonl").open("ab") as file:
         for lines in lines_of(chunks):
             written: list[bytes] = []
@@ -875,7 +798,7 @@ class AsyncItems:
 def run_limit(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
     plain = Plain()
     with clock:
-        kind.limit(iter(items) if kind.each else items, plain.on_delta)
+        kind.limit(iter(items) if kind.each else items, plain.on_text_delta)
     return plain.parts
 
 

@@ -45,6 +45,7 @@ CEILINGS = {
     "hook: chat, 2 KB": 165 * 1.1,
     "hook: chat, event": 280 * 1.1,
     "hook: responses, 2 KB": 124 * 1.1,
+    "hook: responses, event": 244 * 1.1,
 }
 
 

@@ -19,31 +19,32 @@ events needs, call a method, append to a list. It is no library: it knows one ki
 matters where many streams arrive faster than they are read; elsewhere the HTTP client costs more."""
 
 
-# -- the limit
+# -- the limit: of a Chat chunk, what any handler needs
 
 
-class _Function(msgspec.Struct):
+class Function(msgspec.Struct):
     arguments: str | None = None
+    name: str | None = None
 
 
-class _Call(msgspec.Struct):
-    function: _Function | None = None
+class Call(msgspec.Struct):
+    function: Function | None = None
     index: int = 0
 
 
-class _Delta(msgspec.Struct):
+class Delta(msgspec.Struct):
     content: str | None = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[Call] | None = None
 
 
-class _Choice(msgspec.Struct):
-    delta: _Delta
+class Choice(msgspec.Struct):
+    delta: Delta
     index: int = 0
     finish_reason: str | None = None
 
 
-class _Chunk(msgspec.Struct):
-    choices: list[_Choice]
+class Chunk(msgspec.Struct):
+    choices: list[Choice]
 
 
 class _TextEvent(msgspec.Struct):
@@ -53,7 +54,7 @@ class _TextEvent(msgspec.Struct):
     content_index: int
 
 
-_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+decode_chunk = msgspec.json.Decoder(Chunk).decode
 _decode_text = msgspec.json.Decoder(_TextEvent).decode
 
 
@@ -69,7 +70,7 @@ class Plain:
 
 def limit_chat(chunks: list[bytes]) -> str:
     """Split, decode, call, append: the least that Python can do for a Chat stream."""
-    decode, plain = _decode_chunk, Plain()
+    decode, plain = decode_chunk, Plain()
     hook = plain.on_text_delta
     pending: list[bytes] = []
     for chunk in chunks:

@@ -204,12 +204,31 @@ def threads(read: str, n: int, consumers: int) -> float:
     return (time.process_time() - began) / n / consumers * 1e6
 
 
-def resuming() -> Callable[[], float]:
+def write_text(source: sk.Emitter, number: int) -> None:
+    source.text(f"message {number}")
+
+
+def write_kinds(source: sk.Emitter, number: int) -> None:
+    """One of the kinds of messages that an agent which runs code has, each after the one that it belongs to."""
+    match number % 5:
+        case 0:
+            source.tool_call("execute", {"code": f"print({number})"}, call_id=f"call-{number}")
+        case 1:
+            source.code(f"print({number})", "python")
+        case 2:
+            source.console(f"{number}\n", "stdout")
+        case 3:
+            source.tool_output(f"{number}", call_id=f"call-{number - 3}")
+        case _:
+            source.text(f"message {number}")
+
+
+def resuming(write: Callable[[sk.Emitter, int], None]) -> Callable[[], float]:
     """What resumes in the middle of a run of 1,000 messages: gives the seconds to the first event."""
     cursor: str | None = None
     with sk.Emitter() as source:
         for number in range(1000):
-            source.text(f"message {number}")
+            write(source, number)
             cursor = source.cursor if number == 500 else cursor
             source.end_message()
 
@@ -235,8 +254,9 @@ def rows(profile: Profile) -> Iterator[Row]:
     functions = {name: partial(threads, name, profile.pick(20, 100, 200), readers) for name in ("Emitter", "queues")}
     in_threads = interleaved(functions, rounds)
     yield from numbered(in_threads, f"token by token, {readers} readers in threads", "µs an event and reader", "queues")
-    taken = interleaved({"Emitter": resuming()}, rounds * 5)
-    yield from numbered({"Emitter": taken["Emitter"] * 1e3}, "resume in the middle of 1,000 messages", "ms", "")
+    for case, write in (("texts", write_text), ("calls, code, console, outputs, texts", write_kinds)):
+        taken = interleaved({"Emitter": resuming(write)}, rounds * 5)["Emitter"] * 1e3
+        yield from numbered({"Emitter": taken}, f"resume in the middle of 1,000 messages: {case}", "ms", "")
 
 
 def latency(face: str) -> float:

@@ -17,10 +17,11 @@ from .wires import answer, deltas
 TITLE = "A turn of an agent"
 ABOUT = """\
 CPU time of one turn over loopback with OpenAI's client and Chat Completions: a request whose answer calls a tool, the
-call, a second request with its output, and an answer of 100 deltas, each of which the application gets. The baseline is the
-loop that one writes by hand over the client's own stream, without any of what an agent does beside."""
+call, a second request with its output, and an answer of so many deltas, each of which the application gets. The baseline is
+the loop that one writes by hand over the client's own stream, without any of what an agent does beside. Two requests of that
+client alone are the greater part of a turn with a short answer."""
 
-N = 100  # deltas of the answer
+LENGTHS = (100, 300)  # deltas of the answer
 QUESTION, CITY = "How is the weather?", "Oslo"
 TOOL = {
     "type": "function",
@@ -42,9 +43,10 @@ def get_weather(city: str) -> str:
 
 
 def reply(request: Request) -> Reply:
-    """A call first; the answer where the tool's output is in the conversation's last message."""
+    """A call first; the answer where the tool's output is in the conversation's last message. The model's name is its
+    number of deltas."""
     if request.body["messages"][-1]["role"] == "tool":
-        return Reply(Text(pieces=deltas(N)))
+        return Reply(Text(pieces=deltas(int(request.body["model"]))))
     return Reply(ToolCall("get_weather", {"city": CITY}))
 
 
@@ -60,7 +62,7 @@ Turn = Callable[[], str]
 AsyncTurn = Callable[[], Awaitable[str]]
 
 
-def streamkit(url: str) -> Turn:
+def streamkit(url: str, model: str) -> Turn:
     import openai
 
     client = openai.OpenAI(base_url=url, api_key="none")
@@ -74,14 +76,14 @@ def streamkit(url: str) -> Turn:
 
     def turn() -> str:
         handler = Texts()
-        agent = sk.Agent(client, model="m", tools=[get_weather])
+        agent = sk.Agent(client, model=model, tools=[get_weather])
         agent.stream(QUESTION, handler).until_done()
         return "".join(handler.parts)
 
     return turn
 
 
-def by_hand(url: str) -> Turn:
+def by_hand(url: str, model: str) -> Turn:
     import openai
 
     client = openai.OpenAI(base_url=url, api_key="none")
@@ -92,7 +94,7 @@ def by_hand(url: str) -> Turn:
             parts: list[str] = []
             calls: dict[int, dict[str, Any]] = {}
             tools: Any = [TOOL]
-            for chunk in client.chat.completions.create(model="m", messages=messages, tools=tools, stream=True):
+            for chunk in client.chat.completions.create(model=model, messages=messages, tools=tools, stream=True):
                 for choice in chunk.choices:
                     if choice.delta.content:
                         parts.append(choice.delta.content)
@@ -115,14 +117,14 @@ def by_hand(url: str) -> Turn:
     return turn
 
 
-def openai_agents(url: str) -> AsyncTurn:
+def openai_agents(url: str, model: str) -> AsyncTurn:
     import agents
     import openai
 
     agents.set_tracing_disabled(True)
     client = openai.AsyncOpenAI(base_url=url, api_key="none")
-    model = agents.OpenAIChatCompletionsModel("m", openai_client=client)
-    agent: Any = agents.Agent(name="a", model=model, tools=[agents.function_tool(get_weather)])
+    chat = agents.OpenAIChatCompletionsModel(model, openai_client=client)
+    agent: Any = agents.Agent(name="a", model=chat, tools=[agents.function_tool(get_weather)])
 
     async def turn() -> str:
         parts: list[str] = []
@@ -136,14 +138,14 @@ def openai_agents(url: str) -> AsyncTurn:
     return turn
 
 
-def pydantic_ai(url: str) -> AsyncTurn:
+def pydantic_ai(url: str, model: str) -> AsyncTurn:
     import openai
     import pydantic_ai as pai
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
     provider = OpenAIProvider(openai_client=openai.AsyncOpenAI(base_url=url, api_key="none"))
-    agent = pai.Agent(OpenAIChatModel("m", provider=provider), tools=[get_weather])
+    agent = pai.Agent(OpenAIChatModel(model, provider=provider), tools=[get_weather])
 
     async def turn() -> str:
         parts: list[str] = []
@@ -164,30 +166,30 @@ def pydantic_ai(url: str) -> AsyncTurn:
     return turn
 
 
-def measured(prepare: Callable[[str], Turn]) -> Callable[..., float]:
-    def run(url: str, n: int) -> float:
-        turn, clock = prepare(url), Clock()
-        check(turn(), answer(N))  # on a new connection
+def measured(prepare: Callable[[str, str], Turn]) -> Callable[..., float]:
+    def run(url: str, n: int, length: int) -> float:
+        turn, clock = prepare(url, str(length)), Clock()
+        check(turn(), answer(length))  # on a new connection
         for _ in range(n):
             with clock:
                 text = turn()
-            check(text, answer(N))
+            check(text, answer(length))
         return clock.seconds / n * 1000
 
     return run
 
 
-def measured_async(prepare: Callable[[str], AsyncTurn]) -> Callable[..., float]:
-    async def main(url: str, n: int) -> float:
-        turn, clock = prepare(url), Clock()
-        check(await turn(), answer(N))
+def measured_async(prepare: Callable[[str, str], AsyncTurn]) -> Callable[..., float]:
+    async def main(url: str, n: int, length: int) -> float:
+        turn, clock = prepare(url, str(length)), Clock()
+        check(await turn(), answer(length))
         for _ in range(n):
             with clock:
                 text = await turn()
-            check(text, answer(N))
+            check(text, answer(length))
         return clock.seconds / n * 1000
 
-    return lambda url, n: asyncio.run(main(url, n))
+    return lambda url, n, length: asyncio.run(main(url, n, length))
 
 
 BY_HAND = "a loop by hand, openai"
@@ -201,15 +203,16 @@ CONTESTANTS = {
 
 def rows(profile: Profile) -> Iterator[Row]:
     with process("-m", __name__) as url, Workers(__name__) as workers:
-        yield from contest(
-            workers,
-            CONTESTANTS,
-            profile.pick(1, 2, 5),
-            case="Chat, a call and 100 deltas",
-            unit="ms a turn",
-            baseline=BY_HAND,
-            parameters={"url": url, "n": profile.pick(1, 5, 20)},
-        )
+        for length in LENGTHS:
+            yield from contest(
+                workers,
+                CONTESTANTS,
+                profile.pick(1, 2, 5),
+                case=f"Chat, a call and {length} deltas",
+                unit="ms a turn",
+                baseline=BY_HAND,
+                parameters={"url": url, "n": profile.pick(1, 5, 20), "length": length},
+            )
 
 
 if __name__ == "__main__":

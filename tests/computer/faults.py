@@ -25,7 +25,7 @@ class Fault(NamedTuple):
 
 
 _FLOOD = {"output_limit": 100_000}
-_MEMORY = {"memory_limit": 400_000_000}
+_MEMORY = {"memory_limit": 200_000_000}
 _BOMB = {"process_limit": 60}
 _STUBBORN = "bash -c 'trap \"\" INT; echo ready; while :; do sleep 0.05; done'"
 

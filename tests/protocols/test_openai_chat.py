@@ -861,7 +861,7 @@ def test_a_plain_delta_takes_the_fast_path() -> None:
     deltas += [{"tool_calls": [tool(0, "x", "f")]}] + [{"tool_calls": [tool(0, arguments="a")]}] * 5
     framer = SseFramer()
     events = decoder.feed_frames(framer.feed(sse([chunk(delta, **nulls) for delta in deltas], done=False)))
-    assert decoder.slow == 2  # the first, with which the run begins, and the beginning of a call
+    assert decoder.slow == 1  # the beginning of a call
     assert decoder.index == 16
     assert sum(isinstance(event, e.Delta) for event in events) == 15
 

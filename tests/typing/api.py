@@ -6,7 +6,8 @@ checker that stops refusing one fails here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -130,6 +131,10 @@ def a_script() -> None:
         assert_type(stream.timing, sk.Timing)
         assert_type(stream.usage, sk.Usage | None)
         assert_type(stream.chunks("open_interpreter"), Iterator[dict[str, Any]])
+    body = sk.stream([]).sse("vercel_ui", keepalive=5, on_disconnect="continue", retry=None, expose_errors=True)
+    assert_type(body.headers, Mapping[str, str])
+    assert_type(next(body), bytes)
+    body.close()
     sk.stream(Path("recording.jsonl"), Right(), sk.Recorder(Path("b.jsonl")), sk.Throttled(Right(), interval=0.5))
     sk.stream([{"role": "assistant", "type": "message", "content": "x"}], strict=True, protocol="open_interpreter")
 
@@ -142,10 +147,13 @@ async def a_server() -> None:
         async for event in stream:
             assert_type(event, sk.Event)
         assert_type(await stream.get_final_messages(), list[sk.Message])
+        async with aclosing(stream.sse()) as body:
+            assert_type(await anext(body), bytes)
         stream.cancel()
 
 
 def misuse() -> None:
+    sk.stream([]).sse(on_disconnect="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     sk.stream([], print)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     sk.stream([], protocol=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     sk.stream(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

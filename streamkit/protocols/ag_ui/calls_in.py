@@ -12,7 +12,7 @@ from ...core.json_fields import JsonFields
 from ...messages import Message
 from ..ui_parts import message_fields
 from ..values import WireObject, as_object, as_text, is_list, json_text, parse_json, text_or_none
-from .wire import kept_of, others_of
+from .wire import extra_of, others_of
 
 __all__ = ["CallIn", "Calls"]
 
@@ -59,18 +59,18 @@ class Calls:
         if id in self.open:
             yield self._warn("duplicate-start", f"tool call {id!r} is open already; it was skipped", "TOOL_CALL_START")
             return
-        kept = kept_of(wire)
-        fields = message_fields(kept, id)
+        extra = extra_of(wire)
+        fields = message_fields(extra, id)
         fields.pop("status", None)
         metadata = {**fields.pop("metadata", {}), **others_of(wire)}
-        message_id = self._unused_id(as_text(kept.get("id")) or id)
-        if kept.get("type") == "code":
+        message_id = self._unused_id(as_text(extra.get("id")) or id)
+        if extra.get("type") == "code":
             message: Message = m.CodeMessage(message_id, metadata=metadata, **fields)
         else:
             fields.setdefault("name", as_text(wire.get("toolCallName")) or None)
-            if "group" not in kept:
+            if "group" not in extra:
                 fields["group"] = text_or_none(wire.get("parentMessageId"))
-            executed = kept.get("provider_executed") is True
+            executed = extra.get("provider_executed") is True
             message = m.ToolCallMessage(message_id, provider_executed=executed, metadata=metadata, **fields)
         call = self._all[id] = self.open[id] = CallIn(message)
         if call.code is None:
@@ -104,7 +104,7 @@ class Calls:
             yield self._warn("stray-end", f"there is no open tool call {id!r}", "TOOL_CALL_END")
             return
         begun, text = call.message, "".join(call.pieces)
-        fields = message_fields(kept_of(wire), begun.call_id)
+        fields = message_fields(extra_of(wire), begun.call_id)
         metadata = {**begun.metadata, **fields.pop("metadata", {}), **others_of(wire)}
         if isinstance(begun, m.ToolCallMessage):
             fields["provider_executed"] = begun.provider_executed
@@ -120,14 +120,14 @@ class Calls:
 
     def result(self, wire: WireObject) -> Iterator[e.Event]:
         """The result of a call. What is only a console's output again is none."""
-        kept = kept_of(wire)
-        if kept.get("type") == "none":
+        extra = extra_of(wire)
+        if extra.get("type") == "none":
             return
         id, value = as_text(wire.get("toolCallId")), wire.get("content")
         call = self._all.get(id)
-        fields = message_fields(kept, (call.message.call_id if call else None) or id)
+        fields = message_fields(extra, (call.message.call_id if call else None) or id)
         fields.setdefault("name", call.message.name if call else None)
-        metadata = {**fields.pop("metadata", {}), **others_of(wire), **({"error": True} if kept.get("error") else {})}
+        metadata = {**fields.pop("metadata", {}), **others_of(wire), **({"error": True} if extra.get("error") else {})}
         parts = [as_object(part) for part in value] if is_list(value) else []
         texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
         content = "".join(texts) if parts else value if isinstance(value, str) else json_text(value or "")

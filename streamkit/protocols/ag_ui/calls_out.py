@@ -8,7 +8,7 @@ from typing import Any
 from ... import messages as m
 from ...core.unique_ids import UniqueIds
 from ...messages import Message
-from ..ui_parts import CODE_TOOL, DENIED, CodeArguments, HeldText, kept_call_id, kept_fields
+from ..ui_parts import CODE_TOOL, DENIED, CodeArguments, HeldText, extra_call_id, extra_fields
 from .parents import Parents
 
 __all__ = ["CallOut", "Calls"]
@@ -50,12 +50,12 @@ class Calls:
 
     Args:
         parents: knows which message a call belongs to.
-        kept: makes the metadata of an event of a message from fields to keep.
+        extra: makes the metadata of an event of a message from its extra fields.
     """
 
-    def __init__(self, parents: Parents, kept: Callable[..., Item]) -> None:
+    def __init__(self, parents: Parents, extra: Callable[..., Item]) -> None:
         self._parents = parents
-        self._kept = kept
+        self._extra = extra
         self._calls: dict[str, CallOut] = {}  # by toolCallId
         self._ids = UniqueIds(self._calls)
         self._newest_code: CallOut | None = None
@@ -100,7 +100,7 @@ class Calls:
             "toolCallId": call.id,
             "toolCallName": call.name,
             **({"parentMessageId": parent} if parent else {}),
-            **self._kept(message, **{**({"group": ""} if parent else {}), **self._fields(call)}),
+            **self._extra(message, **{**({"group": ""} if parent else {}), **self._fields(call)}),
         }
         if call.code is not None:
             yield from self._send(call, call.code.begin())
@@ -109,14 +109,14 @@ class Calls:
         """The fields to keep of a call."""
         message = call.message
         expressed = ("name",) if call.code is None and message.name == call.name else ()
-        kept = {**kept_fields(message, *expressed, id=call.id), **kept_call_id(message, call.id)}
+        extra = {**extra_fields(message, *expressed, id=call.id), **extra_call_id(message, call.id)}
         if call.code is not None:
-            kept["type"] = "code"
+            extra["type"] = "code"
         elif message.metadata.get("custom") is True:
-            kept["custom"] = True
+            extra["custom"] = True
         if isinstance(message, m.ToolCallMessage) and message.provider_executed:
-            kept["provider_executed"] = True
-        return kept
+            extra["provider_executed"] = True
+        return extra
 
     def _send(self, call: CallOut, text: str, *, all: bool = False) -> Iterator[Item]:
         now = call.held.add(text) + (call.held.take() if all else "")
@@ -135,7 +135,7 @@ class Calls:
         self._by_call[message.call_id or message.id] = call  # it may have come only now
         end = call.code.end(message.format) if call.code is not None and message.status == "completed" else ""
         yield from self._send(call, end, all=True)
-        yield {"type": "TOOL_CALL_END", "toolCallId": call.id, **self._kept(message, **self._fields(call))}
+        yield {"type": "TOOL_CALL_END", "toolCallId": call.id, **self._extra(message, **self._fields(call))}
 
     def whole(self, message: Message) -> Iterator[Item]:
         """A call that was not sent when it came."""
@@ -152,13 +152,13 @@ class Calls:
         if call is not None:
             call.has_result = True
         call_id = (message.call_id or message.id) if call is None else call.id
-        kept = kept_fields(message, id=message.id, default_role="computer")
+        extra = extra_fields(message, id=message.id, default_role="computer")
         if call is not None and message.name == call.message.name:
-            kept.pop("name", None)
-        kept |= kept_call_id(message, call_id if call is None else call.message.call_id or call.id)
+            extra.pop("name", None)
+        extra |= extra_call_id(message, call_id if call is None else call.message.call_id or call.id)
         if message.metadata.get("error") is True:
-            kept["error"] = True
-        yield self._result(message.id, call_id, message.content, self._kept(message, **kept))
+            extra["error"] = True
+        yield self._result(message.id, call_id, message.content, self._extra(message, **extra))
 
     def _result(self, id: str, call_id: str, content: str, metadata: Item) -> Item:
         id = self._result_ids.unused(id)
@@ -196,4 +196,4 @@ class Calls:
                 call.has_result = True
                 content = "".join(console.content for console in call.printed)
                 text = DENIED if call.is_denied and not content else content
-                yield self._result(f"{call.id}.result", call.id, text, self._kept(call.message, type="none"))
+                yield self._result(f"{call.id}.result", call.id, text, self._extra(call.message, type="none"))

@@ -11,14 +11,11 @@ messages, activities of another server, sub-agents, encrypted values, RAW and CU
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from ... import events as e
 from ... import messages as m
-from ...events import ToolCallDelta
-from ...messages.json_text import NOT_JSON
-from .. import base
-from ..framing import Frames, as_frame
+from ..ui_decoder import NOT_GROWING, Growing, UiDecoder
 from ..ui_parts import message_fields, usage_of
 from ..values import WireObject, as_object, as_objects, as_seconds, as_text, text_or_none, without_keys
 from . import wire as w
@@ -31,76 +28,28 @@ _STATUSES = ("incomplete", "requires_action", "expired")
 _ROLES = {"assistant": "assistant", "user": "user", "system": "system", "developer": "system"}
 
 
-class _Growing(NamedTuple):
-    """The text that received the newest delta, as the fast path compares it: the struct and the id of the delta, then what
-    makes its event."""
-
-    struct: Any = None
-    id: str = ""
-    message_id: str = ""
-    event: Any = None
-
-
-_NOTHING = _Growing()
-_decode_delta: Any = w.decode_delta  # of a frame with an id, which is a tuple, it raises TypeError
-
-
-class Decoder(base.Decoder):
+class Decoder(UiDecoder):
     """Decodes an AG-UI stream."""
 
     name = "ag_ui"
-    sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset()
+    decode_delta: ClassVar[Any] = w.decode_delta
+    call_delta = w.ArgsDelta
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._used: set[str] = set()
         # The message ids and classes of open texts, by the prefix of their events and their id.
         self._texts: dict[tuple[str, str], tuple[str, type[m.Message]]] = {}
-        self._growing = _NOTHING
         self._calls = Calls(self._unused_id, self.warn)
+        self._growing_calls = self._calls.growing
         self._own = OwnEvents(self._calls)
         self._chunked: dict[str, str] = {}  # the id of the message that chunks go on with, by the prefix of their type
         self._thinking = ""  # the id of the text that the events of 0.x go on with
         self._step_names: set[str] = set()
-        self._has_step_usage = False
-        self._step_is_over = False  # whether the step ends before the next event; the last step ends with the run
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether it has a type of this protocol, and what events of this type have."""
         return w.is_event(item)
-
-    # -- the fast path: pieces of texts and of arguments
-
-    def feed_frames(self, frames: Frames) -> list[e.Event]:
-        """The events of frames. A piece of the newest text, or of an open call, takes the fast path."""
-        events: list[e.Event] = []
-        self._first, self._frames = self.index, frames
-        start, surplus = self.index, 0  # events of slow items, beyond one for each
-        calls, decode = self._calls.growing, _decode_delta
-        struct, id, message_id, make_event = self._growing
-        for frame in frames:
-            try:
-                delta = decode(frame)
-                if delta.__class__ is struct and delta.id == id:
-                    events.append(make_event(message_id, delta.value, raw_item=frame))
-                    continue
-                if delta.__class__ is w.ArgsDelta:
-                    call = calls[delta.id]
-                    call.pieces.append(delta.value)
-                    events.append(ToolCallDelta(call.message.id, delta.value, raw_item=frame))
-                    continue
-            except (KeyError, TypeError, *NOT_JSON):
-                pass
-            self.index = start + len(events) - surplus
-            slow = self.feed_frame(*as_frame(frame))
-            events += slow
-            surplus += len(slow) - 1
-            if self.exhausted:
-                return events
-            struct, id, message_id, make_event = self._growing
-        self.index = start + len(frames)
-        return events
 
     # -- the tolerant path
 
@@ -172,20 +121,15 @@ class Decoder(base.Decoder):
             self._thinking = self.new_id()
         return {**item, "type": w.LEGACY[kind], "messageId": self._thinking}
 
-    def _unused_id(self, wanted: str) -> str:
-        id = wanted if wanted and wanted not in self._used else self.new_id()
-        self._used.add(id)
-        return id
-
     # -- the run and its steps
 
     def _start_run(self, item: WireObject) -> Iterator[e.Event]:
         self.complete = False
-        kept, run_id, thread_id = w.kept_of(item), as_text(item.get("runId")), as_text(item.get("threadId"))
+        extra, run_id, thread_id = w.extra_of(item), as_text(item.get("runId")), as_text(item.get("threadId"))
         thread = {"thread_id": thread_id} if thread_id not in ("", run_id) else {}
         more = {**thread, **w.others_of(item)}
-        id, model = as_text(kept.get("id")) or run_id, text_or_none(kept.get("model"))
-        yield e.RunCreated(e.Run(id=id, model=model, created_at=as_seconds(kept.get("created_at")), metadata=more))
+        id, model = as_text(extra.get("id")) or run_id, text_or_none(extra.get("model"))
+        yield e.RunCreated(e.Run(id=id, model=model, created_at=as_seconds(extra.get("created_at")), metadata=more))
 
     def _start_step(self, item: WireObject) -> Iterator[e.Event]:
         name = as_text(item.get("stepName"))
@@ -194,7 +138,7 @@ class Decoder(base.Decoder):
         yield e.RunStepCreated(e.RunStep(id=id, type=None if id else text_or_none(name)))
 
     def _finish_step(self, item: WireObject) -> Iterator[e.Event]:
-        usage = as_object(w.kept_of(item).get("usage"))
+        usage = as_object(w.extra_of(item).get("usage"))
         if usage:
             self._has_step_usage = True
             yield usage_of(usage)
@@ -205,7 +149,7 @@ class Decoder(base.Decoder):
 
     def _finish(self, item: WireObject) -> Iterator[e.Event]:
         self.complete = True
-        outcome, kept = as_object(item.get("outcome")), w.kept_of(item)
+        outcome, extra = as_object(item.get("outcome")), w.extra_of(item)
         asked = set(self._calls.pending)
         interrupts = [one for one in as_objects(outcome.get("interrupts")) if as_text(one.get("id")) not in asked]
         for interrupt in interrupts:
@@ -213,7 +157,7 @@ class Decoder(base.Decoder):
         usage = w.usage_of_list(item.get("usage"))
         if usage is not None and not self._has_step_usage:
             yield usage
-        status: Any = as_text(kept.get("status"))
+        status: Any = as_text(extra.get("status"))
         if status not in _STATUSES:
             status = "completed"
         if outcome.get("type") == "interrupt" or self._calls.pending:
@@ -221,8 +165,8 @@ class Decoder(base.Decoder):
         if outcome.get("type") == "cancelled":
             status = "cancelled"
         metadata = {w.KEY: {"interrupts": interrupts}} if interrupts else {}
-        reason, model = text_or_none(kept.get("finishReason")), text_or_none(kept.get("model"))
-        completed_at = as_seconds(kept.get("completed_at"))
+        reason, model = text_or_none(extra.get("finishReason")), text_or_none(extra.get("model"))
+        completed_at = as_seconds(extra.get("completed_at"))
         run = e.Run(status=status, metadata=metadata, finish_reason=reason, model=model, completed_at=completed_at)
         if self._calls.pending:
             yield e.RunRequiresAction(e.Run())
@@ -251,8 +195,8 @@ class Decoder(base.Decoder):
             yield from self._open_text(prefix, id, item)
 
     def _open_text(self, prefix: str, id: str, item: WireObject) -> Iterator[e.Event]:
-        kept = w.kept_of(item)
-        fields = message_fields(kept)
+        extra = w.extra_of(item)
+        fields = message_fields(extra)
         for key in ("metadata", "status"):
             fields.pop(key, None)
         message_class: type[m.Message] = m.TextMessage
@@ -264,7 +208,7 @@ class Decoder(base.Decoder):
                 fields["name"] = name
             if fields.get("format") == "refusal":
                 message_class = m.RefusalMessage
-        message_id = self._unused_id(as_text(kept.get("id")) or id)
+        message_id = self._unused_id(as_text(extra.get("id")) or id)
         self._texts[prefix, id] = (message_id, message_class)
         self._grow(prefix, id)
         yield e.MessageCreated(message_class(message_id, metadata=w.others_of(item), **fields))
@@ -272,7 +216,7 @@ class Decoder(base.Decoder):
     def _grow(self, prefix: str, id: str) -> None:
         message_id, message_class = self._texts[prefix, id]
         struct = w.ReasoningDelta if prefix == "REASONING" else w.TextDelta
-        self._growing = _Growing(struct, id, message_id, message_class.delta_event)
+        self._growing = Growing(struct, id, message_id, message_class.delta_event)
 
     def _text_content(self, item: WireObject) -> Iterator[e.Event]:
         prefix, kind = _prefix(item), as_text(item.get("type"))
@@ -290,13 +234,13 @@ class Decoder(base.Decoder):
 
     def _end_text(self, item: WireObject) -> Iterator[e.Event]:
         prefix, id = _prefix(item), as_text(item.get("messageId"))
-        self._growing = _NOTHING
+        self._growing = NOT_GROWING
         found = self._texts.pop((prefix, id), None)
         if found is None:
             yield self.warn("stray-end", f"there is no open message {id!r}", as_text(item.get("type")))
             return
         message_id, message_class = found
-        fields = message_fields(w.kept_of(item))
+        fields = message_fields(w.extra_of(item))
         fields.pop("metadata", None)
         yield e.MessageDone(message_class(message_id, metadata=w.others_of(item), **fields))
 

@@ -15,12 +15,12 @@ from ...messages import Message
 from .. import base
 from ..ui_files import file_url
 from ..ui_parts import (
-    KEPT_KEY,
+    EXTRA_KEY,
     MASKED_ERROR,
     application_event,
+    extra_call_id,
+    extra_fields,
     is_application_event,
-    kept_call_id,
-    kept_fields,
     static_form,
     usage_object,
 )
@@ -103,7 +103,7 @@ class Encoder(base.Encoder):
         self._steps: list[str] = []
         self._texts: dict[str, str] = {}  # the type of their deltas, by the id of open texts
         self._parents = Parents()
-        self._calls = Calls(self._parents, self._kept if self._is_1 else _nothing_kept)
+        self._calls = Calls(self._parents, self._extra if self._is_1 else _no_extra)
         self._consoles: set[str] = set()
         self._questions: dict[str, Confirmation] = {}
         self._usage: e.Usage | None = None
@@ -175,17 +175,17 @@ class Encoder(base.Encoder):
         run_id = self._run_id or run.id or "run-1"
         self._ids = {"threadId": self._thread_id or run_id, "runId": run_id}
         own_id = run.id if run.id != run_id else None
-        kept = without_keys({"id": own_id, "model": run.model, "created_at": run.created_at})
+        extra = without_keys({"id": own_id, "model": run.model, "created_at": run.created_at})
         version = {"protocolVersion": "1.0"} if self._is_1 else {}
-        yield {"type": "RUN_STARTED", **self._ids, **version, **self._metadata(kept)}
+        yield {"type": "RUN_STARTED", **self._ids, **version, **self._metadata(extra)}
 
     def _finish_step(self, id: str) -> Iterator[Item]:
         if id not in self._steps:
             return
         self._steps.remove(id)
-        kept: Item = {} if self._usage is None else {"usage": usage_object(self._usage)}
+        extra: Item = {} if self._usage is None else {"usage": usage_object(self._usage)}
         self._usage = None
-        yield {"type": "STEP_FINISHED", "stepName": id, **self._metadata(kept)}
+        yield {"type": "STEP_FINISHED", "stepName": id, **self._metadata(extra)}
 
     def _end(self, run: e.Run) -> Iterator[Item]:
         yield from self._begin(run)
@@ -206,10 +206,10 @@ class Encoder(base.Encoder):
             yield {"type": "RUN_ERROR", "message": "The run was cancelled.", "code": "cancelled"}
         else:
             values = {"finishReason": run.finish_reason, "model": self._model, "completed_at": run.completed_at}
-            kept = without_keys(values)
+            extra = without_keys(values)
             if run.status not in ("completed", "cancelled"):
-                kept["status"] = run.status
-            yield {"type": "RUN_FINISHED", **self._ids, **self._outcome(run), **usage, **self._metadata(kept)}
+                extra["status"] = run.status
+            yield {"type": "RUN_FINISHED", **self._ids, **self._outcome(run), **usage, **self._metadata(extra)}
 
     def _outcome(self, run: e.Run) -> Item:
         if not self._is_1:
@@ -221,13 +221,13 @@ class Encoder(base.Encoder):
         pending = self._calls.pending() if run.status == "requires_action" else []
         return {"outcome": {"type": "success", **({"pendingToolCallIds": pending} if pending else {})}}
 
-    def _metadata(self, kept: Item, message: Message | None = None) -> Item:
+    def _metadata(self, extra: Item, message: Message | None = None) -> Item:
         """The `metadata` of an event: what came with its message over this protocol, and the fields to keep."""
         others: WireObject = {} if message is None else as_object(message.metadata.get(KEY))
-        found = {**others, **({KEPT_KEY: kept} if kept else {})}
+        found = {**others, **({EXTRA_KEY: extra} if extra else {})}
         return {"metadata": found} if found and self._is_1 else {}
 
-    def _kept(self, message: Message, **more: Any) -> Item:
+    def _extra(self, message: Message, **more: Any) -> Item:
         return self._metadata(more, message)
 
     # -- messages
@@ -238,13 +238,13 @@ class Encoder(base.Encoder):
             self._texts[id] = "REASONING_MESSAGE_CONTENT"
             self._parents.other()
             yield {"type": "REASONING_START", "messageId": id}
-            kept = self._metadata(kept_fields(message, id=id), message)
-            yield {"type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning", **kept}
+            extra = self._metadata(extra_fields(message, id=id), message)
+            yield {"type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning", **extra}
         elif _is_text(message):
             self._texts[id] = "TEXT_MESSAGE_CONTENT"
             self._parents.text(id, message.role)
-            kept = self._metadata(kept_fields(message, "role", id=id), message)
-            yield {"type": "TEXT_MESSAGE_START", "messageId": id, "role": message.role, **kept}
+            extra = self._metadata(extra_fields(message, "role", id=id), message)
+            yield {"type": "TEXT_MESSAGE_START", "messageId": id, "role": message.role, **extra}
         elif isinstance(message, m.ToolCallMessage) or _is_run_code(message):
             yield from self._calls.begin(message)
         elif isinstance(message, m.ConsoleMessage):
@@ -268,8 +268,8 @@ class Encoder(base.Encoder):
         if isinstance(message, m.ReasoningMessage) or _is_text(message):
             prefix = "REASONING" if isinstance(message, m.ReasoningMessage) else "TEXT"
             self._texts.pop(id, None)
-            kept = self._metadata(kept_fields(message, "role", id=id), message)
-            yield {"type": f"{prefix}_MESSAGE_END", "messageId": id, **kept}
+            extra = self._metadata(extra_fields(message, "role", id=id), message)
+            yield {"type": f"{prefix}_MESSAGE_END", "messageId": id, **extra}
             if prefix == "REASONING":
                 yield {"type": "REASONING_END", "messageId": id}
         elif id in self._calls.by_message:
@@ -289,25 +289,27 @@ class Encoder(base.Encoder):
         found = file_url(message) if is_file else None
         if found is None:
             return _custom("message", static_form(message))
-        kept = self._metadata({**kept_fields(message, "format", id=message.id), **kept_call_id(message, None)}, message)
+        extra = self._metadata(
+            {**extra_fields(message, "format", id=message.id), **extra_call_id(message, None)}, message
+        )
         content = {"url": found[0], "mimeType": found[1]}
-        return {"type": "ACTIVITY_SNAPSHOT", "messageId": message.id, "activityType": FILE, "content": content, **kept}
+        return {"type": "ACTIVITY_SNAPSHOT", "messageId": message.id, "activityType": FILE, "content": content, **extra}
 
     def _console(self, id: str, message: Message | None) -> Iterator[Item]:
         """The console, which begins with its first line or with its first output."""
         part = None if message is None else self._calls.part_of(message)
         call_id = part.id if part is not None else None if message is None else message.call_id
-        kept: Item = {}
+        extra: Item = {}
         if message is not None:
-            own = kept_fields(message, id=id, default_role="computer")
-            kept = self._metadata({**own, **kept_call_id(message, call_id)}, message)
+            own = extra_fields(message, id=id, default_role="computer")
+            extra = self._metadata({**own, **extra_call_id(message, call_id)}, message)
         if id not in self._consoles:
             self._consoles.add(id)
             self._parents.other()
             content: Item = {"output": [], **without_keys({"callId": call_id})}
-            yield {"type": "ACTIVITY_SNAPSHOT", "messageId": id, "activityType": CONSOLE, "content": content, **kept}
+            yield {"type": "ACTIVITY_SNAPSHOT", "messageId": id, "activityType": CONSOLE, "content": content, **extra}
         elif message is not None and message.status == "in_progress" and not message.size:
-            yield {**_patch(id, "/callId", call_id), **kept}  # it began with its first line
+            yield {**_patch(id, "/callId", call_id), **extra}  # it began with its first line
 
     # -- questions
 
@@ -348,7 +350,7 @@ class Encoder(base.Encoder):
         }
 
 
-def _nothing_kept(message: Message, **more: Any) -> Item:
+def _no_extra(message: Message, **more: Any) -> Item:
     return {}
 
 

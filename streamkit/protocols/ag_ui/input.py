@@ -32,8 +32,11 @@ def to_input(messages: Iterable[Message | Confirmation], report: Report = report
     """
     history = _History(report)
     for message in messages:
-        if not isinstance(message, Confirmation) and message.choice == 0:
-            history.add(message)
+        if isinstance(message, Confirmation) or message.choice:
+            continue
+        if "field" in message.metadata and not isinstance(message, m.TextMessage):
+            continue  # it was read out of the arguments of a call, which is there; as `Encoder.items` has it
+        history.add(message)
     history.add_printed()
     return history.items
 

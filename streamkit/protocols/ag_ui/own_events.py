@@ -15,7 +15,7 @@ from ..ui_files import file_fields
 from ..ui_parts import message_fields, restored_event
 from ..values import WireObject, as_count, as_object, as_objects, as_text, text_or_none
 from .calls_in import Calls
-from .wire import CONSOLE, FILE, OWN, kept_of, others_of
+from .wire import CONSOLE, FILE, OWN, extra_of, others_of
 
 __all__ = ["OwnEvents"]
 
@@ -84,7 +84,7 @@ class OwnEvents:
         if not url:
             return None
         message_class, format, data = file_fields(url, as_text(content.get("mimeType")))
-        fields = message_fields(kept_of(item))
+        fields = message_fields(extra_of(item))
         for key in ("metadata", "status"):
             fields.pop(key, None)
         fields["format"] = format
@@ -134,7 +134,7 @@ class OwnEvents:
 
 
 def _console_of(id: str, item: WireObject, call_id: str | None) -> m.ConsoleMessage:
-    fields = message_fields(kept_of(item), call_id)
+    fields = message_fields(extra_of(item), call_id)
     for key in ("metadata", "status"):
         fields.pop(key, None)
     return m.ConsoleMessage(id, metadata=others_of(item), **fields)

@@ -17,7 +17,7 @@ from ..request_body import Fields, read_body
 from ..ui_answers import Approval, ToolResult, UiAnswer
 from ..ui_files import file_fields
 from ..values import WireObject, as_object, json_text, text_or_none
-from .wire import Version, kept_of, others_of
+from .wire import Version, extra_of, others_of
 
 __all__ = ["AgentRequest", "AgentTool", "Resume", "from_request"]
 
@@ -205,15 +205,15 @@ def _text_of(fields: Fields) -> str:
 def _read_call(fields: Fields, group: str) -> Message:
     id, function = fields.text("id", empty=False), fields.inner("function")
     name, arguments = function.text("name", empty=False), function.text("arguments")
-    kept = kept_of(fields.wire)
-    if kept.get("type") == "code":
+    extra = extra_of(fields.wire)
+    if extra.get("type") == "code":
         try:
             shown = read_body(arguments)
         except Exception as error:
             raise function.fail("arguments", "is no JSON object, which that of code must be") from error
         language = shown.optional_text("language")
         return m.CodeMessage(id, call_id=id, content=shown.text("code"), format=language, group=group)
-    executed = kept.get("provider_executed") is True
+    executed = extra.get("provider_executed") is True
     return m.ToolCallMessage(id, name=name, call_id=id, content=arguments, provider_executed=executed, group=group)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from ...events import Usage
-from ..ui_parts import KEPT_KEY
+from ..ui_parts import EXTRA_KEY
 from ..values import WireObject, as_count, as_object, as_objects, without_keys
 
 __all__ = [
@@ -23,8 +23,8 @@ __all__ = [
     "TextDelta",
     "Version",
     "decode_delta",
+    "extra_of",
     "is_event",
-    "kept_of",
     "others_of",
     "token_usage",
     "usage_of_list",
@@ -138,14 +138,14 @@ decode_delta = msgspec.json.Decoder(TextDelta | ReasoningDelta | ArgsDelta).deco
 # -- metadata and usage
 
 
-def kept_of(wire: WireObject) -> WireObject:
+def extra_of(wire: WireObject) -> WireObject:
     """The fields of our message that an event carries along."""
-    return as_object(as_object(wire.get("metadata")).get(KEPT_KEY))
+    return as_object(as_object(wire.get("metadata")).get(EXTRA_KEY))
 
 
 def others_of(wire: WireObject) -> dict[str, Any]:
     """What another server sends along, as a message's metadata."""
-    found = without_keys(as_object(wire.get("metadata")), KEPT_KEY)
+    found = without_keys(as_object(wire.get("metadata")), EXTRA_KEY)
     return {KEY: found} if found else {}
 
 

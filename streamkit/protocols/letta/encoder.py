@@ -56,6 +56,7 @@ class Encoder(base.Encoder):
     """
 
     name = "letta"
+    sse_ids = False
     done = b"[DONE]"
 
     def __init__(self) -> None:

@@ -76,6 +76,7 @@ class Encoder(base.Encoder):
     """
 
     name = "openai_assistants"
+    sse_ids = False
     choices = False
     done = b"[DONE]"
 

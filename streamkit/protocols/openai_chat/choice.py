@@ -24,8 +24,9 @@ from ..values import (
     text_or_json,
     without_keys,
 )
-from .open_messages import OpenMessages
+from .open_messages import NOTHING, OpenMessages
 from .returned_fields import CALL_KEYS, LISTS, OPAQUE_KEYS, emptied_thinking
+from .tool_calls import NO_CALLS, ToolCalls
 from .wire import CHOICE_KEYS, FINISH_REASON_STATUS, REASONING_KEYS, is_only_deltas, thinking_text
 
 __all__ = ["ROLES", "Choice"]
@@ -97,12 +98,12 @@ class Choice:
         self.index = index
         self.finish_reason: str | None = None
         self.is_finished = False
-        self.extra: dict[str, Any] = {}
+        self.extra: WireObject = NOTHING
         self.messages = OpenMessages(index, group, new_id, warn, hold)
-        self.tool_calls = self.messages.tool_calls
+        self.tool_calls = NO_CALLS
         self.open_text_id: str | None = None
         self.open_reasoning_id: str | None = None
-        self.open_reasoning_keys: WireObject = {}
+        self.open_reasoning_keys: WireObject = NOTHING
         self.open_refusal_id: str | None = None
         self.filter_results: Any = None
         self.is_reasoning = False
@@ -110,7 +111,7 @@ class Choice:
         self._warn = warn
         self._hold = hold
         self._complete_message: WireObject | None = None  # not read until the choice ends
-        self._annotations: list[tuple[WireObject, WireObject]] = []  # each with its chunk, until there is a text
+        self._annotations: tuple[tuple[WireObject, WireObject], ...] = ()  # each with its chunk, until there is a text
         self._is_in_thought = False
 
     def feed(self, wire: WireObject, chunk: WireObject) -> Iterator[Event]:
@@ -142,10 +143,13 @@ class Choice:
         self.is_finished = True
         status = FINISH_REASON_STATUS.get(self.finish_reason or "", "completed")
         yield from self.messages.finish_all(status, holds_text=holds_text)
-        yield from self._drop_annotations()
+        if self._annotations:
+            yield from self._drop_annotations()
 
     def end(self, status: Status) -> Iterator[Event]:
         """The events of the answer's end: what has not been emitted of a complete message, and what is open."""
+        if self.is_finished and not (self._complete_message or self._annotations or self.messages.is_open):
+            return
         yield from self._read_complete_message({}, {})
         yield from self.messages.finish_all(status)
         yield from self._drop_annotations()
@@ -160,21 +164,26 @@ class Choice:
     def _add_extra(self, wire: WireObject, *, is_plain: bool) -> None:
         # The fast path takes plain chunks, and refuses only those with content filter results.
         taken = ("content_filter_results",) if is_plain else wire.keys() - CHOICE_KEYS
+        extra = self.extra
         found = {key: wire[key] for key in wire if key in taken and wire[key]}
-        if found and (changed := add_values(self.extra, found)):
+        changed = {key: value for key, value in found.items() if key not in extra or extra[key] != value}
+        if changed:
+            self.extra = {**extra, **changed}
             self._hold(None, changed)
 
     def update_fast_path(self) -> None:
         """Note what the fast path may do with the next chunk."""
-        ids = self.messages.ids
-        self.messages.unreported = 0
-        self.messages.report_held()
+        messages = self.messages
+        ids = messages.ids
+        messages.unreported = 0
+        messages.report_held()
         self.is_reasoning = "reasoning" in ids or "redacted" in ids
-        is_alone = not (self.is_reasoning or self.messages.is_text_held)
-        self.open_text_id = ids.get("text") if is_alone else None
-        self.open_refusal_id = ids.get("refusal") if is_alone else None
+        if self.is_reasoning or messages.is_text_held:
+            self.open_text_id = self.open_refusal_id = None
+        else:
+            self.open_text_id, self.open_refusal_id = ids.get("text"), ids.get("refusal")
         self.open_reasoning_id = ids.get("reasoning")
-        self.open_reasoning_keys = self.messages.returned_fields("reasoning")
+        self.open_reasoning_keys = messages.returned_fields("reasoning")
         self.takes_pieces = not (self._annotations or self._is_in_thought or self._complete_message)
 
     def _read_complete_message(self, logprobs: WireObject, chunk: WireObject) -> Iterator[Event]:
@@ -226,7 +235,7 @@ class Choice:
             yield from messages.add_executed_tool(as_object(tool))
         for annotation in self._list_at(delta, "annotations"):
             if is_object(annotation):
-                self._annotations.append((annotation, chunk))
+                self._annotations += ((annotation, chunk),)
                 if "text" not in messages.ids:
                     self._hold(None, annotation)
             else:
@@ -234,13 +243,13 @@ class Choice:
         if self._annotations and "text" in messages.ids:
             for annotation, _ in self._annotations:
                 yield AnnotationAdded(messages.ids["text"], annotation_of(annotation))
-            self._annotations.clear()
+            self._annotations = ()
 
     def _drop_annotations(self) -> Iterator[Event]:
         """Raw events of the citations of a text that never came."""
         for _, chunk in self._annotations:
             yield RawEvent("annotations", chunk)
-        self._annotations.clear()
+        self._annotations = ()
 
     def _read_thought(self, content: Any) -> Iterator[Event]:
         """Reasoning that Google sends as content. It begins with a tag, and so does the text that follows it."""
@@ -328,7 +337,7 @@ class Choice:
                     self.messages.add_returned("reasoning", {"content": emptied_thinking(part)})
                     yield from self.messages.append("reasoning", thinking_text(part.get("thinking")))
                 case {"type": "reference"} if is_object(part):
-                    self._annotations.append((part, chunk))  # Mistral: of what was written before it
+                    self._annotations += ((part, chunk),)  # Mistral: of what was written before it
                     if "text" not in self.messages.ids:
                         self._hold(None, part)
                 case {"type": "image_url"}:
@@ -383,6 +392,12 @@ class Choice:
 
     # -- tool calls
 
+    def _calls(self) -> ToolCalls:
+        """The tool calls, which most choices have none of."""
+        if self.tool_calls is NO_CALLS:
+            self.tool_calls = self.messages.tool_calls = ToolCalls()
+        return self.tool_calls
+
     def _read_tool_call(self, fragment: Any, position: int) -> Iterator[Event]:
         """A fragment of a call. Some servers put name and arguments beside the id, without `function`."""
         if not is_object(fragment):
@@ -395,9 +410,10 @@ class Choice:
         name, call_id = as_text(function.get("name")), as_text(fragment.get("id"))
         arguments = text_or_json(function.get("arguments", function.get("input")))
         index = as_index(fragment.get("index"), self._warn)
-        before, count = self.tool_calls.latest, len(self.tool_calls.in_order)
-        call = self.tool_calls.find(index, call_id, name, arguments, position)
-        if before is not None and len(self.tool_calls.in_order) > count:
+        calls = self._calls()
+        before, count = calls.latest, len(calls.in_order)
+        call = calls.find(index, call_id, name, arguments, position)
+        if before is not None and len(calls.in_order) > count:
             yield from self.messages.pass_call(before)
         call.is_custom = call.is_custom or is_custom
         extra = without_keys(fragment, *CALL_KEYS) if function is not fragment else {}
@@ -411,4 +427,4 @@ class Choice:
             self._warn("bad-tool-calls", "its `function_call` is not an object; it was skipped")
             return
         name, arguments = as_text(fragment.get("name")), text_or_json(fragment.get("arguments"))
-        yield from self.messages.append_to_call(self.tool_calls.find_function_call(), "", name, arguments)
+        yield from self.messages.append_to_call(self._calls().find_function_call(), "", name, arguments)

@@ -34,9 +34,11 @@ from ..values import (
 )
 from .choice import Choice
 from .fast_path import FastPath
+from .first_chunk import begin
+from .open_messages import NOTHING as NO_VALUES
 from .pieces import plain_event, read_choice
 from .repeated_fields import NOTHING
-from .run_metadata import add_metadata, run_metadata
+from .run_metadata import new_values, run_metadata, with_metadata
 from .shape import CHUNK_OBJECTS, recognises
 from .typed_chunk import Chunk, decode_plain_chunk
 from .wire import (
@@ -69,7 +71,7 @@ class Decoder(FastPath):
         self._has_begun = False
         self._has_ended = False
         self._answer_id: str | None = None
-        self._metadata: dict[str, Any] = {}
+        self._metadata: WireObject = NO_VALUES
         self._warnings: list[Event] = []  # and what is held
         self._held = HeldSize()
 
@@ -89,11 +91,14 @@ class Decoder(FastPath):
             events = [event, self._count_usage(self._new_usage, data)] if self._new_usage else [event]
         elif (chunk := self._chunk) is not None:
             events = self._read_typed(chunk, data)
+        chunk, self._chunk = self._chunk, None
         if events is None:
             events = self.feed_frame(id, name, data)
+            if self.exhausted:
+                return events
             is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
             only_deltas = is_only_deltas([event for event in events if not isinstance(event, MetadataHeld)])
-            self._repeated.remember(self._chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
+            self._repeated.remember(chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
             return events
         return self._typed(events, data, id)
 
@@ -108,7 +113,9 @@ class Decoder(FastPath):
 
     def _read_typed(self, chunk: Chunk, data: bytes) -> list[Event] | None:
         """The events of a typed chunk; None, before anything was changed, if it has to take the tolerant path."""
-        if self._has_ended or not self._has_begun or not self._repeated.has(chunk, self._choices):
+        if not (self._has_begun or self._has_ended):
+            return self._begin_typed(chunk, data)
+        if self._has_ended or not self._repeated.has(chunk, self._choices):
             return None
         events: list[Event] = []
         is_settled = self._repeated.has_changing(chunk)
@@ -124,6 +131,20 @@ class Decoder(FastPath):
             events += [*self._read_usage({"usage": chunk.usage}, [])]
         self.complete = self._all_choices_finished()
         return events + self._take_warnings() or None
+
+    def _begin_typed(self, chunk: Chunk, data: bytes) -> list[Event] | None:
+        """The events of the first chunk, as `_read_typed`."""
+        begun = begin(chunk, data, self._metadata, self._new_choice)
+        if begun is None:
+            return None
+        choice, run, events = begun
+        self._has_begun, self._answer_id, self._metadata = True, run.id or None, run.metadata
+        self._choices[choice.index] = choice
+        self._repeated.remember(chunk, self._choices, is_only_deltas=False)
+        return events
+
+    def _new_choice(self, index: int, answer_id: str | None) -> Choice:
+        return Choice(index, answer_id, self.new_id, self._warn, self._hold)
 
     # -- the tolerant path
 
@@ -207,7 +228,7 @@ class Decoder(FastPath):
             index = place
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = Choice(index, self._answer_id, self.new_id, self._warn, self._hold)
+            choice = self._choices[index] = self._new_choice(index, self._answer_id)
         yield from choice.feed(wire, chunk)
 
     def _read_usage(self, chunk: WireObject, choices: list[Any]) -> Iterator[Event]:
@@ -231,7 +252,7 @@ class Decoder(FastPath):
             id=self._answer_id or "",
             model=text_or_none(chunk.get("model")),
             created_at=as_seconds(chunk.get("created")),
-            metadata=dict(self._metadata),
+            metadata=self._metadata,
         )
         return RunCreated(run)
 
@@ -251,7 +272,8 @@ class Decoder(FastPath):
         yield from self._take_warnings()
 
     def _all_choices_finished(self) -> bool:
-        return bool(self._choices) and all(choice.is_finished for choice in self._choices.values())
+        choices = self._choices.values()
+        return bool(choices) and False not in [choice.is_finished for choice in choices]
 
     # -- warnings, which come after the events of the chunk that they are about
 
@@ -265,7 +287,8 @@ class Decoder(FastPath):
 
     def _add_metadata(self, chunk: WireObject, keys: Iterable[str]) -> None:
         """Add what a chunk has at these keys to the run's metadata."""
-        if changed := add_metadata(self._metadata, chunk, keys):
+        before, self._metadata = self._metadata, with_metadata(self._metadata, chunk, keys)
+        if self._metadata is not before and (changed := new_values(before, self._metadata)):
             self._hold(None, changed)
 
     def _take_warnings(self) -> list[Event]:

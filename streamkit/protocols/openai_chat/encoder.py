@@ -67,6 +67,7 @@ class Encoder(base.Encoder):
     """
 
     name = "openai_chat"
+    sse_ids = False
     done = b"[DONE]"
 
     def __init__(self) -> None:

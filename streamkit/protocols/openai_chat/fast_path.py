@@ -16,6 +16,7 @@ from .. import base
 from ..framing import Frame, Frames
 from ..values import WireObject
 from .choice import Choice
+from .open_messages import NOTHING as NO_VALUES
 from .parsed_chunk import has_one_value, parsed_piece
 from .pieces import event_with_logprobs, extended_event, plain_event
 from .repeated_fields import RepeatedFields
@@ -34,7 +35,7 @@ class FastPath(base.Decoder):
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
         self._choices: dict[int, Choice] = {}
-        self._usage: WireObject = {}
+        self._usage: WireObject = NO_VALUES
         self._repeated = RepeatedFields()
         self._new_usage: WireObject | None = None  # of the newest chunk, where it is another one
         self._is_unusual = False  # the newest delta was no plain one, or the stream is exhausted

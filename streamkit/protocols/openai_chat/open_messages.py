@@ -25,9 +25,9 @@ from ...messages import (
 from ..held_values import add_values
 from ..values import WireObject, as_text, text_or_json, without_keys
 from .returned_fields import KEY, LISTS, NO_PIECE, GrowingPiece, merge_blocks, merge_fields
-from .tool_calls import ToolCall, ToolCalls
+from .tool_calls import NO_CALLS, ToolCall
 
-__all__ = ["OpenMessages"]
+__all__ = ["NOTHING", "OpenMessages"]
 
 # Encrypted reasoning is a kind of its own, and so is the transcript of speech.
 _CLASSES: dict[str, type[Message]] = {
@@ -39,6 +39,9 @@ _CLASSES: dict[str, type[Message]] = {
     "audio": AudioMessage,
 }
 _REASONING = ("reasoning", "redacted")
+NO_TOKENS: list[Any] = []
+NOTHING: dict[Any, Any] = {}
+"""In the place of what no message has needed, shared by all: nothing is added to it."""
 
 
 class OpenMessages:
@@ -54,6 +57,27 @@ class OpenMessages:
         seen: the kinds of which content has arrived, and "images" and "calls".
     """
 
+    __slots__ = (
+        "_choice",
+        "_count",
+        "_executed",
+        "_final_content",
+        "_group",
+        "_held_status",
+        "_hold",
+        "_metadata",
+        "_new_id",
+        "_returned",
+        "_unreported_tokens",
+        "_warn",
+        "growing_detail",
+        "ids",
+        "role",
+        "seen",
+        "tool_calls",
+        "unreported",
+    )
+
     def __init__(
         self,
         choice: int,
@@ -64,8 +88,8 @@ class OpenMessages:
     ) -> None:
         self.role = ""
         self.ids: dict[str, str] = {}
-        self.tool_calls = ToolCalls()
-        self.seen: set[str] = set()
+        self.tool_calls = NO_CALLS
+        self.seen: tuple[str, ...] = ()
         self._choice = choice
         self._group = group
         self._new_id = new_id
@@ -73,13 +97,14 @@ class OpenMessages:
         self._hold = hold  # reports a value that is held for a message
         self.unreported = 0
         self.growing_detail = NO_PIECE
-        self._unreported_tokens: list[Any] = []
+        self._unreported_tokens: list[Any] = NO_TOKENS
         self._held_status: Status | None = None
-        self._executed: dict[Any, str] = {}  # ids of the calls that the provider ran, by index; "" with an output
         self._count = 0  # of the messages created so far
-        self._metadata: dict[str, dict[str, Any]] = {}  # of the done messages, by kind
-        self._returned: dict[str, dict[str, Any]] = {}  # what goes back along with them
-        self._final_content: dict[str, str] = {}  # what the provider gave as their entire content, by kind
+        # Each is made when it is needed: by most answers it is not.
+        self._executed: dict[Any, str] = NOTHING  # ids of the calls that the provider ran, by index; "" with an output
+        self._metadata: dict[str, dict[str, Any]] = NOTHING  # of the done messages, by kind
+        self._returned: dict[str, dict[str, Any]] = NOTHING  # what goes back along with them
+        self._final_content: dict[str, str] = NOTHING  # what the provider gave as their entire content, by kind
 
     # -- messages of one kind
 
@@ -89,16 +114,18 @@ class OpenMessages:
             return
         if self._held_status is not None:
             yield from self.finish("text", self._held_status)
-        if kind not in _REASONING:
-            yield from self.finish_reasoning()
         if kind not in self.ids:
+            if self.ids and kind not in _REASONING:
+                yield from self.finish_reasoning()
             yield self.create(kind)
+        elif len(self.ids) > 1 and kind not in _REASONING:
+            yield from self.finish_reasoning()
         yield _CLASSES[kind].delta_event(self.ids[kind], text)
 
     def create(self, kind: str) -> Event:
         """The beginning of a message of this kind."""
         self.ids[kind] = id = self._new_id()
-        self.seen.add("reasoning" if kind == "redacted" else kind)
+        self.see("reasoning" if kind == "redacted" else kind)
         fields: dict[str, Any] = {"format": "redacted"} if kind == "redacted" else {}
         if kind == "transcript":
             self.add_metadata(kind, audio_transcript=True)
@@ -107,38 +134,56 @@ class OpenMessages:
             fields["metadata"] = {KEY: dict(self._returned[kind])}
         return MessageCreated(_CLASSES[kind](id, **self._shared_fields(), **fields))
 
+    def see(self, kind: str) -> None:
+        """Content of this kind has arrived."""
+        if kind not in self.seen:
+            self.seen = (*self.seen, kind)
+
     def add_metadata(self, kind: str, **values: Any) -> None:
         """Metadata of the done message of this kind, which need not have been created yet."""
-        self._metadata.setdefault(kind, {}).update(values)
+        if kind not in self._metadata:
+            self._metadata = {**self._metadata, kind: {}}
+        self._metadata[kind].update(values)
 
     def extend_metadata(self, kind: str, key: str, values: list[Any]) -> None:
         """More elements of a list in the metadata of the done message of this kind."""
-        self._metadata.setdefault(kind, {}).setdefault(key, []).extend(values)
+        if kind not in self._metadata:
+            self._metadata = {**self._metadata, kind: {}}
+        self._metadata[kind].setdefault(key, []).extend(values)
         self.unreported += 1
         self._hold(self.ids.get(kind), values)
 
     def extend_logprobs(self, tokens: list[Any]) -> None:
         """For the fast path: more log probabilities of the open text."""
-        self._metadata.setdefault("text", {}).setdefault("logprobs", []).extend(tokens)
-        self._unreported_tokens += tokens
+        if "text" not in self._metadata:
+            self._metadata = {**self._metadata, "text": {}}
+        self._metadata["text"].setdefault("logprobs", []).extend(tokens)
+        self._unreported_tokens = [*self._unreported_tokens, *tokens]
         self.unreported += 1
 
     def add_returned(self, kind: str, fields: WireObject) -> None:
         """What goes back along with the message of this kind, which need not have been created yet."""
-        merge_fields(self._returned.setdefault(kind, {}), fields)
+        if kind not in self._returned:
+            self._returned = {**self._returned, kind: {}}
+        merge_fields(self._returned[kind], fields)
 
     def add_returned_values(self, kind: str, key: str, values: WireObject) -> None:
         """Further values of an object that goes back along with the message of this kind."""
-        if changed := add_values(self._returned.setdefault(kind, {}).setdefault(key, {}), values):
+        if kind not in self._returned:
+            self._returned = {**self._returned, kind: {}}
+        if changed := add_values(self._returned[kind].setdefault(key, {}), values):
             self._hold(self.ids.get(kind), changed)
 
     def returned_fields(self, kind: str) -> WireObject:
         """What goes back along with the open message of this kind."""
-        return self._returned.get(kind, {})
+        fields: WireObject = self._returned.get(kind, NOTHING)
+        return fields
 
     def add_returned_pieces(self, kind: str, key: str, pieces: Iterable[WireObject]) -> None:
         """Further pieces of a list that goes back along with the message of this kind."""
-        held: list[Any] = self._returned.setdefault(kind, {}).setdefault(key, [])
+        if kind not in self._returned:
+            self._returned = {**self._returned, kind: {}}
+        held: list[Any] = self._returned[kind].setdefault(key, [])
         self.unreported += 1
         for piece in pieces:
             if key != "reasoning_details":
@@ -157,7 +202,7 @@ class OpenMessages:
             self._hold(self.ids.get("reasoning"), more)
         if self._unreported_tokens:
             self._hold(self.ids.get("text"), self._unreported_tokens)
-            self._unreported_tokens = []
+            self._unreported_tokens = NO_TOKENS
 
     def end_detail(self) -> None:
         """The newest detail of the reasoning takes no more text."""
@@ -168,12 +213,12 @@ class OpenMessages:
 
     def set_final_content(self, kind: str, content: str) -> None:
         """The provider's entire content of the open message of this kind, for the engine to compare when it is done."""
-        self._final_content[kind] = content
+        self._final_content = {**self._final_content, kind: content}
 
     def add_image(self, format: str, content: str) -> Iterator[Event]:
         """An image, which arrives complete."""
         yield from self.finish_reasoning()
-        self.seen.add("images")
+        self.see("images")
         yield MessageDone(ImageMessage(self._new_id(), format=format, content=content, **self._shared_fields()))
 
     def add_executed_tool(self, tool: WireObject) -> Iterator[Event]:
@@ -184,7 +229,9 @@ class OpenMessages:
         name = as_text(tool.get("name")) or as_text(tool.get("type")) or None
         if id is None:
             yield from self.finish_reasoning()
-            self.seen.add("executed")
+            self.see("executed")
+            if self._executed is NOTHING:
+                self._executed = {}
             id = self._executed[key] = self._new_id()
             content = text_or_json(tool.get("arguments"))
             call = ToolCallMessage(
@@ -225,7 +272,13 @@ class OpenMessages:
     def finish_reasoning(self) -> Iterator[Event]:
         """The end of the open reasoning, because other content begins."""
         for kind in _REASONING:
-            yield from self.finish(kind, "completed")
+            if kind in self.ids:
+                yield from self.finish(kind, "completed")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a message is open, or something is held for one."""
+        return bool(self.ids or self.tool_calls.in_order or self._metadata or self._returned)
 
     @property
     def is_text_held(self) -> bool:
@@ -243,7 +296,7 @@ class OpenMessages:
                 self._held_status = held or status
             else:
                 yield from self.finish(kind, held or status if kind == "text" else status)
-        for call in self.tool_calls.in_order:
+        for call in self.tool_calls.in_order if self.tool_calls is not NO_CALLS else ():
             if call.message_id is None and (call.pending_arguments or call.call_id):
                 self._warn("no-tool-name", f"the name of the tool call {call.call_id!r} never arrived")
                 yield from self._create_call(call)
@@ -251,8 +304,9 @@ class OpenMessages:
                 metadata = {KEY: call.extra} if call.extra else None
                 fields = _call_fields(call)
                 yield MessageDone(ToolCallMessage(call.message_id, status=status, metadata=metadata, **fields))
-        self.tool_calls.clear()
-        held_kinds = ("text",) if self.is_text_held else ()
+        if self.tool_calls is not NO_CALLS:
+            self.tool_calls.clear()
+        held_kinds = ("text",) if self._held_status is not None else ()
         for values in (self._metadata, self._returned):
             for kind in [kind for kind in values if kind not in held_kinds]:
                 del values[kind]
@@ -291,7 +345,7 @@ class OpenMessages:
 
     def _create_call(self, call: ToolCall) -> Iterator[Event]:
         call.message_id = self._new_id()
-        self.seen.add("calls")
+        self.see("calls")
         metadata = {"custom": True} if call.is_custom else None
         fields = {**_call_fields(call), **self._shared_fields()}
         yield ToolCallCreated(ToolCallMessage(call.message_id, metadata=metadata, **fields))

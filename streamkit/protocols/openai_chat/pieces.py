@@ -12,7 +12,7 @@ from ...events import Event, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDe
 from .choice import ROLES, Choice
 from .typed_chunk import Delta, PlainDelta, PlainToolCall, TypedChoice
 
-__all__ = ["call_event", "event_with_logprobs", "extended_event", "plain_event", "read_choice"]
+__all__ = ["call_event", "event_with_logprobs", "extended_event", "piece_of", "plain_event", "read_choice"]
 
 _MOST_UNREPORTED = 64  # deltas of which something is held, until one takes the other path, which reports the size
 _THINKING = {"type": "thinking", "thinking": [None]}  # a part of the content without its text
@@ -134,7 +134,7 @@ def read_choice(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool
             return None
         event = _fragment_event(choice, delta, delta.tool_calls[0], data)
         return None if event is None else [event]
-    found = _piece_of(delta)
+    found = piece_of(delta)
     if found is None:
         return None
     kind, text = found
@@ -163,10 +163,14 @@ def read_choice(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool
     return events
 
 
-def _piece_of(delta: Delta) -> tuple[str, str] | None:
+def piece_of(delta: Delta) -> tuple[str, str] | None:
     """The kind and the text of a delta's one piece, ("", "") if it has none, and None if it has several."""
-    reasoning = _reasoning_of(delta)
     content = "" if isinstance(delta.content, tuple) else delta.content
+    if not (delta.reasoning_content or delta.reasoning or delta.reasoning_details or content is not delta.content):
+        if delta.refusal:
+            return None if content else ("refusal", delta.refusal)
+        return ("text", content) if content else ("", "")
+    reasoning = _reasoning_of(delta)
     found = [(k, t) for k, t in (("reasoning", reasoning), ("text", content), ("refusal", delta.refusal)) if t]
     if reasoning is None or len(found) > 1:
         return None

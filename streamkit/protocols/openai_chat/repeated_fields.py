@@ -29,13 +29,13 @@ class RepeatedFields:
     __slots__ = ("changing", "values")
 
     def __init__(self) -> None:
-        self.values: tuple[Any, Any, Any] = (None, None, None)  # of citations, search_results and x_groq
+        self.values: tuple[Any, Any, Any] = _NONE  # of citations, search_results and x_groq
         self.changing: tuple[Any, Any, Any] | None = None  # of the last chunk that had more than deltas
 
     def remember(self, chunk: Chunk | None, choices: Mapping[int, Choice], *, is_only_deltas: bool) -> None:
         """The tolerant path has read this chunk, None for one of another shape."""
         if chunk is None:
-            self.values, self.changing = (None, None, None), None
+            self.values, self.changing = _NONE, None
             for choice in choices.values():
                 choice.filter_results = None
             return
@@ -46,26 +46,33 @@ class RepeatedFields:
             if wire.index in choices:
                 choices[wire.index].filter_results = wire.content_filter_results
         if not is_only_deltas:
-            self.changing = (chunk.service_tier, chunk.system_fingerprint, chunk.provider)
+            self.changing = (_alone(chunk.service_tier), _alone(chunk.system_fingerprint), _alone(chunk.provider))
 
     def has(self, chunk: Chunk, choices: Mapping[int, Choice]) -> bool:
         """Whether this chunk has nothing else in these fields, but for those of `has_changing`."""
         for wire in chunk.choices:
-            if wire.index not in choices:
+            choice, results = choices.get(wire.index), wire.content_filter_results
+            if choice is None or not (results == choice.filter_results or results in NOTHING):
                 return False
-            if not _is_same(wire.content_filter_results, choices[wire.index].filter_results):
-                return False
+            choice.filter_results = results
         values = (chunk.citations, chunk.search_results, chunk.x_groq)
-        is_same = all(map(_is_same, values, self.values))
-        if is_same:  # empty ones are absent in some chunks, and null in others
-            self.values = values
-            for wire in chunk.choices:
-                choices[wire.index].filter_results = wire.content_filter_results
-        return is_same
+        if values != self.values:
+            if not all(map(_is_same, values, self.values)):
+                return False
+            self.values = values  # empty ones are absent in some chunks, and null in others
+        return True
 
     def has_changing(self, chunk: Chunk) -> bool:
         """The same of the fields that the tolerant path does not read in chunks of deltas alone."""
         return (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self.changing
+
+
+_NONE = (None, None, None)
+
+
+def _alone(value: Any) -> Any:
+    """These bytes, without the chunk that they are a part of."""
+    return None if value is None else value.copy()
 
 
 def _is_same(value: Any, last: Any) -> bool:

@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
-from ..held_values import add_values
-from ..values import WireObject, is_object
+from ..values import WireObject, as_object, is_object
 from .choice import Choice
 
-__all__ = ["add_metadata", "run_metadata"]
+__all__ = ["new_values", "run_metadata", "with_metadata"]
 
 
-def add_metadata(metadata: dict[str, Any], chunk: WireObject, keys: Iterable[str]) -> dict[str, Any]:
-    """Add what a chunk has at these keys. Returns what of it is new."""
-    changed: dict[str, Any] = {}
+def with_metadata(metadata: WireObject, chunk: WireObject, keys: Iterable[str]) -> WireObject:
+    """The metadata, and what a chunk has at these keys. It is a new object if that is news: events have the one before."""
     for key in keys:
         value = chunk.get(key)
         if key == "x_groq" and is_object(value):
             values = {name: value[name] for name in value if name not in ("usage", "error")}
-            held = metadata.get(key)
-            if isinstance(held, dict):
-                changed |= add_values(held, values)  # pyright: ignore[reportUnknownArgumentType]
-                continue
-            value = values
-        if value:
-            changed |= add_values(metadata, {key: value})
+            value = {**as_object(metadata.get(key)), **values}
+        if value and value != metadata.get(key):
+            metadata = {**metadata, key: value}
+    return metadata
+
+
+def new_values(before: WireObject, metadata: WireObject) -> dict[str, Any]:
+    """What `with_metadata` has added: the values that are new or other ones, and of an object that got more keys those."""
+    changed: dict[str, Any] = {}
+    for key, value in metadata.items():
+        last = before.get(key)
+        if key == "x_groq" and is_object(value) and is_object(last):
+            changed |= {name: one for name, one in value.items() if name not in last or last[name] != one}
+        elif last is not value:
+            changed[key] = value
     return changed
 
 
-def run_metadata(metadata: WireObject, choices: Iterable[Choice]) -> dict[str, Any]:
+def run_metadata(metadata: WireObject, choices: Collection[Choice]) -> WireObject:
     """The run's metadata: what the chunks stated, `finish_reasons` by choice if there are several, and under `choices` what
     they stated about one choice."""
+    if len(choices) == 1 and not any(choice.extra for choice in choices):
+        return metadata
     found = dict(metadata)
     in_order = sorted(choices, key=lambda choice: choice.index)
     if len(in_order) > 1:

@@ -17,7 +17,7 @@ import msgspec
 
 from ..values import is_object, parse_json
 
-__all__ = ["ToolCall", "ToolCalls"]
+__all__ = ["NO_CALLS", "ToolCall", "ToolCalls"]
 
 
 class ToolCall(msgspec.Struct):
@@ -94,6 +94,10 @@ class ToolCalls(msgspec.Struct):
         self.by_index.clear()
         self.by_id.clear()
         self.latest = self.function_call = None
+
+
+NO_CALLS = ToolCalls()
+"""In the place of those of a choice that has had none: nothing is added to it."""
 
 
 def _is_json_object(text: str) -> bool:

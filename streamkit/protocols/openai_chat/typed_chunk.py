@@ -165,7 +165,10 @@ class Chunk(msgspec.Struct, gc=False):
     """A chunk with at most one choice, and the fields that some servers send with each."""
 
     choices: Annotated[tuple[TypedChoice, ...], msgspec.Meta(max_length=1)]
+    id: Any = None
     object: Any = None
+    created: Any = None
+    model: Any = None
     usage: dict[str, Any] | None = None
     error: None = None
     prompt_filter_results: _NoList = None

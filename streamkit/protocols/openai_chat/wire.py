@@ -101,14 +101,12 @@ def usage_in(chunk: WireObject, choices: Iterable[Any]) -> Any:
 
 def read_usage(usage: WireObject) -> Usage:
     """Token counts under Chat's keys, or under those of Responses, which some servers use."""
-    given: Any
-    made: Any
-    total: Any
-    given, made, total = usage.get("prompt_tokens"), usage.get("completion_tokens"), usage.get("total_tokens")
+    given: Any = usage.get("prompt_tokens")
+    made: Any = usage.get("completion_tokens")
+    total: Any = usage.get("total_tokens")
+    # The common form first: some servers send it in each chunk.
     are_ints = given.__class__ is int and made.__class__ is int and total.__class__ is int
-    if (
-        are_ints and total and not (given | made | total) >> _COUNT_BITS
-    ):  # the common form, in each chunk of some servers
+    if are_ints and total and not (given | made | total) >> _COUNT_BITS:
         return Usage(given, made, total, {} if len(usage) == 3 else without_keys(usage, *_COUNT_KEYS))
     input_key = "prompt_tokens" if "prompt_tokens" in usage else "input_tokens"
     output_key = "completion_tokens" if "completion_tokens" in usage else "output_tokens"

@@ -36,6 +36,7 @@ class Encoder(base.Encoder):
     """
 
     name = "openai_completions"
+    sse_ids = False
     done = b"[DONE]"
 
     def __init__(self) -> None:

@@ -97,6 +97,7 @@ class Encoder(base.Encoder):
     """
 
     name = "openai_responses"
+    sse_ids = False
     choices = False
 
     def __init__(self) -> None:

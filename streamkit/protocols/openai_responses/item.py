@@ -6,7 +6,7 @@ more parts, and each part is one flat message. How the item's final form is read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 from ...events import Event, MessageCreated, MessageDone, StreamWarning
@@ -58,6 +58,13 @@ class Item:
         is_stored: whether the provider stores its response.
     """
 
+    # Where an item begins.
+    role = name = call_id = ""
+    is_executed = is_final = is_done = has_preview = patch_is_open = False
+    reasoning_id = ""
+    is_stored = True
+    done_ids: Set[str] = frozenset()
+
     def __init__(
         self, id: str, type: str, output_index: int | None, warn: Callable[[str, str, Any], StreamWarning]
     ) -> None:
@@ -65,21 +72,10 @@ class Item:
         self.type = type
         self.output_index = output_index
         self.warn = warn
-        self.role = ""
-        self.name = ""
-        self.call_id = ""
-        self.is_executed = False
         self.metadata: dict[str, Any] = {}
         self.parts = PartIds(id)
         self.delta_item_ids: set[str | None] = set()
         self.pending_arguments: list[str] = []
-        self.done_ids: set[str] = set()
-        self.is_final = False
-        self.is_done = False
-        self.has_preview = False
-        self.patch_is_open = False
-        self.reasoning_id = ""
-        self.is_stored = True
         self._wire: WireObject = {}  # its newest form, until a message has it
         self._pending: dict[str, _FinalPart] = {}  # by message id
         if type not in _PLAIN_TYPES:
@@ -201,6 +197,8 @@ class Item:
         id = self.parts.ensure(kind, index)
         if id in self.done_ids:
             return
+        if not isinstance(self.done_ids, set):
+            self.done_ids = set()
         self.done_ids.add(id)
         pending = self._pending.pop(id, None)
         if pending is not None:

@@ -157,7 +157,8 @@ def _finish_items(state: ResponseState, output: Sequence[WireObject], status: St
 
 def _run(response: WireObject, status: RunStatus) -> Run:
     """The response as a run. Its `raw` is without the output, which is in the messages, and may be long."""
-    error = response.get("error")
+    error, raw = response.get("error"), dict(response)
+    raw.pop("output", None)
     return Run(
         id=as_text(response.get("id")),
         status=status,
@@ -166,7 +167,7 @@ def _run(response: WireObject, status: RunStatus) -> Run:
         finish_reason=text_or_none(as_object(response.get("incomplete_details")).get("reason")),
         created_at=as_seconds(response.get("created_at")),
         completed_at=as_seconds(response.get("completed_at")),
-        raw={key: value for key, value in response.items() if key != "output"} or None,
+        raw=raw or None,
     )
 
 

@@ -10,9 +10,9 @@ from ... import messages as m
 from ...answers import Confirmation
 from ...core.json_fields import JsonFields
 from ...messages import Message, output_text
-from ..ui_parts import DENIED, MALFORMED, message_fields
+from ..ui_parts import DENIED, EXTRA_KEY, MALFORMED, message_fields
 from ..values import WireObject, as_object, as_text, is_object, json_text, parse_json, text_or_json, text_or_none
-from .wire import KEY, kept_of
+from .wire import KEY, extra_of
 
 __all__ = ["Call", "ToolParts", "provider_metadata"]
 
@@ -110,13 +110,13 @@ class ToolParts:
             yield from self._begin(wire)
 
     def _begin(self, wire: WireObject) -> Iterator[e.Event]:
-        kept = kept_of(wire)
+        extra = extra_of(wire)
         id = as_text(wire.get("toolCallId"))
-        fields = message_fields(kept, id)
+        fields = message_fields(extra, id)
         fields.pop("status", None)
         metadata = {**fields.pop("metadata", {}), **provider_metadata(wire)}
-        message_id = self._unused_id(as_text(kept.get("id")) or id)
-        if kept.get("type") == "code":
+        message_id = self._unused_id(as_text(extra.get("id")) or id)
+        if extra.get("type") == "code":
             message: Message = m.CodeMessage(message_id, metadata=metadata, **fields)
         else:
             fields["name"] = as_text(wire.get("toolName")) or fields.get("name")
@@ -124,7 +124,7 @@ class ToolParts:
             message = m.ToolCallMessage(message_id, provider_executed=executed, metadata=metadata, **fields)
         call = self._calls[id] = Call(id, message)
         self._call_ids.add(message.call_id)
-        call.is_ours = kept.get("type") != "none"
+        call.is_ours = extra.get("type") != "none"
         if call.is_ours:
             if call.code is None:
                 self.growing[id] = call
@@ -158,7 +158,7 @@ class ToolParts:
     def _done(self, call: Call, wire: WireObject, status: m.Status) -> Iterator[e.Event]:
         value, begun = wire.get("input"), call.message
         content = call.final_content(value)
-        fields = message_fields(kept_of(wire), begun.call_id)
+        fields = message_fields(extra_of(wire), begun.call_id)
         metadata = {**begun.metadata, **fields.pop("metadata", {}), **provider_metadata(wire)}
         fields |= {"status": status, "metadata": metadata}
         if isinstance(value, str) and status == "completed":
@@ -183,7 +183,7 @@ class ToolParts:
             return
         call.is_done = True
         self.growing.pop(call.id, None)
-        status: Any = as_text(kept_of(wire).get("status"))
+        status: Any = as_text(extra_of(wire).get("status"))
         metadata = {**call.message.metadata, **provider_metadata(wire)}
         if status not in ("incomplete", "cancelled", "failed"):
             status = "completed"
@@ -222,11 +222,11 @@ class ToolParts:
         return call.message.id if call else id
 
     def _output(self, call: Call | None, id: str, content: str, wire: WireObject, *, error: bool = False) -> Message:
-        kept = kept_of(wire)
-        fields = message_fields(kept, (call.message.call_id if call else None) or id)
+        extra = extra_of(wire)
+        fields = message_fields(extra, (call.message.call_id if call else None) or id)
         metadata = {**fields.pop("metadata", {}), **provider_metadata(wire), **({"error": True} if error else {})}
         fields["name"] = fields.get("name") or (call.message.name if call and call.is_ours else None)
-        message_id = as_text(kept.get("id")) or f"{self._stem(call, id)}.output"
+        message_id = as_text(extra.get("id")) or f"{self._stem(call, id)}.output"
         return m.ToolOutputMessage(message_id, content=content, metadata=metadata, **fields)
 
     # -- questions
@@ -266,11 +266,11 @@ class ToolParts:
         """A call was declined."""
         call = self._find(wire)
         if call is not None and call.approval is not None:
-            reason = text_or_none(kept_of(wire).get("reason"))
+            reason = text_or_none(extra_of(wire).get("reason"))
             yield from self.decide(call.approval.id, approved=False, reason=None if reason == DENIED else reason)
 
 
 def provider_metadata(wire: WireObject) -> dict[str, Any]:
     """What another server sends along, as a message's metadata."""
-    found = {key: value for key, value in as_object(wire.get("providerMetadata")).items() if key != "streamkit"}
+    found = {key: value for key, value in as_object(wire.get("providerMetadata")).items() if key != EXTRA_KEY}
     return {KEY: found} if found else {}

@@ -14,15 +14,13 @@ a stream comes back as it was stands in `providerMetadata.streamkit` and in part
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from ... import events as e
 from ... import messages as m
-from ...events import ReasoningDelta, TextDelta, ToolCallDelta
+from ...events import ReasoningDelta, TextDelta
 from ...messages import Annotation
-from ...messages.json_text import NOT_JSON
-from .. import base
-from ..framing import Frames, as_frame
+from ..ui_decoder import NOT_GROWING, Growing, UiDecoder
 from ..ui_files import file_fields
 from ..ui_parts import message_fields, restored_event, seconds_of, usage_of
 from ..values import WireObject, as_object, as_text, text_or_none, without_keys
@@ -37,79 +35,29 @@ _ENDS = ("finish", "abort", "error")
 _OWN_METADATA = ("model", "createdAt", "completedAt", "usage", "status", "finishReason", "error")
 
 
-class _Growing(NamedTuple):
-    """The text that received the newest delta, as the fast path compares it: the struct and the id of the delta, then what
-    makes its event."""
-
-    struct: Any = None
-    id: str = ""
-    message_id: str = ""
-    event: Any = None
-
-
-_NOTHING = _Growing()
-_decode_delta: Any = w.decode_delta  # of a frame with an id, which is a tuple, it raises TypeError
-
-
-class Decoder(base.Decoder):
+class Decoder(UiDecoder):
     """Decodes a UI message stream."""
 
     name = "vercel_ui"
-    sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset()
+    decode_delta: ClassVar[Any] = w.decode_delta
+    call_delta = w.ToolInputDelta
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._used: set[str] = set()
         # The message ids of open texts, by the type of the chunk that began them and its id.
         self._texts: dict[tuple[str, str], str] = {}
-        self._growing = _NOTHING
         self._calls = ToolParts(self._unused_id, self.warn)
+        self._growing_calls = self._calls.growing
         self._data = DataParts(self._calls)
         self._newest_text = ""
         self._text_metadata: dict[str, Any] = {}  # of the newest delta that had any, by message id
         self._has_begun = False
         self._status: e.RunStatus | None = None
-        self._has_step_usage = False
-        self._step_is_over = False  # whether the step ends before the next chunk; the last step ends with the run
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether it has a type of this protocol, and what chunks of this type have."""
         return w.is_chunk(item)
-
-    # -- the fast path: pieces of texts and of arguments
-
-    def feed_frames(self, frames: Frames) -> list[e.Event]:
-        """The events of frames. A piece of the newest text, or of an open call, takes the fast path."""
-        events: list[e.Event] = []
-        if self.exhausted:
-            return events
-        self._first, self._frames = self.index, frames
-        start, surplus = self.index, 0  # events of slow items, beyond one for each
-        calls, decode = self._calls.growing, _decode_delta
-        struct, id, message_id, make_event = self._growing
-        for frame in frames:
-            try:
-                delta = decode(frame)
-                if delta.__class__ is struct and delta.id == id and delta.value:
-                    events.append(make_event(message_id, delta.value, raw_item=frame))
-                    continue
-                if delta.__class__ is w.ToolInputDelta and delta.value:
-                    call = calls[delta.id]
-                    call.pieces.append(delta.value)
-                    events.append(ToolCallDelta(call.message.id, delta.value, raw_item=frame))
-                    continue
-            except (KeyError, TypeError, *NOT_JSON):
-                pass
-            self.index = start + len(events) - surplus
-            slow = self.feed_frame(*as_frame(frame))
-            events += slow
-            surplus += len(slow) - 1
-            if self.exhausted:
-                return events
-            struct, id, message_id, make_event = self._growing
-        self.index = start + len(frames)
-        return events
 
     # -- the tolerant path
 
@@ -204,11 +152,6 @@ class Decoder(base.Decoder):
         if self._status is None:
             yield from self._end("completed")
 
-    def _unused_id(self, wanted: str) -> str:
-        id = wanted if wanted and wanted not in self._used else self.new_id()
-        self._used.add(id)
-        return id
-
     # -- the message and its steps
 
     def _start(self, item: WireObject) -> Iterator[e.Event]:
@@ -256,20 +199,20 @@ class Decoder(base.Decoder):
             yield from self._open_text(kind, id, item)
 
     def _open_text(self, kind: str, id: str, item: WireObject) -> Iterator[e.Event]:
-        kept = w.kept_of(item)
-        fields = message_fields(kept)
+        extra = w.extra_of(item)
+        fields = message_fields(extra)
         for key in ("metadata", "status"):
             fields.pop(key, None)
         message_class: type[m.Message] = m.ReasoningMessage if kind == "reasoning" else m.TextMessage
         if kind == "text" and fields.get("format") == "refusal":
             message_class = m.RefusalMessage
-        message_id = self._unused_id(as_text(kept.get("id")) or id)
+        message_id = self._unused_id(as_text(extra.get("id")) or id)
         self._texts[kind, id] = message_id
         if kind == "text":
             self._newest_text = message_id
         if "providerMetadata" not in item or not provider_metadata(item):
             struct = w.ReasoningDelta if kind == "reasoning" else w.TextDelta
-            self._growing = _Growing(struct, id, message_id, message_class.delta_event)
+            self._growing = Growing(struct, id, message_id, message_class.delta_event)
         yield e.MessageCreated(message_class(message_id, metadata=provider_metadata(item), **fields))
 
     def _text_delta(self, item: WireObject) -> Iterator[e.Event]:
@@ -287,16 +230,16 @@ class Decoder(base.Decoder):
             if metadata:
                 self._text_metadata[message_id] = metadata
             yield event(message_id, value, metadata=metadata or None)
-            self._growing = _Growing(struct, id, message_id, event)
+            self._growing = Growing(struct, id, message_id, event)
 
     def _end_text(self, item: WireObject) -> Iterator[e.Event]:
         kind, id = as_text(item.get("type")).partition("-")[0], as_text(item.get("id"))
         message_id = self._texts.pop((kind, id), None)
-        self._growing = _NOTHING
+        self._growing = NOT_GROWING
         if message_id is None:
             yield self.warn("stray-end", f"there is no open {kind} {id!r}", f"{kind}-end")
             return
-        fields = message_fields(w.kept_of(item))
+        fields = message_fields(w.extra_of(item))
         fields.pop("metadata", None)
         message_class: type[m.Message] = m.ReasoningMessage if kind == "reasoning" else m.TextMessage
         metadata = provider_metadata(item) or self._text_metadata.pop(message_id, None)
@@ -305,32 +248,32 @@ class Decoder(base.Decoder):
     # -- files and sources
 
     def _file(self, item: WireObject) -> Iterator[e.Event]:
-        url, media_type, kept = as_text(item.get("url")), as_text(item.get("mediaType")), w.kept_of(item)
+        url, media_type, extra = as_text(item.get("url")), as_text(item.get("mediaType")), w.extra_of(item)
         message_class, format, content = file_fields(url, media_type)
-        fields = message_fields(kept)
+        fields = message_fields(extra)
         fields.pop("metadata", None)
         fields["format"] = format
-        id = self._unused_id(as_text(kept.get("id")))
+        id = self._unused_id(as_text(extra.get("id")))
         yield e.MessageDone(message_class(id, content=content, metadata=provider_metadata(item), **fields))
 
     def _source(self, item: WireObject) -> Iterator[e.Event]:
-        kept = w.kept_of(item)
-        message_id = as_text(kept.get("message_id")) or self._newest_text
+        extra = w.extra_of(item)
+        message_id = as_text(extra.get("message_id")) or self._newest_text
         if not message_id or message_id not in self._texts.values():
             yield e.RawEvent(as_text(item.get("type")), item)
             return
         url = text_or_none(item.get("url"))
-        file_id = None if url else text_or_none(kept.get("file_id")) or text_or_none(item.get("sourceId"))
-        start, end = kept.get("start"), kept.get("end")
+        file_id = None if url else text_or_none(extra.get("file_id")) or text_or_none(item.get("sourceId"))
+        start, end = extra.get("start"), extra.get("end")
         annotation = Annotation(
-            type=as_text(kept.get("type")) or ("url_citation" if url else "file_citation"),
+            type=as_text(extra.get("type")) or ("url_citation" if url else "file_citation"),
             url=url,
             file_id=file_id,
-            title=text_or_none(item.get("title")) if kept.get("title") is not False else None,
-            quote=text_or_none(kept.get("quote")),
+            title=text_or_none(item.get("title")) if extra.get("title") is not False else None,
+            quote=text_or_none(extra.get("quote")),
             start=start if type(start) is int else None,
             end=end if type(end) is int else None,
-            raw=None if kept else dict(item),
+            raw=None if extra else dict(item),
         )
         yield e.AnnotationAdded(message_id, annotation)
 

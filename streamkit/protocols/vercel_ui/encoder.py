@@ -12,11 +12,12 @@ from ...messages import Annotation, Message
 from .. import base
 from ..ui_files import file_url
 from ..ui_parts import (
+    EXTRA_KEY,
     MASKED_ERROR,
     application_event,
+    extra_call_id,
+    extra_fields,
     is_application_event,
-    kept_call_id,
-    kept_fields,
     static_form,
     usage_object,
 )
@@ -81,6 +82,7 @@ class Encoder(base.Encoder):
 
     name = "vercel_ui"
     done = b"[DONE]"
+    headers = {"x-vercel-ai-ui-message-stream": "v1"}
     choices = False
 
     def __init__(
@@ -211,15 +213,15 @@ class Encoder(base.Encoder):
         if kind:
             self._texts[message.id] = f"{kind}-delta"
             self._open.add(message.id)
-            yield {"type": f"{kind}-start", "id": message.id, **self._kept(message)}
+            yield {"type": f"{kind}-start", "id": message.id, **self._extra(message)}
         elif isinstance(message, m.ToolCallMessage) or _is_run_code(message):
             self._open.add(message.id)
             yield from self._tools.begin(message)
         elif isinstance(message, m.ConsoleMessage):
             yield self._console(message)
 
-    def _kept(self, message: Message) -> Chunk:
-        return provider_metadata(message, kept_fields(message, id=message.id))
+    def _extra(self, message: Message) -> Chunk:
+        return provider_metadata(message, extra_fields(message, id=message.id))
 
     def _delta(self, message: Message, delta: e.Delta) -> Iterator[Chunk]:
         part = self._tools.by_message.get(message.id)
@@ -234,7 +236,7 @@ class Encoder(base.Encoder):
         kind = _text_kind(message)
         if kind:
             self._texts.pop(message.id, None)
-            yield {"type": f"{kind}-end", "id": message.id, **self._kept(message)}
+            yield {"type": f"{kind}-end", "id": message.id, **self._extra(message)}
         elif message.id in self._tools.by_message:
             yield from self._tools.done(message)
         elif isinstance(message, m.ConsoleMessage):
@@ -252,22 +254,22 @@ class Encoder(base.Encoder):
         if found is None:
             return {"type": "data-message", "id": message.id, "data": static_form(message)}
         url, media_type = found
-        kept = {**kept_fields(message, "format"), **kept_call_id(message, None)}
-        return {"type": "file", "url": url, "mediaType": media_type, **provider_metadata(message, kept)}
+        extra = {**extra_fields(message, "format"), **extra_call_id(message, None)}
+        return {"type": "file", "url": url, "mediaType": media_type, **provider_metadata(message, extra)}
 
     def _source(self, id: str, annotation: Annotation) -> Chunk:
         number = self._sources[id] = self._sources.get(id, 0) + 1
         url, file_id = annotation.url, annotation.file_id
         values = {"type": annotation.type, "quote": annotation.quote, "start": annotation.start, "end": annotation.end}
-        kept = {"message_id": id, **without_keys(values)}
+        extra = {"message_id": id, **without_keys(values)}
         source_id = f"{id}:{number}"
         title = without_keys({"title": annotation.title})
         if url:
             source: Chunk = {"type": "source-url", "sourceId": source_id, "url": url, **title}
         elif file_id:
-            kept["file_id"] = file_id
+            extra["file_id"] = file_id
             if annotation.title is None:
-                kept["title"] = False  # the chunk must have one
+                extra["title"] = False  # the chunk must have one
             title = {"title": annotation.title or file_id}
             source = {
                 "type": "source-document",
@@ -277,21 +279,21 @@ class Encoder(base.Encoder):
             }
         else:
             return {"type": "data-annotation", "id": id, "data": {"annotation": {**values, **title}}}
-        return {**source, "providerMetadata": {"streamkit": kept}}
+        return {**source, "providerMetadata": {EXTRA_KEY: extra}}
 
     # -- consoles
 
     def _console(self, message: Message) -> Chunk:
         """All that a console shows so far. A part with the same id takes its place."""
         part = self._tools.part_of(message)
-        kept = kept_fields(message, id=message.id, default_role="computer")
+        extra = extra_fields(message, id=message.id, default_role="computer")
         call_id = message.call_id if part is None else part.id
-        kept |= kept_call_id(message, call_id)
+        extra |= extra_call_id(message, call_id)
         values = {
             "callId": call_id,
             "output": message.content,
             "status": message.status,
-            "fields": kept or None,
+            "fields": extra or None,
         }
         return {"type": "data-console", "id": message.id, "data": without_keys(values)}
 

@@ -16,9 +16,9 @@ from ...messages import Message, output_text
 from ..request_body import Fields, read_body
 from ..ui_answers import Approval, ToolResult, UiAnswer
 from ..ui_files import file_fields
-from ..ui_parts import DENIED, message_fields
+from ..ui_parts import DENIED, EXTRA_KEY, message_fields
 from ..values import WireObject, as_object, as_text, is_object, json_text, without_keys
-from .wire import KEY, kept_of
+from .wire import KEY, extra_of
 
 __all__ = ["ChatRequest", "from_request"]
 
@@ -148,11 +148,16 @@ class _Parts:
     def _fields(self, part: Fields, key: str = "providerMetadata") -> dict[str, Any]:
         """The fields of a message: those which we sent along, and what other servers sent, to go back."""
         metadata = as_object(part.wire.get(key))
-        kept = message_fields(kept_of(part.wire, key))
-        kept.pop("call_id", None)
-        others = without_keys(metadata, "streamkit")
-        own = kept.pop("metadata", {})
-        return {**kept, "role": self._role, "group": self._id, "metadata": {**own, **({KEY: others} if others else {})}}
+        extra = message_fields(extra_of(part.wire, key))
+        extra.pop("call_id", None)
+        others = without_keys(metadata, EXTRA_KEY)
+        own = extra.pop("metadata", {})
+        return {
+            **extra,
+            "role": self._role,
+            "group": self._id,
+            "metadata": {**own, **({KEY: others} if others else {})},
+        }
 
     def _read_text(self, part: Fields) -> Message:
         text, fields = part.text("text"), self._fields(part)
@@ -174,9 +179,9 @@ class _Parts:
         if self._text is None:
             return
         url = part.text("url") if kind == "source-url" else None
-        kept = kept_of(part.wire)
-        file_id = None if url else as_text(kept.get("file_id")) or part.text("sourceId")
-        type = as_text(kept.get("type")) or ("url_citation" if url else "file_citation")
+        extra = extra_of(part.wire)
+        file_id = None if url else as_text(extra.get("file_id")) or part.text("sourceId")
+        type = as_text(extra.get("type")) or ("url_citation" if url else "file_citation")
         self._text.annotations.append(
             m.Annotation(type=type, url=url, file_id=file_id, title=part.optional_text("title"))
         )
@@ -188,7 +193,7 @@ class _Parts:
         fields = self._fields(part, "callProviderMetadata")
         fields.pop("name", None)
         executed = part.is_set("providerExecuted")
-        if as_object(kept_of(part.wire, "callProviderMetadata")).get("type") == "code":
+        if as_object(extra_of(part.wire, "callProviderMetadata")).get("type") == "code":
             call = self._code(call_id, part, fields)
         else:
             call = m.ToolCallMessage(

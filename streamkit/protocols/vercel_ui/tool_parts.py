@@ -13,13 +13,13 @@ from ...messages import Message
 from ..ui_parts import (
     CODE_TOOL,
     DENIED,
-    KEPT_KEY,
+    EXTRA_KEY,
     MALFORMED,
     CodeArguments,
     HeldText,
     call_input,
-    kept_call_id,
-    kept_fields,
+    extra_call_id,
+    extra_fields,
     output_value,
     static_form,
 )
@@ -34,9 +34,9 @@ _CUT = "The call was cut off."
 _WITHOUT_DYNAMIC = ("tool-input-delta", "tool-approval-request", "tool-output-denied")
 
 
-def provider_metadata(message: Message, kept: dict[str, Any] | None = None) -> Chunk:
+def provider_metadata(message: Message, extra: dict[str, Any] | None = None) -> Chunk:
     """The `providerMetadata` of a message's chunk: what came with it from such a stream, and the fields to keep."""
-    found = {**as_object(message.metadata.get(KEY)), **({KEPT_KEY: kept} if kept else {})}
+    found = {**as_object(message.metadata.get(KEY)), **({EXTRA_KEY: extra} if extra else {})}
     return {"providerMetadata": found} if found else {}
 
 
@@ -120,16 +120,16 @@ class ToolParts:
     def _name(self, message: Message) -> str:
         return CODE_TOOL if isinstance(message, m.CodeMessage) else message.name or "tool"
 
-    def _kept(self, part: ToolPart) -> Chunk:
+    def _extra(self, part: ToolPart) -> Chunk:
         """The fields to keep of a call. In version 5 no chunk that begins one takes them."""
         message = part.message
         expressed = ("name",) if part.code is None else ()
-        kept = {**kept_fields(message, *expressed, id=part.id), **kept_call_id(message, part.id)}
+        extra = {**extra_fields(message, *expressed, id=part.id), **extra_call_id(message, part.id)}
         if part.code is not None:
-            kept["type"] = "code"
+            extra["type"] = "code"
         if message.metadata.get("custom") is True:
-            kept["custom"] = True
-        return provider_metadata(message, kept)
+            extra["custom"] = True
+        return provider_metadata(message, extra)
 
     def _begin(self, part: ToolPart) -> Chunk:
         message = part.message
@@ -137,7 +137,7 @@ class ToolParts:
         fields: Chunk = {"toolName": self._name(message)}
         if executed:
             fields["providerExecuted"] = True
-        return part.chunk("tool-input-start", **fields, **(self._kept(part) if self._version >= 6 else {}))
+        return part.chunk("tool-input-start", **fields, **(self._extra(part) if self._version >= 6 else {}))
 
     def begin(self, message: Message) -> Iterator[Chunk]:
         """A call or code begins."""
@@ -185,7 +185,7 @@ class ToolParts:
         fields: Chunk = {"toolName": self._name(message), "input": message.content if value is None else value}
         if isinstance(message, m.ToolCallMessage) and message.provider_executed:
             fields["providerExecuted"] = True
-        metadata = self._kept(part)
+        metadata = self._extra(part)
         if message.status == "completed" and value is not None:
             return part.chunk("tool-input-available", **fields, **metadata)
         error = MALFORMED if message.status == "completed" else _CUT
@@ -200,17 +200,17 @@ class ToolParts:
             part = self._add(message)
             part.is_done = part.is_dynamic = True
             fields: Chunk = {"toolName": message.name or "tool", "input": {}}
-            yield part.chunk("tool-input-available", **fields, providerMetadata={KEPT_KEY: {"type": "none"}})
+            yield part.chunk("tool-input-available", **fields, providerMetadata={EXTRA_KEY: {"type": "none"}})
         if part.is_denied:
             yield {"type": "data-message", "id": message.id, "data": static_form(message)}
             return
         metadata: Chunk = {}
         if self._version >= 7:  # the first releases of 6 throw at it
-            kept = kept_fields(message, id=f"{part.message.id}.output", default_role="computer")
+            extra = extra_fields(message, id=f"{part.message.id}.output", default_role="computer")
             if part.message is not message and message.name == part.message.name:
-                kept.pop("name", None)
-            kept |= kept_call_id(message, part.message.call_id or part.id)
-            metadata = provider_metadata(message, kept)
+                extra.pop("name", None)
+            extra |= extra_call_id(message, part.message.call_id or part.id)
+            metadata = provider_metadata(message, extra)
         if message.metadata.get("error") is True or message.status == "failed":
             chunk = part.chunk("tool-output-error", errorText=message.content or "The tool failed.", **metadata)
         else:

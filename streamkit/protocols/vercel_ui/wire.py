@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from ...events import RunStatus
+from ..ui_parts import EXTRA_KEY
 from ..values import WireObject, as_object
 
 __all__ = [
@@ -20,9 +21,9 @@ __all__ = [
     "ToolInputDelta",
     "Version",
     "decode_delta",
+    "extra_of",
     "finish_reason_of",
     "is_chunk",
-    "kept_of",
 ]
 
 KEY = "vercel_ui"
@@ -131,9 +132,9 @@ decode_delta = msgspec.json.Decoder(TextDelta | ReasoningDelta | ToolInputDelta)
 """Decodes such a piece in its common form; raises `msgspec.DecodeError` for any other chunk."""
 
 
-def kept_of(wire: WireObject, key: str = "providerMetadata") -> WireObject:
+def extra_of(wire: WireObject, key: str = "providerMetadata") -> WireObject:
     """The fields of our message that a chunk, or a part, carries along."""
-    return as_object(as_object(wire.get(key)).get("streamkit"))
+    return as_object(as_object(wire.get(key)).get(EXTRA_KEY))
 
 
 def is_chunk(item: WireObject) -> bool:

@@ -8,16 +8,16 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..errors import ProducerFenced, SourceTimeoutError, UsageError
-from .cursors import run_name
-from .interface import FINAL, Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended
+from ...errors import ProducerFenced, SourceTimeoutError, UsageError
+from ..cursors import run_name
+from ..interface import FINAL, Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended
+from ..registry import Questions
+from ..wakers import TaskWaker, ThreadWaker, in_event_loop
 from .log import Log
-from .registry import Questions
-from .wakers import TaskWaker, ThreadWaker, in_event_loop
 
 if TYPE_CHECKING:
-    from .memory_reading import MemoryReading
-    from .memory_writer import MemoryWriter
+    from .reading import MemoryReading
+    from .writer import MemoryWriter
 
 __all__ = ["MemoryRun", "Overflow"]
 
@@ -147,8 +147,11 @@ class MemoryRun:
         if writer is not None and writer.epoch == epoch and not writer.is_abandoned:
             writer.control(control)
 
-    def finish(self, status: Status, error: Mapping[str, Any] | None) -> None:
+    def finish(
+        self, status: Status, error: Mapping[str, Any] | None = None, info: Mapping[str, Any] | None = None
+    ) -> None:
         """Leave it in this status. With the lock held."""
+        self._info.update(info or {})
         self.status, self.is_steady = status, False
         self.last_sign = time.monotonic()
         if status in FINAL:

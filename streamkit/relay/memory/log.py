@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..errors import UsageError
-from .cursors import Entry, Place, cursor_of
+from ...errors import UsageError
+from ..cursors import Entry, Place, cursor_of
 
 __all__ = ["Log"]
 
 _BLOCK = 256  # entries in a block
+_MOST_JOINED = 64  # blocks that are read at once
 _TAIL = 2 * _BLOCK  # entries that stand one by one at most
 
 
@@ -92,6 +93,27 @@ class Log:
         else:
             cursors = [self.cursor(one) for one in numbers]
         return [*map(Entry, cursors, lines[skipped:])]
+
+    def joined(self, number: int, until: int) -> list[Entry]:
+        """As `since`, up to the entry `until`: entries that hold the lines of several events each, which have the same epoch,
+        with the cursor of the last one."""
+        out: list[Entry] = []
+        while number < until and len(out) < _MOST_JOINED:
+            start = self.newest - len(self._tail)
+            if number >= start:
+                last = min(self.newest, until)
+                lines = [entry.data for entry in self._tail[number - start : last - start]]
+            else:
+                block = self._blocks[(number - self._blocks[0].last + _BLOCK) // _BLOCK]
+                last = min(block.last, until)
+                lines = [block.lines]
+                if last - number != _BLOCK:
+                    lines = block.lines.split(b"\n")[number - block.last :][: last - number]
+            if self.epoch_of(number + 1) != self.epoch_of(last):
+                last, lines = number + 1, b"\n".join(lines).split(b"\n")[:1]
+            out.append(Entry(self.cursor(last), b"\n".join(lines)))
+            number = last
+        return out
 
     def cursor(self, number: int) -> str:
         """The cursor of an entry."""

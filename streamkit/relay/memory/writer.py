@@ -7,10 +7,10 @@ from typing import Any
 
 import anyio.lowlevel
 
-from ..errors import UsageError
-from .interface import FINAL, Answered, Cancelled, Control, LogWriter, Status
-from .memory_run import MemoryRun
-from .wakers import Watch, async_wait_until, in_event_loop, wait_until
+from ...errors import UsageError
+from ..interface import FINAL, Answered, Cancelled, Control, LogWriter, Status
+from ..wakers import Watch, async_wait_until, in_event_loop, wait_until
+from .run import MemoryRun
 
 __all__ = ["MemoryWriter"]
 
@@ -113,9 +113,11 @@ class MemoryWriter(LogWriter):
         run = self._run
         with run.lock:
             run.check(self.epoch)
-            run.finish("paused", None)
+            run.finish("paused")
 
-    def end(self, status: Status, error: Mapping[str, Any] | None = None) -> bool:
+    def end(
+        self, status: Status, error: Mapping[str, Any] | None = None, info: Mapping[str, Any] | None = None
+    ) -> bool:
         """End the run."""
         if status not in FINAL:
             raise UsageError(f"a run does not end as {status!r}; it ends as one of {', '.join(sorted(FINAL))}")
@@ -123,7 +125,7 @@ class MemoryWriter(LogWriter):
         with run.lock:
             if run.fence(self.epoch)[0] is not None:
                 return False
-            run.finish(status, error)
+            run.finish(status, error, info)
         run.report_progress()
         return True
 

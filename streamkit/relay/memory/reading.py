@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ..errors import SourceError
-from .cursors import Entry, place_of
-from .ending import end_abandoned_run
-from .interface import FINAL, Gap
-from .reading import Reading
-from .wakers import TaskWaker, ThreadWaker
+from ...errors import SourceError
+from ..cursors import Entry, place_of
+from ..ending import end_abandoned_run
+from ..interface import FINAL, Gap
+from ..reading import Reading
+from ..wakers import TaskWaker, ThreadWaker
 
 if TYPE_CHECKING:
-    from .memory import MemoryRelay
-    from .memory_run import MemoryRun
+    from .relay import MemoryRelay
+    from .run import MemoryRun
 
 __all__ = ["MemoryReading"]
 
@@ -37,7 +37,7 @@ class MemoryReading(Reading):
         self._timeout = math.inf if timeout is None else timeout
         self._pause = run.pause(self._timeout)
         self._has_joined = self._is_idle = False
-        self.number = 0
+        self.number = self._joined_until = 0
         if after is not None:
             place = place_of(after, run.id)
             with run.lock:
@@ -51,6 +51,7 @@ class MemoryReading(Reading):
         with self._run.lock:
             has = self._run.log.has(place)
         self.number = 0 if has else -1
+        self._joined_until = place.number if has else 0
         return has
 
     def take(self, waker: ThreadWaker | TaskWaker) -> list[Entry] | float | None:
@@ -76,8 +77,12 @@ class MemoryReading(Reading):
         self._is_idle = False
         if self.number < log.dropped:
             return [self._snapshot()]
-        entries = log.since(self.number)
-        self.number = number = self.number + len(entries)
+        if self.number < self._joined_until:
+            entries = log.joined(self.number, self._joined_until)
+            self.number = number = place_of(entries[-1].cursor, run.id).number
+        else:
+            entries = log.since(self.number)
+            self.number = number = self.number + len(entries)
         if number > run.delivered:
             run.delivered = number
         if run.watchers:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, get_args
 
-from ..errors import SourceError, UsageError
-from .ending import end_abandoned_run
-from .interface import FINAL, Control, Gap, Relay, RunRecord
-from .memory_reading import MemoryReading
-from .memory_run import MemoryRun, Overflow
-from .memory_writer import MemoryWriter
+from ...errors import SourceError, UsageError
+from ..ending import end_abandoned_run
+from ..interface import FINAL, Control, Gap, Relay, RunRecord
+from .reading import MemoryReading
+from .run import MemoryRun, Overflow
+from .writer import MemoryWriter
 
 __all__ = ["MemoryRelay", "Overflow"]
 

@@ -1,0 +1,242 @@
+"""`streamkit serve`: a chat page in the browser, and the HTTP API behind it, on this machine alone.
+
+The model is a scripted one, or a real one if there is a key. Conversations are kept in a file, so that a restart loses none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import threading
+import webbrowser
+from collections import OrderedDict
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from ..agent import Agent
+from ..errors import UsageError
+from ..protocols.values import as_list
+from ..renderers.characters import printable
+from ..testing import ModelServer, Reasoning, Reply, Text, ToolCall
+from ..testing.requests import Request
+from .chat import instructions_for
+from .clients import client_for, computer_here
+from .demo import CODE
+from .report import data_folder
+
+if TYPE_CHECKING:
+    from ..computer import Computer
+    from ..server import App, Context
+
+__all__ = ["Computers", "run", "scripted"]
+
+PORT = 8765
+PAUSE = 0.02  # seconds between two pieces of the scripted answer
+MOST_COMPUTERS = 8
+
+# What the scripted model answers, in Markdown; after the code, or after a no.
+ANSWER = """\
+A sine **rises from 0 to 1** in its first quarter, falls through 0 to -1, and comes back. The picture shows one turn, and \
+the code measured it:
+
+| Turn | 0 | 1/4 | 1/2 | 3/4 | 1 |
+|---|--:|--:|--:|--:|--:|
+| `sin` | 0 | 1 | 0 | -1 | 0 |
+
+- It is the height of a point that goes around a circle.
+- Shifted by a quarter, it is a *cosine*.
+
+> I am a scripted model, and answer each question like this. For a real one, start `streamkit serve` with `OPENAI_API_KEY` \
+set, or with `--base-url`.
+"""
+DECLINED = "Then I will not run it. In words: a sine rises from 0 to 1, falls through 0 to -1, and comes back."
+
+
+def run(
+    *,
+    port: int | None,
+    open_page: bool,
+    model: str | None,
+    base_url: str | None,
+    protocol: str | None,
+    auto_run: bool,
+    images: bool,
+    instructions: str | None,
+    offline: bool,
+    fast: bool,
+    data: str | None,
+) -> int:
+    """Serve until Ctrl-C. Returns the exit code.
+
+    Args:
+        port: of 127.0.0.1; None is 8765, or any other that is free.
+        open_page: whether to open the page in the browser.
+        model: the name of a real model.
+        base_url: the address of a real model's server.
+        protocol: `openai_responses` or `openai_chat`; None decides by the client's address.
+        auto_run: whether code runs without asking.
+        images: whether the model takes images.
+        instructions: the system prompt, None for the built-in one.
+        offline: whether to use the scripted model even if there is a key.
+        fast: whether the scripted model writes without pauses.
+        data: the file of the conversations, None for the one in the user's folder.
+
+    Raises:
+        UsageError: the port is taken, the extra `server` is not installed, or the model's client is missing.
+        SourceError: the file of the conversations cannot be opened.
+    """
+    uvicorn, create_app = _server()
+    from ..stores import SQLiteStore
+
+    is_real = not offline and bool(base_url or os.environ.get("OPENAI_API_KEY") or (model or "").startswith("claude"))
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(_listen(port))
+        client, name = stack.enter_context(_real(model, base_url) if is_real else scripted(0 if fast else PAUSE))
+        computers = stack.enter_context(contextlib.closing(Computers(computer_here)))
+        path = _store_path(data)
+        store = SQLiteStore(path)
+
+        def make_agent(context: Context) -> Agent:
+            computer = computers.of(context.conversation_id, app)
+            return Agent(
+                client,
+                model=name,
+                computer=computer,
+                instructions=instructions if instructions is not None else instructions_for(computer is not None),
+                auto_run=auto_run,
+                images=images,
+                protocol=protocol if is_real else "openai_responses",
+            )
+
+        token = secrets.token_urlsafe(24)
+        app = create_app(make_agent, token=token, store=store, page=True)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/#token={token}"
+        _introduce(url, f"{name} at {client.base_url}" if is_real else None, path, auto_run=auto_run)
+        if open_page:
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+        # Streams that are still open are no reason to wait: their readers come back, or the process ends.
+        config = uvicorn.Config(app, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])
+    return 0
+
+
+def _server() -> tuple[Any, Callable[..., App]]:
+    try:
+        import uvicorn
+
+        from ..server import create_app
+    except ImportError as error:
+        raise UsageError("`streamkit serve` needs its extra: pip install 'streamkit-sdk[server]'") from error
+    return uvicorn, create_app
+
+
+def _listen(port: int | None) -> socket.socket:
+    """A socket that listens on loopback. Raises `UsageError` if the port is taken."""
+    try:
+        return socket.create_server(("127.0.0.1", PORT if port is None else port))
+    except OSError as error:
+        if port is None:
+            return socket.create_server(("127.0.0.1", 0))
+        raise UsageError(f"port {port} cannot be used: {error.strerror}") from error
+
+
+def _store_path(data: str | None) -> str:
+    if data is not None:
+        return data
+    folder = data_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return str(folder / "conversations.sqlite")
+
+
+def _introduce(url: str, model: str | None, path: str, *, auto_run: bool) -> None:
+    print(printable(f"The page, for this machine alone: {url}"))
+    print(printable(f"The model: {model or 'a scripted one; set OPENAI_API_KEY or pass --base-url for a real one'}"))
+    print(printable(f"Conversations: {path}"))
+    if auto_run:
+        print("Code runs without asking.")
+    print("Ctrl-C ends it.", flush=True)
+
+
+# -- the model
+
+
+@contextlib.contextmanager
+def _real(model: str | None, base_url: str | None) -> Generator[tuple[Any, str]]:
+    client, name = client_for(model, base_url)
+    with client:
+        yield client, name
+
+
+@contextlib.contextmanager
+def scripted(pause: float) -> Generator[tuple[Any, str]]:
+    """A client of a scripted model, which waits `pause` seconds between two pieces of an answer; and its name."""
+    import openai
+
+    def reply(request: Request) -> Reply:
+        output = _output_in(request.body.get("input"))
+        if output is not None:
+            return Reply(DECLINED if "user declined" in output else ANSWER, delay=pause)
+        code = ToolCall("execute", {"language": "python", "code": CODE})
+        thought = Reasoning("I can compute this, and draw it. A few lines of Python will do.")
+        return Reply(thought, Text("Let me measure it, and draw it."), code, delay=pause)
+
+    # Without `trust_env=False` a proxy that the environment names would be used, which cannot reach loopback.
+    http_client = openai.DefaultHttpxClient(trust_env=False)
+    with (
+        ModelServer(reply) as server,
+        openai.OpenAI(base_url=server.url, api_key="none", http_client=http_client, max_retries=0) as client,
+    ):
+        yield client, "scripted"
+
+
+def _output_in(items: Any) -> str | None:
+    """The newest output in a request's input; None if the user has said something since."""
+    for item in reversed(as_list(items)):
+        if item.get("type") == "function_call_output":
+            return str(item.get("output"))
+        said = item.get("content") if item.get("role") == "user" else None
+        if isinstance(said, str) and not said.endswith("was displayed:"):  # what code displayed comes as the user's
+            return None
+    return None
+
+
+# -- the computers
+
+
+class Computers:
+    """A computer for each conversation, so that its variables last from one answer to the next.
+
+    Args:
+        make: makes one; it gives None where code cannot run.
+    """
+
+    def __init__(self, make: Callable[[], Computer | None]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._computers: OrderedDict[str, Computer | None] = OrderedDict()
+
+    def of(self, conversation_id: str, app: App) -> Computer | None:
+        """The computer of a conversation. Where there are too many, those that were unused for longest are closed."""
+        busy = {execution.context.conversation_id for execution in [*app.runs.active.values()]}
+        with self._lock:
+            if conversation_id not in self._computers:
+                self._computers[conversation_id] = self._make()
+            self._computers.move_to_end(conversation_id)
+            idle = [id for id in self._computers if id not in busy and id != conversation_id]
+            for id in idle[: max(0, len(self._computers) - MOST_COMPUTERS)]:
+                _close(self._computers.pop(id))
+            return self._computers[conversation_id]
+
+    def close(self) -> None:
+        """Close all of them."""
+        with self._lock:
+            while self._computers:
+                _close(self._computers.popitem()[1])
+
+
+def _close(computer: Computer | None) -> None:
+    if computer is not None:
+        computer.close()

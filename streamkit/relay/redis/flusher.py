@@ -1,0 +1,145 @@
+"""Sends what the producers of a process have written, in one thread and one pipeline.
+
+An event is sent at once if nothing is on its way, else with all that is written until the reply is there. So a batch is as
+large as the round trip makes it, and no event waits for a clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from ...errors import SourceError, StreamkitError
+from .link import FIRST_PAUSE, LONGEST_PAUSE, Away
+
+if TYPE_CHECKING:
+    from .hub import Hub
+    from .outbox import Outbox
+
+__all__ = ["Flusher"]
+
+_log = logging.getLogger("streamkit.relay")
+
+_AT_ONCE = 256  # commands in one pipeline
+_EACH = 16  # of one producer
+_TICK = 0.5
+_LOOK = 5.0  # seconds between two looks at who may answer a producer's questions
+_LAST_FLUSH = 5.0  # seconds for which the end of the relay waits for what was written
+
+
+class Flusher:
+    """One thread for all producers of a relay. `put` takes no lock."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._due: SimpleQueue[Outbox | Callable[[], object] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._is_stopped = False
+
+    def put(self, work: Outbox | Callable[[], object]) -> None:
+        """A producer has written something; or this is to be called."""
+        self._due.put(work)
+        if self._thread is None and self._starting.acquire(blocking=False):
+            self._thread = threading.Thread(target=self._work, name="streamkit redis flusher", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Send what was written, and end the thread."""
+        end = time.monotonic() + _LAST_FLUSH
+        outboxes = self._hub.outboxes()
+        for outbox in outboxes:
+            outbox.give_up()
+            try:
+                outbox.flush(max(0.0, end - time.monotonic()))
+            except StreamkitError:
+                _log.warning("run %r: what its producer wrote last was not stored", outbox.run_id)
+        self._is_stopped = True
+        for outbox in (*outboxes, *self._hub.outboxes()):
+            outbox.fence("closed")
+        self._due.put(None)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(5)
+
+    # -- its thread
+
+    def _work(self) -> None:
+        due: dict[Outbox, None] = {}
+        pause = FIRST_PAUSE
+        next_beat = time.monotonic() + _TICK
+        while not self._is_stopped:
+            self._gather(due, 0.0 if due else max(0.0, next_beat - time.monotonic()))
+            try:
+                due = self._send([*due])
+                pause = FIRST_PAUSE
+            except Away as error:
+                now = time.monotonic()
+                for outbox in [*due]:
+                    outbox.failed(now, str(error))
+                    if outbox.fenced is not None:
+                        del due[outbox]
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            if time.monotonic() >= next_beat:
+                next_beat = time.monotonic() + _TICK
+                self._beat()
+
+    def _gather(self, due: dict[Outbox, None], seconds: float) -> None:
+        """Add the producers that have written something; wait for the first one if `seconds` is not 0."""
+        try:
+            one = self._due.get(timeout=seconds) if seconds else self._due.get_nowait()
+            while True:
+                if callable(one):
+                    one()
+                elif one is not None:
+                    due[one] = None
+                one = self._due.get_nowait()
+        except Empty:
+            return
+
+    def _beat(self) -> None:
+        """Renew the leases of those that have nothing to write, and look who may answer those that wait."""
+        now, hub = time.monotonic(), self._hub
+        for outbox in hub.outboxes():
+            if outbox.has_left or outbox.is_abandoned:
+                continue
+            if outbox.is_empty and now - outbox.contact >= hub.lease / 3:
+                outbox.put()
+            if outbox.inbox.has_questions and now - outbox.inbox.looked >= _LOOK:
+                hub.controls.put(outbox.inbox.look)
+
+    def _send(self, due: Sequence[Outbox]) -> dict[Outbox, None]:
+        """Send what they have; returns those that have more."""
+        more: dict[Outbox, None] = {}
+        place = 0
+        while place < len(due):
+            sent: list[tuple[Outbox, Sequence[Any]]] = []
+            commands: list[Sequence[Any]] = []
+            while place < len(due) and len(commands) < _AT_ONCE:
+                outbox = due[place]
+                work = outbox.take(_EACH)
+                sent.append((outbox, work))
+                commands += [one.command(outbox) for one in work]
+                place += 1
+            replies = self._hub.link.send(commands) if commands else []
+            done = 0
+            away: Away | None = None
+            for outbox, work in sent:
+                mine = replies[done : done + len(work)]
+                done += len(work)
+                try:
+                    if outbox.replied(work, [self._hub.link.check(reply) for reply in mine]):
+                        more[outbox] = None
+                except Away as error:
+                    outbox.failed(time.monotonic(), str(error))
+                    away = error
+                except SourceError:
+                    _log.exception("run %r: Redis refuses what its producer wrote", outbox.run_id)
+                    outbox.fence("unreachable")
+            if away is not None:
+                raise away
+        return more

@@ -1,0 +1,293 @@
+"""What the relays of a process share: its connections, its threads, and what they know of runs."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from ...errors import UsageError
+from ..cursors import Place
+from .feed import Feed
+from .flusher import Flusher
+from .keys import Keys
+from .link import Link
+from .listener import Listener
+from .looker import Command, Looker
+from .reading import RedisReading
+from .record import Question
+from .worker import Worker
+
+if TYPE_CHECKING:
+    from .outbox import Outbox
+
+__all__ = ["Hub"]
+
+_LINGER = 2.0  # seconds for which a run is followed that nobody reads any more
+
+
+class Hub:
+    """The inside of one relay.
+
+    Args:
+        lease: seconds after which a producer that gave no sign of life counts as dead.
+        bury: ends a run whose producer is dead, in a thread where it may wait.
+
+    Attributes:
+        link: the connections.
+        controls: the thread in which producers receive what concerns them.
+    """
+
+    def __init__(self, link: Link, prefix: str, lease: float, bury: Callable[[str], None]) -> None:
+        self.link = link
+        self.prefix = prefix
+        self.lease = lease
+        self._bury = bury
+        self.controls = Worker("controls")
+        self._undertaker = Worker("undertaker")
+        self.flusher = Flusher(self)
+        self._looker = Looker(self, link)
+        self._listener = Listener(self, link, prefix)
+        self._lock = threading.Lock()
+        self._feeds: dict[str, Feed] = {}
+        self._by_channel: dict[bytes, Feed | Outbox] = {}
+        self._outboxes: dict[str, Outbox] = {}
+        self._buried: set[str] = set()
+        self._is_running = self._is_closed = False
+        self._token = secrets.token_hex(6)
+        self._numbers = count(1)
+
+    def keys(self, run_id: str) -> Keys:
+        """The keys of a run."""
+        return Keys(self.prefix, run_id)
+
+    def _start(self) -> None:
+        """Start the threads. With the lock held."""
+        if not self._is_running and not self._is_closed:
+            self._is_running = True
+            self._listener.start()
+            self._looker.start()
+
+    def close(self) -> None:
+        """End the threads, and close the connections."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self.flusher.stop()
+        if self._is_running:
+            self._listener.stop_soon()
+            self._looker.stop(Command("PUBLISH", self._listener.wake_channel, b""))
+            for feed in self.feeds():
+                feed.fail(UsageError(f"run {feed.run_id!r}: its relay was closed while it was read"))
+            self._listener.stop()
+        self.controls.stop()
+        self._undertaker.stop()
+        self.link.close()
+
+    # -- readings
+
+    def join(self, reading: RedisReading, run_id: str) -> Feed:
+        """A reading begins. One that is dropped without closing it does not count any more."""
+        with self._lock:
+            if self._is_closed:
+                raise UsageError(f"run {run_id!r} cannot be read: its relay is closed")
+            self._start()
+            feed = self._feeds.get(run_id)
+            if feed is None or feed.is_gone:
+                feed = self._feeds[run_id] = Feed(run_id, self.keys(run_id))
+                self._by_channel[feed.keys.log] = feed
+                self._looker.put(Command("PUBLISH", self._listener.wake_channel, b""))
+            key = next(self._numbers)
+            reading.member = f"{self._token}:{key}"
+            reading.feed = feed
+            leave = partial(self._left, feed, key, reading.member)
+            feed.readings[key] = weakref.ref(reading, lambda _: leave())
+            feed.empty_since = None
+        if feed.is_confirmed:
+            self.look(reading)
+        return feed
+
+    def leave(self, feed: Feed, reading: RedisReading) -> None:
+        """A reading ends. It takes no lock."""
+        self._left(feed, int(reading.member.rpartition(":")[2]), reading.member)
+
+    def _left(self, feed: Feed, key: int, member: str) -> None:
+        if feed.readings.pop(key, None) is None:
+            return
+        if not feed.readings:
+            feed.empty_since = time.monotonic()
+        self._looker.put(Command("ZREM", feed.keys.readers, member))
+        outbox = self._outboxes.get(feed.run_id)
+        if outbox is not None and outbox.inbox.has_questions:
+            self._look_later(outbox)
+
+    def look(self, reading: RedisReading) -> None:
+        """Look at the log for a reading, once its channel is subscribed."""
+        if reading.feed is not None and reading.feed.is_confirmed and not reading.is_looking:
+            reading.is_looking = True
+            self._looker.put(reading)
+
+    def skip(self, feed: Feed, member: str, question_id: str) -> None:
+        """A reader goes on without a question."""
+        self.controls.put(partial(self._skip, feed, member, question_id))
+
+    def _skip(self, feed: Feed, member: str, question_id: str) -> None:
+        keys = feed.keys
+        note = f"{member} {question_id}"
+        _skipped, _, readers, notes = self.link.ask(
+            ("SADD", keys.skipped, note),
+            ("PEXPIRE", keys.skipped, 86_400_000),
+            ("ZRANGEBYSCORE", keys.readers, time.time(), "+inf"),
+            ("SMEMBERS", keys.skipped),
+        )
+        if all(b"%b %b" % (reader, question_id.encode()) in notes for reader in readers):
+            self.link.ask(("HINCRBY", keys.run, "news", 1), ("PUBLISH", keys.news, b"!"))
+
+    def feeds(self) -> Sequence[Feed]:
+        """The runs that are followed."""
+        with self._lock:
+            return [*self._feeds.values()]
+
+    def drop_unread(self, now: float) -> None:
+        """Follow no longer what nobody has read for a while."""
+        with self._lock:
+            for feed in [*self._feeds.values()]:
+                since = feed.empty_since
+                if since is not None and not feed.readings and now - since >= _LINGER:
+                    del self._feeds[feed.run_id]
+                    self._by_channel.pop(feed.keys.log, None)
+
+    def questions(self, run_id: str) -> Mapping[str, Question] | None:
+        """The questions of a run as its readings in this process know them; None if they have to be looked up."""
+        feed = self._feeds.get(run_id)
+        return None if feed is None or feed.is_stale or feed.is_gone else feed.questions
+
+    def local_readers(self, run_id: str) -> tuple[str, set[str]]:
+        """What this relay's readers are called, and those of a run that are open."""
+        feed = self._feeds.get(run_id)
+        keys = [] if feed is None else [*feed.readings]
+        return f"{self._token}:", {f"{self._token}:{key}" for key in keys}
+
+    def has(self, run_id: str, place: Place) -> bool:
+        """Whether the events after a place are in the log."""
+        keys = self.keys(run_id)
+        entries, at = self.link.ask(
+            ("XRANGE", keys.log, b"%d-%d" % place, "+", "COUNT", 1), ("HGET", keys.snapshot, "at")
+        )
+        return has_place(place, entries, at)
+
+    # -- the undertaker
+
+    def look_after(self, feed: Feed) -> None:
+        """End a run whose producer is dead: where nobody has had its lease for the time of one, on a connection that did
+        not break; or its producer has left."""
+        state = feed.state
+        if state is None:
+            return
+        if state.status == "running":
+            since = feed.unleased_since
+            if since is None:
+                return
+            certain = state.is_released or (time.monotonic() - since >= self.lease and self.link.broken_at < since)
+            if self.link.broken_at >= since:
+                feed.unleased_since = None
+            if not certain:
+                return
+        elif state.status != "paused" or state.cancel is None:
+            return
+        if feed.run_id not in self._buried:
+            self._buried.add(feed.run_id)
+            self._undertaker.put(partial(self._bury_one, feed.run_id))
+
+    def _bury_one(self, run_id: str) -> None:
+        try:
+            self._bury(run_id)
+        finally:
+            self._buried.discard(run_id)
+
+    # -- producers
+
+    def add(self, outbox: Outbox) -> None:
+        """A producer begins."""
+        with self._lock:
+            if self._is_closed:
+                raise UsageError(f"run {outbox.run_id!r} cannot be written: its relay is closed")
+            self._start()
+            self._outboxes[outbox.run_id] = outbox
+            self._by_channel[outbox.keys.news] = outbox
+        self._looker.put(Command("PUBLISH", self._listener.wake_channel, b""))
+
+    def remove(self, outbox: Outbox) -> None:
+        """A producer has left."""
+        with self._lock:
+            if self._outboxes.get(outbox.run_id) is outbox:
+                del self._outboxes[outbox.run_id]
+                self._by_channel.pop(outbox.keys.news, None)
+
+    def outbox(self, run_id: str) -> Outbox | None:
+        """The producer that a run has in this relay."""
+        return self._outboxes.get(run_id)
+
+    def outboxes(self) -> Sequence[Outbox]:
+        """The producers in this relay."""
+        with self._lock:
+            return [*self._outboxes.values()]
+
+    def _look_later(self, outbox: Outbox) -> None:
+        self.controls.put(outbox.inbox.look)
+
+    # -- called by the listener
+
+    def channels(self) -> set[bytes]:
+        """The channels that are wanted."""
+        with self._lock:
+            return set(self._by_channel)
+
+    def confirmed(self, channel: bytes) -> None:
+        """A channel is subscribed: what was published before is in the log."""
+        target = self._by_channel.get(channel)
+        if isinstance(target, Feed):
+            target.is_confirmed = target.is_stale = True
+            for reference in [*target.readings.values()]:
+                if (reading := reference()) is not None:
+                    self.look(reading)
+        elif target is not None:
+            self._look_later(target)
+
+    def receive(self, channel: bytes, data: bytes) -> None:
+        """Something was published."""
+        target = self._by_channel.get(channel)
+        if isinstance(target, Feed):
+            if data[:1].isdigit():
+                target.receive(data)
+                return
+            if data == b"deleted":
+                target.was_deleted = True
+            target.is_stale = True
+            self._looker.put(target)
+        elif target is not None:
+            self._look_later(target)
+
+    def disconnected(self) -> None:
+        """The connection broke: what is published meanwhile is missed."""
+        for feed in self.feeds():
+            feed.is_confirmed = False
+
+
+def has_place(place: Place, entries: Any, at: bytes | None) -> bool:
+    """Whether all events after a place are there, from the first batch that is not before it, and the snapshot's place."""
+    if place.number == 0:
+        return at is None
+    if at == b"%d-%d" % place:
+        return True
+    if not entries:
+        return False
+    id, fields = entries[0]
+    epoch, _, last = id.partition(b"-")
+    return int(epoch) == place.epoch and int(fields[b"b"]) < place.number <= int(last)

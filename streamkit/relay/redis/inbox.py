@@ -1,0 +1,159 @@
+"""What concerns a producer: the answers to its questions, who may still give one, and whether its run was cancelled."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..interface import Answered, Cancelled, Control, Unattended
+from .keys import Keys
+from .record import Question, questions_of, text
+
+if TYPE_CHECKING:
+    from .link import Link
+    from .outbox import Outbox
+
+__all__ = ["Inbox"]
+
+
+class Asked:
+    """A question that is open, as its producer sees it.
+
+    Attributes:
+        attending: the readers that may still answer.
+        left: when one of those left, on the monotonic clock; 0 if none has.
+    """
+
+    def __init__(self, readers: set[bytes]) -> None:
+        self.at = time.monotonic()
+        self.attending = readers
+        self.left = 0.0
+        self.is_unattended = False
+
+
+class Inbox:
+    """What one producer receives, each thing once. Any thread may call it.
+
+    Attributes:
+        looked: when it was looked up what concerns the producer, on the monotonic clock.
+    """
+
+    def __init__(self, outbox: Outbox, keys: Keys, link: Link, control: Callable[[Control], None]) -> None:
+        self.looked = 0.0
+        self._outbox = outbox
+        self._keys = keys
+        self._link = link
+        self._control = control
+        self._lock = threading.RLock()
+        self._open: dict[str, Asked] = {}
+        self._known: dict[str, Question] = {}  # of earlier producers
+        self._answered: set[str] = set()  # whose answer was received
+        self._is_cancelled = False
+        self._readers: set[bytes] = set()  # that were there when it looked last
+        self._had_readers = False
+        self._last_left = 0.0
+
+    @property
+    def has_questions(self) -> bool:
+        """Whether questions are open."""
+        return bool(self._open)
+
+    def receive(self, control: Control) -> None:
+        """Pass something on to the producer, once."""
+        with self._lock:
+            if not self._outbox.is_held:
+                return
+            if isinstance(control, Cancelled):
+                if self._is_cancelled:
+                    return
+                self._is_cancelled = True
+                self._open.clear()
+            elif isinstance(control, Answered):
+                if control.question in self._answered:
+                    return
+                self._answered.add(control.question)
+                self._open.pop(control.question, None)
+        self._control(control)
+
+    def asked(self, question_id: str) -> None:
+        """A question is open. Where an earlier producer asked it, and it has an answer, that is received at once."""
+        with self._lock:
+            before = self._known.pop(question_id, None)
+            self._answered.discard(question_id)
+            if not self._is_cancelled:
+                self._open[question_id] = Asked(self._readers)
+        if before is not None and before.answer is not None:
+            self.receive(Answered(question_id, before.answer))
+
+    def settled(self, question_id: str) -> None:
+        """A question is not open any more, and the producer knows."""
+        with self._lock:
+            self._answered.add(question_id)
+            self._open.pop(question_id, None)
+
+    def take_stock(self) -> None:
+        """Receive the cancellation and the answers that came for earlier producers."""
+        keys = self._keys
+        cancel, values = self._link.ask(("HGET", keys.run, "cancel"), ("HGETALL", keys.questions))
+        if cancel is not None:
+            self.receive(Cancelled(text(cancel)))
+        self._known = questions_of(values)
+        for id, question in self._known.items():
+            if question.answer is not None:
+                self.receive(Answered(id, question.answer))
+
+    def look(self) -> None:
+        """Look up what concerns the producer."""
+        if not self._outbox.is_held:
+            return
+        ids, keys = [*self._open], self._keys
+        self.looked = time.monotonic()
+        cancel, exists, readers, notes, *values = self._link.ask(
+            ("HGET", keys.run, "cancel"),
+            ("EXISTS", keys.run),
+            ("ZRANGEBYSCORE", keys.readers, time.time(), "+inf"),
+            ("SMEMBERS", keys.skipped),
+            *(("HGET", keys.questions, id) for id in ids),
+        )
+        if not exists:
+            self._outbox.fence("gone")
+        elif cancel is not None:
+            self.receive(Cancelled(text(cancel)))
+        for id, value in zip(ids, values, strict=True):
+            answer = None if value is None else Question(value).answer
+            if answer is not None:
+                self.receive(Answered(id, answer))
+        self._attend(set(readers), set(notes))
+
+    def _attend(self, readers: set[bytes], notes: set[bytes]) -> None:
+        """Note who may still answer."""
+        now = time.monotonic()
+        unattended: list[str] = []
+        with self._lock:
+            self._readers = readers
+            if readers:
+                self._had_readers = True
+                self._last_left = 0.0
+            elif not self._last_left:
+                self._last_left = now
+            for id, asked in self._open.items():
+                name = id.encode("utf-8", "surrogatepass")
+                attending = {reader for reader in readers if b"%b %b" % (reader, name) not in notes}
+                if not asked.attending <= readers:
+                    asked.left = now
+                asked.attending = attending
+                if readers and not attending and not asked.left and not asked.is_unattended:
+                    asked.is_unattended = True
+                    unattended.append(id)
+        for id in unattended:
+            self.receive(Unattended(id))
+
+    def unattended(self, question_id: str) -> float:
+        """For how many seconds no reader has been there that may answer; 0 before the first came."""
+        with self._lock:
+            asked = self._open.get(question_id)
+            if asked is None or asked.attending or not self._had_readers:
+                return 0.0
+            return time.monotonic() - max(asked.at, asked.left or self._last_left)

@@ -1,0 +1,199 @@
+"""What is looked up in Redis for the readings of a process: the log where it was not published, and what was published in
+vain; and the signs of life of its readers. One thread does it, for all of them in one pipeline."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from .link import FIRST_PAUSE, LONGEST_PAUSE, Away
+from .reading import RedisReading, not_found
+from .record import STATE_FIELDS, State
+
+if TYPE_CHECKING:
+    from .feed import Feed
+    from .hub import Hub
+    from .link import Link
+
+__all__ = ["READER_LIFE", "Looker"]
+
+READER_LIFE = 15.0  # seconds after which a reader without a sign of life does not count any more
+_SILENCE = 2.0  # seconds without news of a run after which its record is asked for
+_ENTRIES = 100  # batches that are read at once
+_AT_ONCE = 32  # readings for which the log is read at once
+_TICK = 0.5
+
+
+class Command:
+    """A command that need not be done, and whose reply nobody waits for."""
+
+    def __init__(self, *words: str | bytes) -> None:
+        self.words: Sequence[Any] = words
+
+
+class Looker:
+    """Does what `put` was called with: a reading whose log is to be read, or a feed whose record is."""
+
+    def __init__(self, hub: Hub, link: Link) -> None:
+        self._hub = hub
+        self._link = link
+        self._jobs: SimpleQueue[RedisReading | Feed | Command | None] = SimpleQueue()
+        self._is_stopped = False
+        self._next_signs = 0.0
+        self._thread = threading.Thread(target=self._work, name="streamkit redis looker", daemon=True)
+
+    def start(self) -> None:
+        """Start its thread."""
+        self._thread.start()
+
+    def stop(self, last: Command) -> None:
+        """End its thread, with a last command."""
+        self._jobs.put(last)
+        self._jobs.put(None)
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(5)
+
+    def put(self, job: RedisReading | Feed | Command) -> None:
+        """Do this soon: a reading, a feed, or a command that need not be done. It takes no lock."""
+        self._jobs.put(job)
+
+    # -- its thread
+
+    def _work(self) -> None:
+        pause = FIRST_PAUSE
+        left: list[Any] = []
+        while not self._is_stopped:
+            jobs = left + self._gather(0.0 if left else _TICK)
+            left = []
+            try:
+                self._do(jobs)
+                self._tick()
+                pause = FIRST_PAUSE
+            except Away:
+                left = [job for job in jobs if isinstance(job, RedisReading)]
+                for feed in self._hub.feeds():
+                    feed.is_stale = True
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _gather(self, seconds: float) -> list[Any]:
+        jobs: list[Any] = []
+        try:
+            job = self._jobs.get(timeout=seconds) if seconds else self._jobs.get_nowait()
+            while True:
+                if job is None:
+                    self._is_stopped = True
+                    return jobs
+                jobs.append(job)
+                job = self._jobs.get_nowait()
+        except Empty:
+            return jobs
+
+    def _do(self, jobs: Sequence[Any]) -> None:
+        commands = [job.words for job in jobs if isinstance(job, Command)]
+        readings = [job for job in jobs if isinstance(job, RedisReading) and not job.is_over]
+        by_feed: dict[Feed, list[RedisReading]] = {
+            job: [] for job in jobs if not isinstance(job, (Command, RedisReading))
+        }
+        for place in range(0, len(readings), _AT_ONCE):
+            for reading in readings[place : place + _AT_ONCE]:
+                if (feed := reading.feed) is not None:
+                    by_feed.setdefault(feed, []).append(reading)
+            self._look(by_feed, commands)
+            by_feed, commands = {}, []
+        if by_feed or commands:
+            self._look(by_feed, commands)
+
+    def _look(self, by_feed: dict[Feed, list[RedisReading]], commands: list[Any]) -> None:
+        expiry = time.time() + READER_LIFE
+        pipeline: list[Sequence[Any]] = [*commands]
+        trimmed = {reading for readings in by_feed.values() for reading in readings if reading.needs_snapshot}
+        for feed, readings in by_feed.items():
+            pipeline += self._commands(feed, readings, trimmed, expiry)
+        replies = iter(self._link.send(pipeline)[len(commands) :])
+        for feed, readings in by_feed.items():
+            fields, leased, questions = (self._link.check(next(replies)) for _ in range(3))
+            found = [self._link.check(next(replies)) for _ in readings]
+            for reading in readings:
+                if reading.is_new:
+                    reading.is_new = False
+                    for _ in _signs(b"", 0.0, ""):
+                        next(replies)
+            self._update(feed, fields, bool(leased), questions)
+            for reading, reply in zip(readings, found, strict=True):
+                if reading in trimmed and not feed.is_gone:
+                    reading.snapshot(*reply)
+                elif not feed.is_gone:
+                    self._hand_out(feed, reading, reply)
+            feed.wake()
+
+    def _commands(
+        self, feed: Feed, readings: Sequence[RedisReading], trimmed: set[RedisReading], expiry: float
+    ) -> list[Sequence[Any]]:
+        keys = feed.keys
+        commands: list[Sequence[Any]] = [("HMGET", keys.run, *STATE_FIELDS), ("EXISTS", keys.lease)]
+        commands.append(("HGETALL", keys.questions) if feed.is_stale else ("ECHO", b""))
+        feed.is_stale = False
+        for reading in readings:
+            if reading in trimmed:
+                commands.append(("HMGET", keys.snapshot, "at", "data"))
+            else:
+                start = b"(%d-%d" % reading.place if reading.place.number else b"-"
+                commands.append(("XRANGE", keys.log, start, "+", "COUNT", _ENTRIES))
+        for reading in readings:
+            if reading.is_new:
+                commands += _signs(keys.readers, expiry, reading.member)
+        return commands
+
+    def _update(self, feed: Feed, fields: Sequence[bytes | None], is_leased: bool, questions: Any) -> None:
+        if fields[0] is None:
+            feed.is_gone = True
+            why = "it was deleted" if feed.was_deleted else "it is lost with what Redis held, or has expired"
+            feed.fail(not_found(feed.run_id, f"{why} while it was open"))
+            return
+        feed.update(State(fields), is_leased=is_leased, questions=None if isinstance(questions, bytes) else questions)
+        self._hub.look_after(feed)
+
+    def _hand_out(self, feed: Feed, reading: RedisReading, reply: Any) -> None:
+        state = feed.state
+        batches = feed.batches(reply)
+        is_missing = state is not None and (
+            state.tip > reading.place if not feed.has_ended else state.tip != reading.place
+        )
+        if not batches and is_missing:
+            reading.found_nothing()
+        else:
+            reading.found(batches, more=len(batches) == _ENTRIES)
+
+    # -- what is done from time to time
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        feeds = self._hub.feeds()
+        if now >= self._next_signs:
+            self._next_signs = now + READER_LIFE / 3
+            self._give_signs(feeds)
+        self._hub.drop_unread(now)
+        silent = [feed for feed in feeds if now - max(feed.heard, feed.checked) >= _SILENCE and feed.readings]
+        for place in range(0, len(silent), 4 * _AT_ONCE):
+            self._look({feed: [] for feed in silent[place : place + 4 * _AT_ONCE]}, [])
+
+    def _give_signs(self, feeds: Sequence[Feed]) -> None:
+        expiry = time.time() + READER_LIFE
+        commands: list[Sequence[Any]] = []
+        for feed in feeds:
+            members = [reading.member for one in [*feed.readings.values()] if (reading := one()) is not None]
+            if members and not feed.has_ended:
+                commands += _signs(feed.keys.readers, expiry, *members)
+        for place in range(0, len(commands), 300):
+            self._link.send(commands[place : place + 300])
+
+
+def _signs(key: bytes, expiry: float, *members: str) -> Sequence[Sequence[Any]]:
+    """What says that readers are there, until their sign of life expires; those whose have are removed."""
+    scores = [one for member in members for one in (expiry, member)]
+    old = ("ZREMRANGEBYSCORE", key, "-inf", time.time())
+    return (("ZADD", key, *scores), old, ("PEXPIRE", key, int(2000 * READER_LIFE)))

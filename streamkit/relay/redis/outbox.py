@@ -1,0 +1,277 @@
+"""What a producer has written and Redis has not stored yet, and what was stored in the last seconds, in case Redis loses it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ...errors import ProducerFenced, SourceError
+from ..interface import Control, Fenced, Status
+from .inbox import Inbox
+from .keys import Keys
+from .work import BATCH_BYTES, BATCH_EVENTS, Batch, Leave, Lives, Trim, Work
+
+if TYPE_CHECKING:
+    from .hub import Hub
+
+__all__ = ["Outbox"]
+
+KEPT = 5.0  # seconds for which what was stored is kept
+_MOST_BYTES = 8 << 20  # of what waits while Redis is away
+_LONGEST = 60.0  # seconds for which it waits
+
+WHY = {
+    "gone": "it was deleted, or has expired",
+    "epoch": "another producer has taken it over",
+    "closed": "it is closed: nothing more can be written",
+    "unreachable": "Redis could not be reached",
+}
+
+
+class Outbox:
+    """One producer of one run. Any thread may call it; the flusher alone sends what is in it.
+
+    Attributes:
+        fenced: why nothing can be written any more; None if it can.
+        has_left: whether the producer ended the run, or paused it.
+        is_abandoned: whether it is gone without a word.
+        number: of the newest event that was written.
+        wrote: the epoch of the newest event.
+        beat: how many signs of life the producer itself gave.
+        contact: when Redis last stored something of it, on the monotonic clock.
+        blocked_since: since when Redis has not stored what waits; None while it does.
+        inbox: what the producer receives.
+    """
+
+    def __init__(self, hub: Hub, run_id: str, owner: str, lives: Lives, control: Callable[[Control], None]) -> None:
+        self.run_id = run_id
+        self.keys: Keys = hub.keys(run_id)
+        self.owner = owner
+        self.lives = lives
+        self.epoch = self.number = self.wrote = 0
+        self.fenced: str | None = None
+        self.has_left = self.is_abandoned = self.busy = False
+        self.beat = 0
+        self.contact = time.monotonic()
+        self.blocked_since: float | None = None
+        self.inbox = Inbox(self, self.keys, hub.link, control)
+        self._hub = hub
+        self._control = control
+        self._changed = threading.Condition()
+        self._waiting: deque[Work] = deque()
+        self._stored: deque[Batch] = deque()
+        self._size = 0
+        self._is_due = False
+        self._counter = 0  # of what was written
+        self._done = 0  # of what was stored
+        self._news = ""
+
+    # -- what the producer writes
+
+    def check(self) -> None:
+        """Raise `ProducerFenced` if nothing can be written any more."""
+        reason = self.fenced or ("closed" if self.has_left else None)
+        if reason is not None:
+            raise ProducerFenced(f"run {self.run_id!r} cannot be written: {WHY[reason]}", reason)
+
+    def append(self, events: Sequence[bytes]) -> int:
+        """Number events, and have them sent. Returns the number before them."""
+        with self._changed:
+            if self.fenced is not None or self.has_left:
+                self.check()
+            first = number = self.number
+            waiting = self._waiting
+            batch = waiting[-1] if waiting else None
+            if not isinstance(batch, Batch) or batch.is_sealed:
+                batch = None
+            for data in events:
+                if batch is None or len(batch.lines) >= BATCH_EVENTS or batch.size + len(data) > BATCH_BYTES:
+                    batch = Batch(number, self.busy)
+                    waiting.append(batch)
+                    self._counter += 1
+                number += 1
+                batch.lines.append(data)
+                batch.size += len(data)
+                batch.last = number
+                self._size += len(data)
+            if events:
+                self.number = number
+                self.wrote = self.epoch
+            due, self._is_due = not self._is_due, True
+        if due:
+            self._hub.flusher.put(self)
+        return first
+
+    def ask(self, question_id: str, question: bytes, events: Sequence[bytes]) -> int:
+        """As `append`, with a question. The last batch of the events has it."""
+        with self._changed:
+            self.check()
+            first = number = self.number
+            groups = [[*events[place : place + BATCH_EVENTS]] for place in range(0, len(events), BATCH_EVENTS)] or [[]]
+            for lines in groups:
+                batch = Batch(number, self.busy)
+                batch.lines = lines
+                batch.size = sum(map(len, lines))
+                number = batch.last = number + len(lines)
+                self._put(batch)
+                if number == first + len(events):
+                    batch.question_id, batch.question, batch.is_sealed = question_id, question, True
+            self.number = number
+            if events:
+                self.wrote = self.epoch
+        self._hub.flusher.put(self)
+        return first
+
+    def put(self, work: Trim | Leave | None = None) -> None:
+        """Have something sent after what was written: a sign of life where it is None."""
+        with self._changed:
+            if self.fenced is not None:
+                return
+            self._put(Batch(self.number, self.busy) if work is None else work)
+        self._hub.flusher.put(self)
+
+    def _put(self, work: Work) -> None:
+        self._waiting.append(work)
+        self._counter += 1
+        self._size += work.size
+
+    def leave(self, status: Status, error: bytes, info: bytes = b"") -> bool:
+        """The producer's last word. False if it has had it."""
+        with self._changed:
+            if self.fenced is not None or self.has_left:
+                return False
+            self.has_left = True
+            self._put(Leave(self.number, status, error, info))
+        self._hub.flusher.put(self)
+        return True
+
+    def give_up(self) -> None:
+        """The producer is gone without a word: it gives no sign of life any more, and whoever wants it has the run."""
+        with self._changed:
+            if self.fenced is not None or self.has_left or self.is_abandoned:
+                return
+            self.is_abandoned = True
+            self._put(Leave(self.number, "running", b""))
+        self._hub.flusher.put(self)
+
+    def drop(self) -> None:
+        """As `give_up`, but later: it takes no lock."""
+        self._hub.flusher.put(self.give_up)
+
+    def flush(self, timeout: float) -> None:
+        """Wait until all that was written is stored.
+
+        Raises:
+            ProducerFenced: it cannot be.
+            SourceError: it was not within so many seconds.
+        """
+        with self._changed:
+            target = self._counter
+            stored = self._changed.wait_for(lambda: self._done >= target or self.fenced is not None, timeout)
+            reason = self.fenced
+        if reason is not None:
+            raise ProducerFenced(f"run {self.run_id!r} cannot be written: {WHY[reason]}", reason)
+        if not stored:
+            raise SourceError(f"run {self.run_id!r}: Redis did not store what was written within {timeout:g} seconds")
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the run is the producer's, as far as is known."""
+        return not self.has_left and not self.is_abandoned and self.fenced is None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all that was written is stored."""
+        return not self._waiting
+
+    # -- what the flusher does
+
+    def take(self, most: int) -> Sequence[Work]:
+        """What is to be sent next."""
+        with self._changed:
+            self._is_due = False
+            work = [*islice(self._waiting, most)]
+            for one in work:
+                if isinstance(one, Batch):
+                    one.is_sealed = True
+            return work
+
+    def replied(self, work: Sequence[Work], replies: Sequence[bytes]) -> bool:
+        """Redis has answered. Returns whether there is more to send."""
+        now = time.monotonic()
+        news = self._news
+        reason: str | None = None
+        with self._changed:
+            for one, reply in zip(work, replies, strict=True):
+                if reply.startswith(b"ok"):
+                    self._store(one, now)
+                    news = reply[3:].decode()
+                elif reply.startswith(b"at ") and isinstance(one, Batch) and int(reply[3:]) > one.before:
+                    self._store(one, now)  # it was, and perhaps what came after it: the replies were lost
+                elif reply.startswith(b"at "):
+                    reason = self._go_back(int(reply[3:]))
+                    break
+                else:
+                    reason = {b"fenced": "epoch"}.get(reply, reply.decode())
+                    break
+            while self._stored and now - self._stored[0].stored_at > KEPT:
+                self._stored.popleft()
+            more = bool(self._waiting)
+            self._changed.notify_all()
+        if reason is not None:
+            self.fence(reason)
+            return False
+        self.contact, self.blocked_since = now, None
+        if news != self._news:
+            self._news = news
+            self._hub.controls.put(self.inbox.look)
+        if (self.has_left or self.is_abandoned) and not more:
+            self._hub.remove(self)
+        return more
+
+    def _store(self, work: Work, now: float) -> None:
+        self._waiting.popleft()
+        self._done += 1
+        self._size -= work.size
+        if isinstance(work, Batch) and work.lines:
+            work.stored_at = now
+            self._stored.append(work)
+
+    def _go_back(self, last: int) -> str | None:
+        """Redis has only the events up to `last`: what it lost is to be sent again. Returns a reason to be fenced."""
+        lost: list[Batch] = []
+        while self._stored and self._stored[-1].last > last:
+            lost.append(self._stored.pop())
+        if not lost or lost[-1].before != last:
+            return "gone"  # it is too long ago
+        self._waiting.extendleft(lost)
+        self._done -= len(lost)
+        self._size += sum(batch.size for batch in lost)
+        return None
+
+    def failed(self, now: float, why: str) -> None:
+        """Redis cannot be reached."""
+        if not self._waiting:
+            return
+        self.blocked_since = self.blocked_since or now
+        if self._size > _MOST_BYTES or now - self.blocked_since > _LONGEST:
+            self.fence("unreachable")
+
+    def fence(self, reason: str) -> None:
+        """Nothing can be written any more."""
+        with self._changed:
+            if self.fenced is not None:
+                return
+            self.fenced = reason
+            self._waiting.clear()
+            self._stored.clear()
+            self._size = 0
+            self._changed.notify_all()
+        self._hub.remove(self)
+        if not self.has_left and not self.is_abandoned:
+            self._hub.controls.put(partial(self._control, Fenced(reason)))

@@ -1,0 +1,209 @@
+"""Reading a run in Redis: what was published as it comes, and where that has a hole, what the log has."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ...errors import SourceError, SourceTimeoutError
+from ..cursors import Entry, Place, cursor_of, place_of
+from ..interface import Gap
+from ..reading import Reading
+from ..wakers import TaskWaker, ThreadWaker
+from .feed import Batch
+
+if TYPE_CHECKING:
+    from .feed import Feed
+    from .hub import Hub
+
+__all__ = ["RedisReading"]
+
+_AT_ONCE = 1024  # events that are handed out at once, and a batch more
+_QUEUED = 256  # batches that wait for a reader at most; then the log has them
+_EMPTY = b'{"type":"snapshot","dropped":0,"events":[]}'
+
+
+class RedisReading(Reading):
+    """A place in a run's log.
+
+    Attributes:
+        place: of the last event that was handed out.
+        needs_snapshot: whether what comes next is a snapshot, as the events after the place are not in the log.
+        is_looking: whether the log is about to be looked at for this reading.
+        is_new: whether it never was.
+        member: what names it among the run's readers.
+        feed: what it is fed by; None before the first pull.
+    """
+
+    def __init__(self, hub: Hub, run_id: str, place: Place | None, gap: Gap, timeout: float, limit: int) -> None:
+        super().__init__()
+        self._hub = hub
+        self._run_id = run_id
+        self._gap = gap
+        self._timeout = timeout
+        self._limit = limit
+        self.feed: Feed | None = None
+        self._looked: deque[Batch | Entry] = deque()  # what the log had
+        self._queue: deque[Batch] = deque()  # what was published
+        self._has_more = False  # whether the log had more than was read
+        self._is_missing = False  # whether it did not have what comes next
+        self._failure: Exception | None = None
+        self._joined = 0.0
+        self.place = Place(0, 0) if place is None else place
+        self.needs_snapshot = self.is_looking = False
+        self.is_new = True
+        self.member = ""
+
+    # -- called by the hub
+
+    def offer(self, batch: Batch) -> None:
+        """A batch was published."""
+        self._queue.append(batch)
+        if len(self._queue) > _QUEUED or batch.last - self.place.number > self._limit:
+            self._queue = deque()
+            self._has_more = True
+        self.wake()
+
+    def found(self, batches: list[Batch], *, more: bool) -> None:
+        """What the log has after this place, all of it or a part."""
+        self._looked.extend(batches)
+        self._has_more = more
+        self.is_looking = False
+        self.wake()
+
+    def found_nothing(self) -> None:
+        """The log has no events after this place, though there were some."""
+        self._is_missing = True
+        self.is_looking = False
+        self.wake()
+
+    def snapshot(self, at: bytes | None, data: bytes | None) -> None:
+        """What stands for the events that are not in the log; None if all are there."""
+        if self._gap == "error":
+            self.fail(missing(self._run_id))
+            return
+        name = self.feed.name if self.feed is not None else ""
+        if at is None or data is None:
+            entry, place = Entry(cursor_of(1, 0, name), _EMPTY, snapshot=True), Place(0, 0)
+        else:
+            epoch, _, number = at.partition(b"-")
+            place = Place(int(epoch), int(number))
+            entry = Entry(cursor_of(*place, name), data, snapshot=True)
+        self._looked.clear()
+        if place != self.place or place.number == 0:
+            self._looked.append(entry)
+        self.place = place
+        self.needs_snapshot = False
+        self._has_more = True
+        self.is_looking = False
+        self.wake()
+
+    def fail(self, error: Exception) -> None:
+        """The run cannot be read on."""
+        self._failure = error
+        self.is_looking = False
+        self.wake()
+
+    # -- called by the reader
+
+    def rewind(self, after: str) -> bool:
+        """Read from the run's beginning."""
+        place = place_of(after, self._run_id)
+        self.place = Place(0, 0)
+        has = self._hub.has(self._run_id, place)
+        self.needs_snapshot = not has
+        return has
+
+    def take(self, waker: ThreadWaker | TaskWaker) -> list[Entry] | float | None:
+        """The next entries, or for how many seconds to wait for them."""
+        feed = self.feed
+        if feed is None:
+            self._joined = time.monotonic()
+            feed = self._hub.join(self, self._run_id)
+        entries: list[Entry] = []
+        while not self.needs_snapshot and len(entries) < _AT_ONCE:
+            new = self._next(self._looked) or self._next(self._queue)
+            if new is None:
+                break
+            entries += new
+        if entries:
+            self._is_missing = False
+            return entries
+        if self._is_missing or (self._looked and self._is_after_hole(self._looked[0])):
+            self._looked.clear()  # and what was published did not fill the hole
+            self.needs_snapshot, self._is_missing = True, False
+        if self._failure is not None:
+            raise self._failure
+        if feed.has_ended and self.place == feed.tip and not self.needs_snapshot:
+            return None
+        if self.needs_snapshot or self._has_more or self._queue or self._has_hole(feed):
+            self._hub.look(self)
+        return self._patience(feed)
+
+    def _next(self, queue: deque[Batch] | deque[Batch | Entry]) -> list[Entry] | None:
+        """The next entries from what was found, or published; None where it has none, or a hole before them."""
+        while queue:
+            batch = queue[0]
+            if isinstance(batch, Entry):
+                queue.popleft()
+                return [batch]
+            epoch, number = self.place
+            if batch.before > number:
+                return None
+            if batch.before < number and batch.epoch > epoch:
+                self.needs_snapshot = True  # another producer wrote these numbers again: the tail that was read is lost
+                return None
+            queue.popleft()
+            if batch.last > number:
+                self.place = Place(batch.epoch, batch.last)
+                return batch.entries[number - batch.before :] if number > batch.before else batch.entries
+        return None
+
+    def _is_after_hole(self, found: Batch | Entry) -> bool:
+        return isinstance(found, Batch) and found.before > self.place.number
+
+    def _has_hole(self, feed: Feed) -> bool:
+        """Whether the log has events that were not published here; or this place is not in it."""
+        return feed.tip > self.place if not feed.has_ended else feed.tip != self.place
+
+    def _patience(self, feed: Feed) -> float:
+        if feed.state is not None and feed.state.status == "paused":
+            return 60.0
+        silence = time.monotonic() - max(self._joined, feed.heard)
+        if silence >= self._timeout:
+            raise SourceTimeoutError(
+                f"the producer of run {self._run_id!r} was silent for {silence:.1f} seconds: it gave no sign of life"
+            )
+        return max(0.001, min(self._timeout - silence, 60.0))
+
+    def skip(self, question_id: str) -> None:
+        """This reader goes on without an answer to a question."""
+        if self.feed is not None:
+            self._hub.skip(self.feed, self.member, question_id)
+
+    def close(self) -> None:
+        """Stop reading, without taking a lock."""
+        super().close()
+        if self.feed is not None:
+            self._hub.leave(self.feed, self)
+
+
+def missing(run_id: str) -> SourceError:
+    """The events after a place are not in the log, and the reader does not take a snapshot."""
+    error = SourceError(f"run {run_id!r}: the events after this reader's place are not in the log any more; read anew")
+    error.status_code = 410
+    return error
+
+
+def not_found(run_id: str, why: str = "it never was, or it has expired") -> SourceError:
+    """There is no such run."""
+    error = SourceError(f"there is no run {run_id!r} in this relay: {why}")
+    error.status_code = 404
+    return error
+
+
+def seconds(timeout: float | None) -> float:
+    """A limit of silence; None is none."""
+    return math.inf if timeout is None else timeout

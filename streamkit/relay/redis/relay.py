@@ -1,0 +1,307 @@
+"""The relay on a Redis server."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ...errors import UsageError
+from ..cursors import cursor_of, place_of, run_name
+from ..ending import end_abandoned_run
+from ..interface import FINAL, Answered, Control, Gap, Relay, RunRecord
+from ..registry import outcome_of
+from .hub import Hub
+from .keys import index_key
+from .link import Link
+from .outbox import Outbox
+from .reading import RedisReading, missing, not_found
+from .record import STATE_FIELDS, Question, State, effective_status, encode, questions_of, text
+from .scripts import ANSWER, CANCEL, CLAIM, END
+from .work import Lives
+from .writer import RedisWriter
+
+__all__ = ["RedisRelay"]
+
+_NEWEST = 1000  # runs in the index
+_PATIENCE = 5.0  # seconds for which it is waited for what a producer of this relay wrote, or another process does
+
+
+class RedisRelay(Relay):
+    """Keeps runs on a Redis server (6.2 or newer, or Valkey), so that producers and readers may be in any process.
+
+    It needs the extra `redis`, and no module of the server. A relay uses ten connections at most and a few threads, however many runs there are. Close it, or use it
+    in a `with`; one that was made before a fork is not used after it.
+
+    Args:
+        target: a URL, as `redis://localhost:6379/0`; or a `redis.Redis`, whose settings are used.
+        prefix: what the keys begin with.
+        limit: how many events the log of a run holds, before its oldest are replaced by a snapshot.
+        timeout: seconds of silence after which readers fail with a `SourceTimeoutError`; None for no limit.
+        lease: seconds without a sign of life after which a producer's process counts as dead.
+        ttl_running: seconds for which a run is kept after its producer's last sign of life.
+        ttl_paused: seconds for which a run is kept that has no producer and waits for answers.
+        ttl_ended: seconds for which a run is kept after it has ended.
+
+    Attributes:
+        prefix: what the keys begin with.
+
+    Raises:
+        UsageError: redis-py is missing, or an argument is wrong.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        *,
+        prefix: str = "sk",
+        limit: int = 65_536,
+        timeout: float | None = 600.0,
+        lease: float = 15.0,
+        ttl_running: float = 3600.0,
+        ttl_paused: float = 7 * 86_400.0,
+        ttl_ended: float = 600.0,
+    ) -> None:
+        if limit < 1:
+            raise UsageError(f"a relay's limit is at least 1, not {limit!r}")
+        self.limit = self._limit = limit
+        self.prefix = prefix
+        self._index = index_key(prefix)
+        self._timeout = math.inf if timeout is None else timeout
+        self._lives = Lives(lease, ttl_running, ttl_paused, ttl_ended)
+        self._link = Link(target)
+        this = weakref.ref(self)
+
+        def bury(run_id: str) -> None:
+            if (relay := this()) is not None:
+                relay.bury(run_id)
+
+        self._hub = Hub(self._link, prefix, lease, bury)
+        self._finalizer = weakref.finalize(self, self._hub.close)
+
+    def close(self) -> None:
+        """Store what was written, and close the connections. The relay is not used any more."""
+        self._finalizer()
+
+    def __enter__(self) -> RedisRelay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- for producers
+
+    def open(
+        self, run_id: str, info: Mapping[str, Any] | None = None, *, control: Callable[[Control], None]
+    ) -> RedisWriter:
+        """Begin a run. Raises `UsageError` if there is one already."""
+        writer = self._claim(run_id, encode(dict(info or {})), control)
+        if writer is None:
+            raise UsageError(f"run {run_id!r} is in this relay already")
+        return writer
+
+    def take_over(self, run_id: str, *, control: Callable[[Control], None]) -> RedisWriter | None:
+        """Become the producer of a run that has none."""
+        self.catch_up(run_id)
+        return self._claim(run_id, b"", control)
+
+    def _claim(self, run_id: str, info: bytes, control: Callable[[Control], None]) -> RedisWriter | None:
+        lives = self._lives
+        outbox = Outbox(self._hub, run_id, secrets.token_hex(8), lives, control)
+        keys = outbox.keys
+        (reply,) = self._link.ask(CLAIM(keys.run, keys.lease, outbox.owner, lives.lease, lives.running, info))
+        if isinstance(reply, bytes):  # there is one, or none, or it has a producer
+            return None
+        epoch, number, wrote, created = reply
+        outbox.epoch, outbox.number, outbox.wrote = int(epoch), int(number), int(wrote)
+        self._hub.add(outbox)
+        if info:
+            self._link.ask(
+                ("ZADD", self._index, float(created), run_id.encode("utf-8", "surrogatepass")),
+                ("ZREMRANGEBYRANK", self._index, 0, -_NEWEST - 1),
+            )
+        else:
+            outbox.inbox.take_stock()
+        return RedisWriter(self, outbox)
+
+    def bury(self, run_id: str) -> None:
+        """A run's producer is dead: end the run, or leave it paused where it only waited for answers."""
+        record = self.get(run_id)
+        if record is not None and record.status == "paused" and record.cancel is None:
+            keys = self._hub.keys(run_id)
+            ((epoch, owner, last),) = self._link.ask(("HMGET", keys.run, "epoch", "owner", "last"))
+            arguments = (epoch, owner, last, "paused", b"", self._lives.paused, b"", 1)
+            self._link.ask(END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments))
+        else:
+            end_abandoned_run(self, run_id, "it gave no sign of life")
+
+    # -- for everyone
+
+    def get(self, run_id: str) -> RunRecord | None:
+        """What is known of a run."""
+        self.catch_up(run_id)
+        keys = self._hub.keys(run_id)
+        run, leased, values, members = self._link.ask(
+            ("HGETALL", keys.run),
+            ("EXISTS", keys.lease),
+            ("HGETALL", keys.questions),
+            ("ZRANGEBYSCORE", keys.readers, time.time(), "+inf"),
+        )
+        if not run:
+            return None
+        state, questions = State([run.get(field.encode()) for field in STATE_FIELDS]), questions_of(values)
+        ended, error = run.get(b"ended"), run.get(b"error")
+        return RunRecord(
+            id=run_id,
+            status=state.status if leased or self._is_unsure() else effective_status(state, questions),
+            epoch=state.epoch,
+            cursor=cursor_of(*state.tip, run_name(run_id)) if state.tip.number else None,
+            created_at=float(run[b"created"]),
+            ended_at=None if ended is None else float(ended),
+            info={**msgspec.json.decode(run[b"info"]), **msgspec.json.decode(run.get(b"result", b"{}"))},
+            error=msgspec.json.decode(error) if error else None,
+            cancel=state.cancel,
+            questions={id: question.record for id, question in questions.items()},
+            readers=self._count(run_id, {text(member) for member in members}),
+        )
+
+    def _is_unsure(self) -> bool:
+        """Whether Redis was away, so that producers may be alive whose lease has expired meanwhile."""
+        return time.monotonic() - self._link.broken_at < self._lives.lease / 1000
+
+    def _count(self, run_id: str, members: set[str]) -> int:
+        """How many readers there are; this relay's are known exactly."""
+        start, own = self._hub.local_readers(run_id)
+        return len({member for member in members if not member.startswith(start)}) + len(own)
+
+    def question(self, run_id: str, question_id: str) -> Mapping[str, Any] | None:
+        """One of a run's questions."""
+        known = self._hub.questions(run_id)
+        if known is not None:
+            return known[question_id].record if question_id in known else None
+        self.catch_up(run_id)
+        keys, id = self._hub.keys(run_id), question_id.encode("utf-8", "surrogatepass")
+        (value,) = self._link.ask(("HGET", keys.questions, id))
+        return None if value is None else Question(value).record
+
+    def list(self, *, conversation: str | None = None, limit: int = 50, before: str | None = None) -> Sequence[str]:
+        """The ids of runs, the newest first."""
+        members: Sequence[bytes] = self._link.ask(("ZREVRANGE", self._index, 0, -1))[0]
+        if before is not None:
+            name = before.encode("utf-8", "surrogatepass")
+            members = members[members.index(name) + 1 :] if name in members else []
+        found: Sequence[str] = []
+        for place in range(0, len(members), 100):
+            ids = [text(member) for member in members[place : place + 100]]
+            infos: Sequence[bytes | None] = self._link.ask(*(("HGET", self._hub.keys(id).run, "info") for id in ids))
+            if expired := [member for member, info in zip(members[place:], infos, strict=False) if info is None]:
+                self._link.ask(("ZREM", self._index, *expired))
+            for id, info in zip(ids, infos, strict=True):
+                if info is not None and conversation in (None, msgspec.json.decode(info).get("conversation")):
+                    found = [*found, id]
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    def answer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
+        """Answer a question. The first answer counts."""
+        self.catch_up(run_id)
+        outcome_of(answer)
+        settled = self.settle(run_id, question_id, answer, passes_on=True)
+        if settled is None:
+            raise UsageError(f"run {run_id!r} has no question {question_id!r}")
+        return settled
+
+    def settle(
+        self, run_id: str, question_id: str, answer: Mapping[str, Any] | None, *, passes_on: bool = False
+    ) -> tuple[bool, dict[str, Any]] | None:
+        """Answer a question, or close it. None if there is no such question. The producer, if it is in this relay,
+        receives the answer here where it is to be passed on.
+
+        Raises:
+            SourceError: there is no such run: `status_code` is 404.
+        """
+        keys = self._hub.keys(run_id)
+        status = "closed" if answer is None else outcome_of(answer)["status"]
+        value = encode({"at": time.time()} if answer is None else {"at": time.time(), "answer": answer})
+        id = question_id.encode("utf-8", "surrogatepass")
+        (reply,) = self._link.ask(ANSWER(keys.run, keys.questions, keys.log, keys.news, id, status, value))
+        if reply == b"gone":
+            if passes_on:
+                raise not_found(run_id)
+            return None
+        if reply == b"none":
+            return None
+        counts, question = reply[0] == 1, Question(reply[1])
+        if not counts and answer is not None and question.answer is not None:
+            counts = outcome_of(msgspec.json.decode(encode(answer))) == outcome_of(question.answer)
+        if passes_on and question.answer is not None and (outbox := self._hub.outbox(run_id)) is not None:
+            outbox.inbox.receive(Answered(question_id, question.answer))
+        return counts, question.record
+
+    def cancel(self, run_id: str, reason: str | None = None) -> bool:
+        """Stop a run."""
+        self.catch_up(run_id)
+        keys = self._hub.keys(run_id)
+        (is_open,) = self._link.ask(CANCEL(keys.run, keys.questions, keys.log, keys.news, (reason or "").encode()))
+        if not is_open:
+            return False
+        if (outbox := self._hub.outbox(run_id)) is not None:
+            outbox.inbox.look()
+        record = self.get(run_id)
+        if record is not None and record.status in ("paused", "lost") and not end_abandoned_run(self, run_id):
+            self._wait_for_end(run_id)
+        return True
+
+    def _wait_for_end(self, run_id: str) -> None:
+        """Another one ends it."""
+        end = time.monotonic() + _PATIENCE
+        while (record := self.get(run_id)) is not None and record.status not in FINAL and time.monotonic() < end:
+            time.sleep(0.005)
+
+    def delete(self, run_id: str) -> None:
+        """Remove a run."""
+        keys = self._hub.keys(run_id)
+        self._link.ask(
+            ("DEL", *keys.all),
+            ("PUBLISH", keys.log, b"deleted"),
+            ("PUBLISH", keys.news, b"!"),
+        )
+        if (outbox := self._hub.outbox(run_id)) is not None:
+            outbox.fence("gone")
+        self._link.ask(("ZREM", self._index, run_id.encode("utf-8", "surrogatepass")))
+
+    def read(
+        self, run_id: str, after: str | None = None, *, gap: Gap = "snapshot", timeout: float | None = None
+    ) -> RedisReading:
+        """Read a run from its beginning, or after a cursor."""
+        keys = self._hub.keys(run_id)
+        if self._link.ask(("EXISTS", keys.run)) == [0]:
+            raise not_found(run_id)
+        place, has = None, True
+        if after is not None:
+            place = place_of(after, run_id)
+            self.catch_up(run_id)
+            has = self._hub.has(run_id, place)
+            if not has and gap == "error":
+                raise missing(run_id)
+        limit = self._timeout if timeout is None else timeout
+        reading = RedisReading(self._hub, run_id, place, gap, limit, self._limit)
+        reading.needs_snapshot = not has
+        return reading
+
+    # -- its producers
+
+    def catch_up(self, run_id: str) -> None:
+        """Wait until what a producer in this relay wrote is stored, so that whoever wrote it finds it."""
+        outbox = self._hub.outbox(run_id)
+        if outbox is not None and not outbox.is_empty:
+            try:
+                outbox.flush(_PATIENCE)
+            except UsageError:
+                return  # it is not this producer's any more

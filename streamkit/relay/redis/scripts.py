@@ -1,0 +1,210 @@
+"""The scripts that change a run in Redis, each in one step. Their keys are all of one run, so of one slot.
+
+A question is stored as lines: its status, `<epoch>.<which question of that producer>`, when it expires (Unix seconds, or
+nothing), what the producer said of it, and its answer. The last two are JSON that no script reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha1
+from typing import Any
+
+__all__ = ["ANSWER", "APPEND", "CANCEL", "CLAIM", "END", "SNAPSHOT", "Script", "every_script"]
+
+# Whether the run is still this producer's: ARGV[1] is its epoch, ARGV[2] its owner, a word of its own.
+_GUARD = """
+local run = redis.call('HMGET', KEYS[1], 'epoch', 'owner', 'status', 'last', 'news')
+if not run[1] then return 'gone' end
+if run[1] ~= ARGV[1] or run[2] ~= ARGV[2] then return 'fenced' end
+"""
+
+# Close the questions that are open, without an answer.
+_CLOSE = """
+local function close(key)
+  local now = redis.call('TIME')
+  local answer = '{"at":' .. now[1] .. '.' .. string.format('%06d', now[2]) .. '}'
+  local all = redis.call('HGETALL', key)
+  for i = 1, #all, 2 do
+    if string.sub(all[i + 1], 1, 8) == 'pending\\n' then
+      local asked = string.match(all[i + 1], '^pending(\\n[^\\n]*\\n[^\\n]*\\n[^\\n]*\\n)')
+      redis.call('HSET', key, all[i], 'closed' .. asked .. answer)
+    end
+  end
+end
+"""
+
+
+class Script:
+    """A script, called with its keys and then its arguments."""
+
+    def __init__(self, keys: int, text: str) -> None:
+        self.text = text
+        self._keys = keys
+        self._sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    def __call__(self, *arguments: Any) -> Sequence[Any]:
+        """The command that calls it."""
+        return ("EVALSHA", self._sha, self._keys, *arguments)
+
+
+# Become the producer. Arguments: owner, milliseconds of the lease, of the run's life, and for a new run its info (else "").
+# Returns `exists`, `none`, or {epoch, last number, the epoch that wrote it, when the run was opened}.
+CLAIM = Script(
+    2,
+    """
+local run = redis.call('HMGET', KEYS[1], 'epoch', 'status', 'last', 'wrote', 'owner', 'created')
+if run[1] and run[5] == ARGV[1] then return {run[1], run[3], run[4], run[6]} end  -- the reply was lost
+local epoch = 1
+if ARGV[4] ~= '' then
+  if run[1] then return 'exists' end
+  local now = redis.call('TIME')
+  run[3], run[4], run[6] = '0', '0', now[1] .. '.' .. string.format('%06d', now[2])
+  redis.call('HSET', KEYS[1], 'info', ARGV[4], 'created', run[6], 'last', '0', 'wrote', '0', 'news', '0', 'beat', '0')
+else
+  if not run[1] or redis.call('EXISTS', KEYS[2]) == 1 then return 'none' end
+  if run[2] ~= 'running' and run[2] ~= 'paused' then return 'none' end
+  epoch = run[1] + 1
+end
+redis.call('HSET', KEYS[1], 'epoch', epoch, 'owner', ARGV[1], 'status', 'running', 'busy', '0')
+redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return {tostring(epoch), run[3], run[4], run[6]}
+""",
+)
+
+# Store a batch, or with no events a sign of life. Keys: run, log, lease, questions, snapshot. Arguments: epoch, owner, the
+# number before the batch, its last number, its events, milliseconds of the lease, of the run's life, `busy`, `beat`, and a
+# question's id and value ("" for none). Returns `gone`, `fenced`, `closed`, `at <last number>` where that is not the number
+# before the batch, or `ok <count of news>`.
+APPEND = Script(
+    5,
+    _GUARD
+    + """
+if run[3] ~= 'running' then return 'closed' end
+if run[4] ~= ARGV[3] then return 'at ' .. run[4] end
+redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[6])
+local asks = ARGV[11] ~= ''
+if asks then
+  local id, value = ARGV[10], ARGV[11]
+  local before = redis.call('HGET', KEYS[4], id)
+  if before then
+    local status, asked, rest = string.match(before, '^(%a+)\\n([^\\n]*)(\\n.*)$')
+    local mine = string.match(value, '^%a+\\n([^\\n]*)')
+    if asked == mine then
+      value = before  -- the reply was lost
+    elseif string.match(asked, '^%d+') ~= ARGV[1] and status ~= 'closed' then
+      value = status .. '\\n' .. mine .. rest  -- an earlier producer's, which keeps its answer
+      run[5] = redis.call('HINCRBY', KEYS[1], 'news', 1)
+    end
+  end
+  redis.call('HSET', KEYS[4], id, value)
+  redis.call('PEXPIRE', KEYS[4], ARGV[7])
+end
+if ARGV[5] ~= '' then
+  redis.call('XADD', KEYS[2], ARGV[1] .. '-' .. ARGV[4], 'b', ARGV[3], 'e', ARGV[5])
+  redis.call('HSET', KEYS[1], 'last', ARGV[4], 'wrote', ARGV[1], 'busy', ARGV[8], 'beat', ARGV[9])
+  redis.call('PEXPIRE', KEYS[2], ARGV[7])
+else
+  redis.call('HSET', KEYS[1], 'busy', ARGV[8], 'beat', ARGV[9])
+  for i = 2, 5 do redis.call('PEXPIRE', KEYS[i], i == 3 and ARGV[6] or ARGV[7]) end
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[7])
+if asks then
+  redis.call('PUBLISH', KEYS[2], '!')  -- the readers look up the question with the events
+elseif ARGV[5] ~= '' then
+  redis.call('PUBLISH', KEYS[2], ARGV[1] .. ' ' .. ARGV[3] .. ' ' .. ARGV[4] .. '\\n' .. ARGV[5])
+end
+return 'ok ' .. run[5]
+""",
+)
+
+# Drop the events up to a snapshot. Keys: run, log, snapshot. Arguments: epoch, owner, the snapshot's place, the place after
+# it, the snapshot, milliseconds of the run's life.
+SNAPSHOT = Script(
+    3,
+    _GUARD
+    + """
+redis.call('HSET', KEYS[3], 'at', ARGV[3], 'data', ARGV[5])
+redis.call('PEXPIRE', KEYS[3], ARGV[6])
+redis.call('XTRIM', KEYS[2], 'MINID', ARGV[4])
+return 'ok ' .. run[5]
+""",
+)
+
+# Answer a question, or close it. Keys: run, questions, log, news. Arguments: its id, its new status, its answer. Returns
+# `gone`, `none`, or {1 if this answer counts, the question}.
+ANSWER = Script(
+    4,
+    """
+if redis.call('EXISTS', KEYS[1]) == 0 then return 'gone' end
+local before = redis.call('HGET', KEYS[2], ARGV[1])
+if not before then return 'none' end
+local status, expires = string.match(before, '^(%a+)\\n[^\\n]*\\n([^\\n]*)')
+if status ~= 'pending' then return {0, before} end
+local kept = string.match(before, '^pending(\\n[^\\n]*\\n[^\\n]*\\n[^\\n]*\\n)')
+local now, counts, value = redis.call('TIME'), 1, ARGV[2] .. kept .. ARGV[3]
+if expires ~= '' and tonumber(expires) <= now[1] + now[2] / 1000000 then
+  counts, value = 0, 'closed' .. kept
+end
+redis.call('HSET', KEYS[2], ARGV[1], value)
+if counts == 1 then
+  redis.call('HINCRBY', KEYS[1], 'news', 1)
+  redis.call('PUBLISH', KEYS[3], '!')
+  redis.call('PUBLISH', KEYS[4], '!')
+end
+return {counts, value}
+""",
+)
+
+# Cancel a run. Keys: run, questions, log, news. Argument: the reason. Returns 0 if it has ended or is not there.
+CANCEL = Script(
+    4,
+    _CLOSE
+    + """
+local status = redis.call('HGET', KEYS[1], 'status')
+if status ~= 'running' and status ~= 'paused' then return 0 end
+if redis.call('HSETNX', KEYS[1], 'cancel', ARGV[1]) == 1 then
+  close(KEYS[2])
+  redis.call('HINCRBY', KEYS[1], 'news', 1)
+  redis.call('PUBLISH', KEYS[3], '!')
+  redis.call('PUBLISH', KEYS[4], '!')
+end
+return 1
+""",
+)
+
+# The producer leaves: the run ends, or is paused; or with the status `running`, only its lease. Keys: run, log, lease,
+# questions, snapshot. Arguments: epoch, owner, the number of the last event, the status, the error ("" for none),
+# milliseconds of the run's life from now on, what is added to its info ("" for nothing), and anything where this is said for
+# a producer that is dead. Returns as APPEND.
+END = Script(
+    5,
+    _GUARD
+    + _CLOSE
+    + """
+if ARGV[8] and redis.call('EXISTS', KEYS[3]) == 1 then return 'leased' end
+if run[3] ~= 'running' then return run[3] == ARGV[4] and 'ok ' .. run[5] or 'closed' end  -- the reply was lost
+if run[4] ~= ARGV[3] then return 'at ' .. run[4] end
+redis.call('DEL', KEYS[3])
+if ARGV[4] == 'running' then
+  redis.call('HSET', KEYS[1], 'released', ARGV[1])
+else
+  redis.call('HSET', KEYS[1], 'status', ARGV[4])
+  if ARGV[7] ~= '' then redis.call('HSET', KEYS[1], 'result', ARGV[7]) end
+  if ARGV[4] ~= 'paused' then
+    local now = redis.call('TIME')
+    redis.call('HSET', KEYS[1], 'ended', now[1] .. '.' .. string.format('%06d', now[2]), 'error', ARGV[5])
+    close(KEYS[4])
+  end
+  for i = 1, 5 do redis.call('PEXPIRE', KEYS[i], ARGV[6]) end
+end
+redis.call('PUBLISH', KEYS[2], '!')
+return 'ok ' .. run[5]
+""",
+)
+
+
+def every_script() -> Sequence[Script]:
+    """All of them, to be loaded together."""
+    return (CLAIM, APPEND, SNAPSHOT, ANSWER, CANCEL, END)

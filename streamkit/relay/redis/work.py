@@ -1,0 +1,98 @@
+"""What a producer sends: batches of events, snapshots, and its last word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ..cursors import Place
+from ..interface import Status
+from .scripts import APPEND, END, SNAPSHOT
+
+if TYPE_CHECKING:
+    from .outbox import Outbox
+
+__all__ = ["BATCH_BYTES", "BATCH_EVENTS", "Batch", "Leave", "Lives", "Trim", "Work"]
+
+BATCH_EVENTS, BATCH_BYTES = 128, 1 << 16  # of one batch at most
+
+
+class Lives:
+    """For how many milliseconds a lease holds, and for how many a run is kept without a sign of life, by its status."""
+
+    def __init__(self, lease: float, running: float, paused: float, ended: float) -> None:
+        self.lease = max(1, int(lease * 1000))
+        self.running = max(1, int(running * 1000))
+        self.paused = max(1, int(paused * 1000))
+        self.ended = max(1, int(ended * 1000))
+
+    def of(self, status: Status) -> int:
+        """Of a run with this status."""
+        return {"running": self.running, "paused": self.paused}.get(status, self.ended)
+
+
+class Batch:
+    """Events to be stored together, and a question that is asked with them."""
+
+    __slots__ = ("before", "busy", "is_sealed", "last", "lines", "question", "question_id", "size", "stored_at")
+
+    def __init__(self, before: int, busy: bool) -> None:
+        self.before = self.last = before
+        self.lines: list[bytes] = []
+        self.size = 0
+        self.busy = busy
+        self.question_id: str = ""
+        self.question = b""
+        self.stored_at = 0.0
+        self.is_sealed = False  # it may have been sent, so that nothing is added to it
+
+    def command(self, outbox: Outbox) -> Sequence[Any]:
+        """What stores it."""
+        keys, lives = outbox.keys, outbox.lives
+        return APPEND(
+            *(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot),
+            *(outbox.epoch, outbox.owner, self.before, self.last, b"\n".join(self.lines)),
+            *(lives.lease, lives.running, int(self.busy), outbox.beat),
+            *(self.question_id.encode("utf-8", "surrogatepass"), self.question),
+        )
+
+
+class Trim:
+    """A snapshot to be stored, and the events up to it to be dropped."""
+
+    __slots__ = ("data", "place")
+    size = 0
+
+    def __init__(self, place: Place, data: bytes) -> None:
+        self.place = place
+        self.data = data
+
+    def command(self, outbox: Outbox) -> Sequence[Any]:
+        """What stores it."""
+        keys, (epoch, number) = outbox.keys, self.place
+        places = (b"%d-%d" % (epoch, number), b"%d-%d" % (epoch, number + 1))
+        arguments = (outbox.epoch, outbox.owner, *places, self.data, outbox.lives.running)
+        return SNAPSHOT(keys.run, keys.log, keys.snapshot, *arguments)
+
+
+class Leave:
+    """The producer's last word: the run's status from now on, `running` where it leaves without one."""
+
+    __slots__ = ("error", "info", "last", "status")
+    size = 0
+
+    def __init__(self, last: int, status: Status, error: bytes, info: bytes = b"") -> None:
+        self.last = last
+        self.status: Status = status
+        self.error = error
+        self.info = info
+
+    def command(self, outbox: Outbox) -> Sequence[Any]:
+        """What stores it."""
+        keys = outbox.keys
+        life = outbox.lives.of(self.status)
+        arguments = (outbox.epoch, outbox.owner, self.last, self.status, self.error, life, self.info)
+        return END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments)
+
+
+Work: TypeAlias = Batch | Trim | Leave

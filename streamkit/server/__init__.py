@@ -1,0 +1,24 @@
+"""Streams and runs over HTTP. It needs an extra: `pip install "streamkit-sdk[server]"`, which is imported where it is used."""
+
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .app import App, create_app
+    from .context import Context
+    from .records import Run
+    from .response import EventStreamResponse
+
+__all__ = ["App", "Context", "EventStreamResponse", "Run", "create_app"]
+
+_PLACES = {
+    "App": ".app",
+    "Context": ".context",
+    "EventStreamResponse": ".response",
+    "Run": ".records",
+    "create_app": ".app",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _PLACES)

@@ -1,0 +1,248 @@
+"""The app: which endpoint a request comes to, what it has to pass before, and how failures are answered."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import anyio.to_thread
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Match, Route
+from starlette.types import Message, Receive, Scope, Send
+
+from .._version import __version__
+from ..errors import RequestError, SourceError, UsageError
+from ..relay import MemoryRelay, Relay
+from ..stores import MemoryStore, Store
+from .checks import Gate, json_of, preflight_headers
+from .context import Context
+from .conversation_routes import ConversationRoutes
+from .core import Authorize, Server, relay_problem
+from .inputs import problem_of
+from .page_files import page_response
+from .problem import Problem, problem_response
+from .run_routes import RunRoutes
+from .runs import DEFAULT_PAUSE, Runs
+from .ui_routes import UiRoutes
+
+__all__ = ["App", "create_app"]
+
+Endpoint: TypeAlias = Callable[[Request, Any], Awaitable[Response]]
+_SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class _Place(NamedTuple):
+    """One row of the table of endpoints."""
+
+    method: str
+    path: str
+    endpoint: Endpoint
+    is_open: bool = False  # without a token
+    any_host: bool = False
+
+
+def create_app(
+    factory: Callable[[Context], Any],
+    *,
+    token: str | None,
+    relay: Relay | None = None,
+    store: Store | None = None,
+    authorize: Authorize | None = None,
+    allowed_hosts: Sequence[str] = ("localhost",),
+    allowed_origins: Sequence[str] = (),
+    max_runs: int = 64,
+    max_readers: int = 1000,
+    max_body: int = 4 * 2**20,
+    pause_after: float | None = DEFAULT_PAUSE,
+    expose_errors: bool = False,
+    page: bool = False,
+) -> App:
+    """An ASGI app that runs agents, and lets clients follow, answer and stop them.
+
+        app = create_app(lambda context: sk.AsyncAgent(client, model="gpt-5-mini"), token=os.environ["TOKEN"])
+
+    It is served by itself (`uvicorn module:app`), or mounted in another app under any prefix.
+
+    Args:
+        factory: makes the agent of a run: an `Agent` or an `AsyncAgent`. It may be `async def`.
+        token: what clients send as `Authorization: Bearer`. None if `authorize` alone decides.
+        relay: where runs are; a `MemoryRelay` by default. One that several processes share lets each serve the runs of all.
+        store: where conversations are; a `MemoryStore` by default.
+        authorize: decides whether a request may do something with a run; sync or async. It gets the run, or None where there
+            is none yet, and the request. A text allows it, and is the owner of what is created.
+        allowed_hosts: the names under which the app is served. Addresses are always allowed.
+        allowed_origins: other origins whose pages may call it, such as `https://example.org`.
+        max_runs: how many runs this process has at once; those that wait for answers do not count.
+        max_readers: how many streams this process has at once.
+        max_body: bytes of a request's body.
+        pause_after: seconds that an agent waits for an answer before its run is left to whoever gets the answer; None for no
+            limit. An agent with a computer waits without a limit, unless this is set.
+        expose_errors: show clients the texts of errors. For development.
+        page: serve a chat page at `/`.
+
+    Raises:
+        UsageError: there is neither a token nor `authorize`.
+    """
+    if token is None and authorize is None:
+        raise UsageError("create_app: with token=None anybody could run code; pass a token, or `authorize`")
+    if token == "":
+        raise UsageError("create_app: the token is empty")
+    runs = Runs(
+        factory,
+        MemoryRelay() if relay is None else relay,
+        MemoryStore() if store is None else store,
+        most=max_runs,
+        pause_after=pause_after,
+    )
+    gate = Gate(token, allowed_hosts, allowed_origins, max_body)
+    server = Server(runs, authorize=authorize, max_readers=max_readers, expose_errors=expose_errors)
+    return App(server, gate, secret=(token or "streamkit").encode(), page=page)
+
+
+class App:
+    """The ASGI app.
+
+    Attributes:
+        runs: those of this process.
+    """
+
+    def __init__(self, server: Server, gate: Gate, *, secret: bytes, page: bool) -> None:
+        self.runs = server.runs
+        self._server = server
+        self._gate = gate
+        run = RunRoutes(server, secret)
+        conversation = ConversationRoutes(server)
+        ui = UiRoutes(server, run, conversation)
+        places = [
+            _Place("GET", "/health", self._health, True, True),
+            _Place("POST", "/session", self._session),
+            _Place("POST", "/runs", run.begin),
+            _Place("GET", "/runs", run.all),
+            _Place("GET", "/runs/{run}", run.get),
+            _Place("GET", "/runs/{run}/events", run.events),
+            _Place("POST", "/runs/{run}/cancel", run.cancel),
+            _Place("POST", "/runs/{run}/answers/{question:path}", run.answer),
+            _Place("GET", "/conversations", conversation.all),
+            _Place("GET", "/conversations/{conversation}", conversation.get),
+            _Place("GET", "/conversations/{conversation}/messages", conversation.messages),
+            _Place("POST", "/conversations/{conversation}/rollback", conversation.rollback),
+            _Place("DELETE", "/conversations/{conversation}", conversation.delete),
+            _Place("POST", "/chat", ui.chat),
+            _Place("GET", "/chat/{conversation}", ui.chat_messages),
+            _Place("GET", "/chat/{conversation}/stream", ui.chat_stream),
+            _Place("POST", "/chat/{conversation}/stop", ui.chat_stop),
+            _Place("POST", "/agui", ui.agui),
+        ]
+        if page:
+            places += [_Place("GET", "/", page_response, True), _Place("GET", "/{file}", page_response, True)]
+        self._table = [(place, Route(place.path, _unused, methods=[place.method])) for place in places]
+        atexit.register(_leave, weakref.ref(self.runs))
+
+    def shutdown(self) -> None:
+        """Leave all runs of this process: those that wait for an answer are paused, others get 10 seconds. The app does this
+        by itself where it is served with lifespan events, and when the interpreter ends."""
+        self.runs.shutdown()
+
+    # -- ASGI
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            request = Request(scope, receive)
+            response = await self._respond(request)
+            for name, value in self._gate.cors_headers(request).items():
+                response.headers.append(name, value)
+            if response.headers.get("content-type", "").partition(";")[0] != "text/event-stream":
+                for name, value in _SAFE.items():
+                    response.headers.setdefault(name, value)
+            await response(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message: Message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await anyio.to_thread.run_sync(self.shutdown)
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _respond(self, request: Request) -> Response:
+        """The response, whatever happens."""
+        expose = self._server.expose_errors
+        try:
+            return await self._pass(request)
+        except Problem as problem:
+            return problem_response(problem, expose=expose)
+        except RequestError as error:
+            return problem_response(problem_of(error), expose=expose)
+        except SourceError as error:
+            return problem_response(relay_problem(error), error, expose=expose)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:
+            return problem_response(Problem("internal"), error, expose=expose)
+
+    async def _pass(self, request: Request) -> Response:
+        """The checks, in their order, and the endpoint."""
+        gate = self._gate
+        place, params, allowed = self._find(request.scope)
+        if place is None or not place.any_host:
+            gate.check_host(request)
+        gate.check_origin(request)
+        if request.method == "OPTIONS" and allowed and "access-control-request-method" in request.headers:
+            return Response(status_code=204, headers=dict(preflight_headers()))
+        if place is None and allowed:
+            raise Problem("method-not-allowed", headers={"Allow": ", ".join(sorted(allowed))})
+        if place is None:
+            raise Problem("not-found")
+        request.scope["path_params"] = params
+        if not place.is_open:
+            gate.check_token(request)
+        body: Any = {}
+        if request.method == "POST":
+            body = json_of(await gate.body(request))
+        return await place.endpoint(request, body)
+
+    def _find(self, scope: Scope) -> tuple[_Place | None, dict[str, str], Collection[str]]:
+        """The endpoint, the parts of the path, and the methods that the path allows."""
+        allowed: set[str] = set()
+        for place, route in self._table:
+            match, child = route.matches(scope)
+            if match is Match.FULL:
+                return place, child["path_params"], {place.method}
+            if match is Match.PARTIAL:
+                allowed.add(place.method)
+        return None, {}, allowed
+
+    # -- endpoints of the app itself
+
+    async def _health(self, request: Request, body: Any) -> Response:
+        try:
+            await self._server.relay.alist(limit=1)
+        except SourceError as error:
+            raise Problem("relay-unavailable") from error
+        return JSONResponse({"status": "ok", "version": __version__})
+
+    async def _session(self, request: Request, body: Any) -> Response:
+        if not self._gate.has_token:
+            raise Problem("not-found")
+        return Response(status_code=204, headers={"Set-Cookie": self._gate.session(request)})
+
+
+async def _unused(request: Request) -> Response:
+    raise NotImplementedError("the app calls its endpoints itself")
+
+
+def _leave(reference: weakref.ref[Runs]) -> None:
+    runs = reference()
+    if runs is not None:
+        runs.shutdown()

@@ -1,0 +1,189 @@
+"""What every request has to pass, in this order: Host, Origin, method and path, token, size, content type, JSON.
+
+Whether the JSON has the right shape is the endpoint's to say, and then `authorize` says whether it may.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from starlette.requests import Request
+
+from ..messages.json_text import decode_json, is_too_deep
+from .problem import Problem
+
+__all__ = ["COOKIE", "Gate", "json_of", "preflight_headers"]
+
+COOKIE = "streamkit"
+_SESSION = 12 * 3600  # seconds
+_MAX_DEPTH = 64
+_HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?").fullmatch
+_CHANGES = ("POST", "DELETE")
+_EXPOSED = "location, x-streamkit-run, x-vercel-ai-ui-message-stream, idempotency-replayed"
+
+
+class Gate:
+    """The checks of one app.
+
+    Args:
+        token: what clients show; None if `authorize` alone decides.
+        allowed_hosts: the names under which the app is served. Addresses pass: a page that has another name bound to one
+            still sends that name.
+        allowed_origins: the origins of other pages that may call it.
+        max_body: bytes of a body.
+    """
+
+    def __init__(
+        self, token: str | None, allowed_hosts: Collection[str], allowed_origins: Collection[str], max_body: int
+    ) -> None:
+        self._token = None if token is None else token.encode()
+        self._hosts = {host.lower() for host in allowed_hosts}
+        self._origins = set(allowed_origins)
+        self._max_body = max_body
+
+    # -- who asks
+
+    def check_host(self, request: Request) -> None:
+        """The host is one of ours."""
+        hosts = request.headers.getlist("host")
+        match = _HOST(hosts[0]) if len(hosts) == 1 else None
+        if match is not None:
+            name = match["name"]
+            if name is None or name.lower().rstrip(".") in self._hosts or "*" in self._hosts:
+                return
+            if _is_address(name):
+                return
+        raise Problem("host-not-allowed")
+
+    def check_origin(self, request: Request) -> None:
+        """A page that asks is ours, or an allowed one."""
+        origin = request.headers.get("origin")
+        if origin is not None and not self._is_own(origin, request) and origin not in self._origins:
+            raise Problem("origin-not-allowed")
+
+    def _is_own(self, origin: str, request: Request) -> bool:
+        """Whether the page is of this host and port. A proxy may end TLS, so the scheme does not count."""
+        scheme, separator, host = origin.partition("://")
+        if not separator or scheme not in ("http", "https"):
+            return False
+        return _with_port(host, scheme) == _with_port(request.headers.get("host", ""), scheme)
+
+    def cors_headers(self, request: Request) -> dict[str, str]:
+        """What lets an allowed page read the response."""
+        if not self._origins:
+            return {}
+        origin = request.headers.get("origin", "")
+        allowed = {"Access-Control-Allow-Origin": origin} if origin in self._origins else {}
+        exposed = {"Access-Control-Expose-Headers": _EXPOSED} if allowed else {}
+        return {"Vary": "Origin", **allowed, **exposed}
+
+    # -- what they show
+
+    def check_token(self, request: Request) -> None:
+        """The token is right, or the cookie that it was changed for."""
+        if self._token is None:
+            return
+        kind, _, value = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and hmac.compare_digest(value.strip().encode("utf-8", "replace"), self._token):
+            return
+        if self._has_session(request):
+            if request.method not in _CHANGES:
+                return
+            origin = request.headers.get("origin")
+            if origin is not None and self._is_own(origin, request):
+                return
+            raise Problem(
+                "origin-not-allowed", "A request with a cookie that changes anything has a same-origin Origin."
+            )
+        raise Problem("unauthorized", headers={"WWW-Authenticate": "Bearer"})
+
+    @property
+    def has_token(self) -> bool:
+        """Whether there is a token, so that there are sessions."""
+        return self._token is not None
+
+    def session(self, request: Request) -> str:
+        """The `Set-Cookie` of a new session."""
+        expiry = str(int(time.time()) + _SESSION)
+        path = request.scope.get("root_path", "") or "/"
+        secure = "; Secure" if request.url.scheme == "https" else ""
+        value = f"{expiry}.{self._signature(expiry)}"
+        return f"{COOKIE}={value}; Path={path}; Max-Age={_SESSION}; HttpOnly; SameSite=Strict{secure}"
+
+    def _has_session(self, request: Request) -> bool:
+        expiry, _, signature = request.cookies.get(COOKIE, "").partition(".")
+        if not (expiry.isascii() and expiry.isdecimal()) or len(expiry) > 12:
+            return False
+        is_ours = hmac.compare_digest(signature.encode("utf-8", "replace"), self._signature(expiry).encode())
+        return is_ours and time.time() < int(expiry)
+
+    def _signature(self, expiry: str) -> str:
+        assert self._token is not None
+        return hmac.new(self._token, expiry.encode(), hashlib.sha256).hexdigest()
+
+    # -- what they send
+
+    async def body(self, request: Request) -> bytes:
+        """The body, if it is not too large.
+
+        Raises:
+            Problem: it is, or it is not JSON by its type.
+        """
+        length = request.headers.get("content-length", "")
+        if length.isascii() and length.isdecimal() and (len(length) > 15 or int(length) > self._max_body):
+            raise Problem("body-too-large")
+        data = bytearray()
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > self._max_body:
+                raise Problem("body-too-large")
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if (data or kind) and kind != "application/json":
+            raise Problem("unsupported-media-type")
+        return bytes(data)
+
+
+def json_of(body: bytes) -> Any:
+    """The value of a body.
+
+    Raises:
+        Problem: it is not JSON, or nested too deep.
+    """
+    if not body:
+        return {}
+    if is_too_deep(body, _MAX_DEPTH):
+        fault = f"is nested more than {_MAX_DEPTH} levels deep"
+        raise Problem("invalid", f"the body {fault}", extra={"errors": [{"path": "", "fault": fault}]})
+    try:
+        return decode_json(body)
+    except (ValueError, RecursionError) as error:
+        raise Problem("bad-json", str(error)) from None
+
+
+def preflight_headers() -> Mapping[str, str]:
+    """What a preflight is answered with."""
+    return {
+        "Access-Control-Allow-Methods": "GET, POST, DELETE",
+        "Access-Control-Allow-Headers": "authorization, content-type, idempotency-key, last-event-id",
+        "Access-Control-Max-Age": "600",
+    }
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_port(host: str, scheme: str) -> str:
+    host = host.lower()
+    has_port = host.rpartition("]")[2].count(":") == 1
+    return host if has_port else f"{host}:{443 if scheme == 'https' else 80}"

@@ -1,0 +1,61 @@
+"""The clock of the runs in this process: signs of life, and pauses."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .runs import Runs
+
+__all__ = ["Clock"]
+
+_HEARTBEAT = 5.0  # seconds between two signs of life
+
+
+class Clock:
+    """A thread that lives as long as there are runs."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = weakref.ref(runs)
+        self._lock = threading.Lock()
+        self._changed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """Look at the runs again; something about them has changed."""
+        with self._lock:
+            self._changed.set()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._tick, name="streamkit-server-clock", daemon=True)
+                self._thread.start()
+
+    def _tick(self) -> None:
+        wait = 0.0
+        while True:
+            self._changed.wait(wait)
+            self._changed.clear()
+            runs = self._runs()
+            with self._lock:
+                if runs is None or not runs.active:
+                    self._thread = None
+                    return
+            wait = self._look(runs)
+            del runs
+
+    def _look(self, runs: Runs) -> float:
+        """Give signs of life, and pause what has waited for too long. Returns the seconds until the next look."""
+        wait, now = _HEARTBEAT, time.monotonic()
+        for execution in [*runs.active.values()]:
+            if execution.publisher is not None:
+                execution.publisher.log.heartbeat()
+            since, limit = execution.waits_since, execution.pause_after
+            if since is None or limit is None:
+                continue
+            if now >= since + limit:
+                execution.pause()
+            else:
+                wait = min(wait, since + limit - now)
+        return wait

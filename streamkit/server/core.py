@@ -1,0 +1,189 @@
+"""What all endpoints of a server share: its settings, who may do what, and how runs and conversations are found."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from starlette.requests import Request
+
+from ..errors import SourceError, UsageError
+from ..protocols.request_body import Fields
+from ..relay import Relay, RunRecord
+from ..relay.interface import FINAL
+from ..stores import Conversation, Store
+from .problem import Problem
+from .records import Run, run_of
+from .runs import Runs
+
+__all__ = ["Authorize", "Server", "is_id"]
+
+Authorize: TypeAlias = Callable[[Run | None, Request], bool | str | Awaitable[bool | str]]
+"""Says whether a request may do something with a run; None where there is none yet. A text allows it, and is the owner of what
+is created."""
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}").fullmatch
+
+
+def is_id(value: str) -> bool:
+    """Whether this can be the id of a run or of a conversation."""
+    return _ID(value) is not None
+
+
+class Server:
+    """The parts of one app.
+
+    Attributes:
+        readers: how many streams are open.
+    """
+
+    def __init__(self, runs: Runs, *, authorize: Authorize | None, max_readers: int, expose_errors: bool) -> None:
+        self.runs = runs
+        self.relay: Relay = runs.relay
+        self.store: Store = runs.store
+        self.expose_errors = expose_errors
+        self.max_readers = max_readers
+        self.readers = 0
+        self._authorize = authorize
+
+    # -- who may
+
+    async def owner(self, request: Request) -> str | None:
+        """Who creates something with this request.
+
+        Raises:
+            Problem: it may not.
+        """
+        allowed = await self._ask(None, request)
+        if allowed is False:
+            raise Problem("forbidden")
+        return allowed if isinstance(allowed, str) else None
+
+    async def may(self, run: Run | None, request: Request) -> bool:
+        """Whether the request may see or change this run."""
+        return await self._ask(run, request) is not False
+
+    async def _ask(self, run: Run | None, request: Request) -> bool | str:
+        if self._authorize is None:
+            return True
+        allowed: Any = self._authorize(run, request)
+        if inspect.isawaitable(allowed):
+            allowed = await allowed
+        if allowed is True or allowed is False or isinstance(allowed, str):
+            return allowed
+        raise UsageError(f"`authorize` returns True, False or an owner's name, not {allowed!r}")
+
+    # -- runs
+
+    def run_of(self, record: RunRecord) -> Run:
+        """The run as clients see it."""
+        return run_of(record, expose=self.expose_errors)
+
+    async def record(self, request: Request, run_id: str) -> RunRecord:
+        """What is known of a run that the request may see.
+
+        Raises:
+            Problem: there is no such run, or the request may not see it.
+        """
+        record = await self.relay.aget(run_id) if is_id(run_id) else None
+        if record is None or not await self.may(self.run_of(record), request):
+            raise Problem("run-not-found")
+        return record
+
+    async def visible_runs(
+        self,
+        request: Request,
+        accepts: Callable[[RunRecord], bool],
+        *,
+        conversation: str | None,
+        limit: int,
+        before: str | None,
+    ) -> tuple[list[Run], bool]:
+        """Runs that the request may see, and whether there are more."""
+        found: list[Run] = []
+        while True:
+            ids = await self.relay.alist(conversation=conversation, limit=limit + 1, before=before)
+            for id in ids:
+                record = await self.relay.aget(id)
+                if record is None or not accepts(record):
+                    continue
+                run = self.run_of(record)
+                if not await self.may(run, request):
+                    continue
+                if len(found) == limit:
+                    return found, True
+                found.append(run)
+            if len(ids) <= limit:
+                return found, False
+            before = ids[-1]
+
+    # -- conversations
+
+    async def conversation(self, request: Request, id: str) -> Conversation:
+        """A conversation that the request may see.
+
+        Raises:
+            Problem: there is no such conversation, or the request may not see it.
+        """
+        await self.owner(request)
+        found = await self.store.aget(id) if is_id(id) else None
+        if found is None or not await self.may_see(request, found):
+            raise Problem("conversation-not-found")
+        return found
+
+    async def check_conversation(self, request: Request, id: str) -> None:
+        """Refuse a conversation that is there, and not the request's to go on with."""
+        found = await self.store.aget(id)
+        if found is not None and not await self.may_see(request, found):
+            raise Problem("conversation-not-found")
+
+    async def may_see(self, request: Request, conversation: Conversation) -> bool:
+        """Whether the request may see a conversation. It is checked as its newest run, of which this much is always known:
+        whose it is."""
+        if self._authorize is None:
+            return True
+        newest: Sequence[str] = await self.relay.alist(conversation=conversation.id, limit=1)
+        record = await self.relay.aget(newest[0]) if newest else None
+        run = self.run_of(record) if record is not None else _past_run(conversation)
+        return await self.may(run, request)
+
+    async def open_run(self, conversation: Conversation | None) -> RunRecord | None:
+        """The run of a conversation that has not ended; None if there is none."""
+        if conversation is None or conversation.run is None:
+            return None
+        record = await self.relay.aget(conversation.run)
+        return None if record is None or record.status in FINAL else record
+
+
+def _past_run(conversation: Conversation) -> Run:
+    """The newest run of a conversation, whose relay has forgotten it."""
+    return Run(
+        id="",
+        conversation=conversation.id,
+        owner=conversation.owner,
+        status="done",
+        created_at=conversation.updated_at,
+        ended_at=conversation.updated_at,
+        cursor=None,
+        finish_reason=None,
+        usage=None,
+        error=None,
+        pending=[],
+        metadata={},
+    )
+
+
+def relay_problem(error: SourceError) -> Problem:
+    """What a failure of the relay or of the store is to clients."""
+    match error.status_code:
+        case 404:
+            return Problem("run-not-found")
+        case _:
+            return Problem("relay-unavailable")
+
+
+def optional_object(fields: Fields, key: str) -> Mapping[str, Any]:
+    """An object in a body, an empty one where it is absent."""
+    return fields.inner(key).wire

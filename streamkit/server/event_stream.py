@@ -1,0 +1,218 @@
+"""The events of a run as Server-Sent Events.
+
+The native protocol passes the relay's lines on as they are. Another protocol's encoder needs the events from the run's
+beginning: those before the client's cursor are encoded, too, and not sent.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import anyio
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from ..errors import SourceError, UsageError
+from ..events import Event, RunRequiresAction, StreamException
+from ..protocols.event_stream import HEARTBEAT, EventStreamWriter
+from ..relay import Entry, Reading, RunRecord
+from ..relay.cursors import place_of
+from ..streams.failures import details_of
+from .core import Server
+from .log_events import LogEvents
+from .problem import Problem
+
+__all__ = ["Encoded", "EventStream", "Frames", "Native", "check_room", "number_of", "open_reading"]
+
+SILENCE = 15.0  # seconds until a heartbeat
+_MOST = 256  # entries in one write
+
+
+class Frames:
+    """Makes frames of the entries of a log, in one protocol. It does no input or output.
+
+    Attributes:
+        has_ended: whether nothing follows in this response.
+        beginning: frames that come before those of the log.
+    """
+
+    has_ended = False
+
+    def __init__(self, writer: EventStreamWriter, beginning: bytes = b"") -> None:
+        self.writer = writer
+        self.beginning = beginning
+
+    def of(self, entries: Sequence[Entry]) -> Iterator[bytes]:
+        """The frames of each entry."""
+        raise NotImplementedError
+
+
+class Native(Frames):
+    """Passes lines on."""
+
+    def of(self, entries: Sequence[Entry]) -> Iterator[bytes]:
+        """One frame of each entry."""
+        for entry in entries:
+            yield self.writer.line(entry.data, entry.cursor)
+
+
+_ID_LINE = re.compile(rb"^id: [^\n]*\n", re.MULTILINE)
+
+
+class Encoded(Frames):
+    """Encodes events.
+
+    Args:
+        writer: of the protocol.
+        after: the number of the last event that the client has, 0 if it has none.
+        keeps: whether the client is to have an event.
+        at_question: gives what is sent where the run waits for answers, which ends the response; None where it goes on.
+        questions_from: the number of the first event at which the run may be waiting still.
+        events: what was read of the log before.
+        beginning: frames that come before those of the log.
+    """
+
+    def __init__(
+        self,
+        writer: EventStreamWriter,
+        run_id: str,
+        *,
+        after: int = 0,
+        keeps: Callable[[Event], bool] | None = None,
+        at_question: Callable[[LogEvents, EventStreamWriter], list[bytes]] | None = None,
+        questions_from: int = 0,
+        events: LogEvents | None = None,
+        beginning: bytes = b"",
+    ) -> None:
+        super().__init__(writer, beginning)
+        self.events = LogEvents() if events is None else events
+        self._run_id = run_id
+        self._after = after
+        self._keeps = keeps
+        self._at_question = at_question
+        self._questions_from = questions_from
+
+    def of(self, entries: Sequence[Entry]) -> Iterator[bytes]:
+        """The frames of each entry; the last of an entry has its cursor."""
+        for entry in entries:
+            if self.has_ended:
+                return
+            number = place_of(entry.cursor, self._run_id).number
+            is_new = number > self._after
+            frames: list[bytes] = []
+            for event in self.events.read(entry.data, entry.cursor, is_snapshot=entry.snapshot):
+                if self._keeps is None or self._keeps(event):
+                    frames.append(self.writer.event(event))
+                is_current = is_new and number >= self._questions_from
+                if is_current and isinstance(event, RunRequiresAction) and self._at_question is not None:
+                    frames += self._at_question(self.events, self.writer)
+                    self.has_ended = True
+            if is_new:
+                frames = [frame for frame in frames if frame]
+                yield b"".join([*(_ID_LINE.sub(b"", frame) for frame in frames[:-1]), *frames[-1:]])
+
+
+class EventStream(StreamingResponse):
+    """A response with the events of a run.
+
+    Args:
+        server: whose readers it counts among.
+        reading: the log.
+        frames: make the body of it.
+        headers: further ones of the response.
+        on_disconnect: is called if the client leaves before the end.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        reading: Reading,
+        frames: Frames,
+        headers: Mapping[str, str],
+        on_disconnect: Callable[[], Any] | None = None,
+    ) -> None:
+        super().__init__(self._body(), headers={**frames.writer.headers, **headers})
+        self._server = server
+        self._reading = reading
+        self._frames = frames
+        self._on_disconnect = on_disconnect
+        self._is_complete = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        self._server.readers += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._server.readers -= 1
+            self._reading.close()
+            if self._on_disconnect is not None and not self._is_complete:
+                with anyio.CancelScope(shield=True):
+                    await self._on_disconnect()
+
+    async def _body(self) -> AsyncIterator[bytes]:
+        frames, reading = self._frames, self._reading
+        yield frames.writer.opening() + frames.beginning
+        try:
+            while not frames.has_ended:
+                entries: list[Entry] | None = None
+                # The scope ends a wait alone: entries are taken in one step, after it.
+                with anyio.move_on_after(SILENCE) as silence:
+                    entries = await reading.apull()
+                if silence.cancelled_caught:
+                    yield HEARTBEAT
+                    continue
+                if entries is None:
+                    break
+                for start in range(0, len(entries), _MOST):
+                    if body := b"".join(frames.of(entries[start : start + _MOST])):
+                        yield body
+        except SourceError as error:  # the run was deleted; or what comes next is gone, and no snapshot is wanted
+            yield frames.writer.event(StreamException(type(error).__name__, str(error), details_of(error), error))
+        if ending := frames.writer.ending():
+            yield ending
+        self._is_complete = True
+
+
+def check_room(server: Server) -> None:
+    """Refuse another reader where there are too many."""
+    if server.readers >= server.max_readers:
+        raise Problem("too-many-readers", "This process has as many readers as it may have.")
+
+
+async def open_reading(server: Server, record: RunRecord, after: str | None, gap: Any = "snapshot") -> Reading:
+    """A reading of a run.
+
+    Raises:
+        Problem: the cursor is none of this run; or the events after it are gone, and `gap` is `error`.
+    """
+    try:
+        return await server.relay.aread(record.id, after, gap=gap, timeout=math.inf)
+    except UsageError as error:
+        raise Problem("bad-cursor", str(error)) from None
+    except SourceError as error:
+        if error.status_code == 410:
+            raise Problem("cursor-trimmed", extra={"snapshot_cursor": _snapshot_cursor(error)}) from None
+        raise
+
+
+def _snapshot_cursor(error: SourceError) -> str | None:
+    match = re.search(r"after '([^']+)'", error.message)
+    return None if match is None else match[1]
+
+
+def number_of(cursor: str | None, run_id: str) -> int:
+    """The number of the event at a cursor; 0 without one.
+
+    Raises:
+        Problem: it is none of this run.
+    """
+    if cursor is None:
+        return 0
+    try:
+        return place_of(cursor, run_id).number
+    except UsageError as error:
+        raise Problem("bad-cursor", str(error)) from None

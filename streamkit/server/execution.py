@@ -1,0 +1,354 @@
+"""One run that this process produces, apart from the requests that began it, read it and answer it.
+
+An `AsyncAgent` runs in a task, an `Agent` in a thread. Its conversation is saved at each step's end and before each question,
+so that another process can go on from there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+
+from ..agent import Agent, AsyncAgent
+from ..agent.actions import BEGAN, open_calls
+from ..agent.conversation import as_messages, changed
+from ..errors import StaleVersionError, UsageError
+from ..events import ConfirmationCreated, ConfirmationDone, Event, RunStepDone, ToolCallDone
+from ..handlers import AsyncEventHandler, EventHandler
+from ..messages import CodeMessage, Message, ToolCallMessage
+from ..relay import Answered, Cancelled, Control, Fenced, LogWriter, RunRecord
+from ..relay.answers import value_of
+from ..streams.tasks import scheduler, start_task
+from .context import Context
+from .publisher import Publisher
+
+if TYPE_CHECKING:
+    from .runs import Runs
+
+__all__ = ["Execution"]
+
+log = logging.getLogger("streamkit.server")
+
+_TITLE = 80  # characters of a conversation's title
+
+
+class Execution:
+    """A run and its agent.
+
+    Args:
+        runs: those of this process.
+        context: what the agent is made for. Its `messages` are the conversation.
+        version: of the conversation in the store.
+
+    Attributes:
+        waits_since: when the agent began to wait for answers, on the monotonic clock; None while it does not wait.
+        pause_after: for how many seconds it may wait; None for any time.
+    """
+
+    def __init__(self, runs: Runs, context: Context) -> None:
+        self.context = context
+        self.version = 0
+        self.publisher: Publisher | None = None
+        self.waits_since: float | None = None
+        self.pause_after: float | None = None
+        self.ended = threading.Event()
+        self._lock = threading.Lock()
+        self._soon = scheduler()
+        self._runs = runs
+        self._agent: Any = None
+        self._stream: Any = None
+        self._is_cancelled = self._is_paused = False
+        self._earlier: set[str | None] = set()  # the runs that the conversation has messages of
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.context.run_id
+
+    # -- from the relay, in any thread
+
+    def receive(self, control: Control) -> None:
+        """Take in what the relay says."""
+        match control:
+            case Answered(question=id, answer=answer):
+                self._answer(id, answer)
+            case Cancelled() | Fenced():
+                self.cancel()
+            case _:
+                pass  # readers may come back: the question waits
+
+    def _answer(self, id: str, answer: Mapping[str, Any]) -> None:
+        waiting = None if self._stream is None else self._stream.pending.get(id)
+        slot = None if waiting is None else waiting.answer_slot
+        if slot is None:
+            return  # it is not asked again yet; when it is, the answer comes once more
+        with self._lock:
+            if self._is_paused:
+                return  # whoever takes the run over gets it
+            self.waits_since = None
+        if self.publisher is not None:
+            self.publisher.goes_on(id)
+        slot.offer(value_of(answer))
+
+    def cancel(self) -> None:
+        """Stop the agent. It does not wait for it."""
+        self._is_cancelled = True
+        if self._stream is not None:
+            self._stream.cancel()
+
+    def pause(self) -> None:
+        """Leave the run to whoever takes it over."""
+        publisher = self.publisher
+        with self._lock:
+            if publisher is None or self.waits_since is None:
+                return
+            self._is_paused = True
+            publisher.pause()
+        self.cancel()
+        record = self._runs.relay.get(self.run_id)
+        pending = {} if record is None else record.questions
+        if any(pending[id]["status"] != "pending" for id in publisher.open_questions if id in pending):
+            self._go_on_soon()  # an answer came at this very moment, and nobody else knows of it
+
+    # -- its course
+
+    def begin(self, writer: LogWriter) -> None:
+        """Begin a new run, in a task of the present event loop."""
+        context = self.context
+        self.publisher = Publisher(context.run_id, writer, self._runs.relay.limit)
+        self.publisher.begin(context.input)
+        start_task(self._execute, self._is_over)
+
+    def take_over(self, writer: LogWriter, record: RunRecord) -> None:
+        """Go on with a run that has no producer any more."""
+        self.publisher = Publisher(record.id, writer, self._runs.relay.limit)
+        self.publisher.continue_from(self._runs.relay, record.cursor)
+
+    def resume(self) -> None:
+        """Go on, in a task of the present event loop."""
+        start_task(self._execute, self._is_over)
+
+    def _go_on_soon(self) -> None:
+        async def take_over() -> None:
+            await self._runs.take_over(self.run_id)
+
+        self._soon(lambda: start_task(take_over, _nothing))
+
+    def _is_over(self) -> None:
+        if self._agent is None or isinstance(self._agent, AsyncAgent):
+            self._leave()
+
+    def _leave(self) -> None:
+        self.ended.set()
+        self._runs.remove(self)
+
+    async def _execute(self) -> None:
+        try:
+            self._agent = await self._make_agent()
+            self._prepare()
+        except Exception as error:
+            self._agent = None
+            await anyio.to_thread.run_sync(self._end, "failed", error)
+            return
+        if isinstance(self._agent, AsyncAgent):
+            await self._run_in_task()
+        else:
+            threading.Thread(target=self._run_in_thread, name=f"streamkit-run-{self.run_id}", daemon=True).start()
+
+    async def _make_agent(self) -> Agent | AsyncAgent:
+        factory = self._runs.factory
+        if inspect.iscoroutinefunction(factory):
+            made = factory(self.context)
+        else:
+            made = await anyio.to_thread.run_sync(factory, self.context)
+        if inspect.isawaitable(made):
+            made = await made
+        if not isinstance(made, Agent | AsyncAgent):
+            raise UsageError(f"the server's factory returns an Agent or an AsyncAgent, not {made!r}")
+        return made
+
+    def _prepare(self) -> None:
+        agent, messages = self._agent, self.context.messages
+        agent.messages = [*messages]
+        self._earlier = {message.run_id for message in messages}
+        self.pause_after = self._runs.pause_of(agent)
+        for tool in self._runs.tools_of(self.context):
+            agent.add_tool(tool)
+
+    def _run_in_thread(self) -> None:
+        error: BaseException | None = None
+        try:
+            with self._begin_stream(_Publishing(self)) as stream:
+                stream.until_done()
+        except BaseException as raised:  # the thread's end is the run's
+            error = raised
+        self._end(self._status, error)
+        self._leave()
+
+    async def _run_in_task(self) -> None:
+        error: BaseException | None = None
+        try:
+            async with self._begin_stream(_AsyncPublishing(self)) as stream:
+                await stream.until_done()
+        except Exception as raised:
+            error = raised
+        except BaseException:  # the event loop ends
+            if self.waits_since is not None:
+                self.pause()
+            self._end("cancelled", None)
+            raise
+        await anyio.to_thread.run_sync(self._end, self._status, error)
+
+    def _begin_stream(self, handler: Any) -> Any:
+        stream = self._agent.stream(self.context.input or None, handler)
+        stream.engine.reserve(_not_shown_again(self.context.messages))
+        stream.on_wait = self._on_wait
+        self._stream = stream
+        if self._is_cancelled:
+            stream.cancel()
+        return stream
+
+    def _on_wait(self) -> None:
+        assert self.publisher is not None
+        if self.publisher.open_questions:
+            self.publisher.waits()
+            self.waits_since = time.monotonic()
+            self._runs.clock.wake()
+
+    @property
+    def _status(self) -> str:
+        return "cancelled" if self._is_cancelled else "failed" if self._stream is None else self._stream.status
+
+    # -- events
+
+    def must_save(self, event: Event) -> bool:
+        """Whether the conversation is to be saved before this event is published."""
+        match event:
+            case ConfirmationCreated() | ConfirmationDone() | RunStepDone():
+                return not self._is_cancelled
+            case ToolCallDone(message=ToolCallMessage() as call):
+                return call.waiting and not self._is_cancelled
+            case _:
+                return False
+
+    def publish(self, event: Event) -> None:
+        """Publish an event of the agent's stream. A question waits for an answer from anywhere."""
+        assert self.publisher is not None
+        waiting = _question_in(event)
+        if waiting is not None and waiting.waiting:
+            waiting.defer()
+        self.publisher.publish(event)
+
+    # -- the conversation
+
+    def messages_at(self, event: Event | None) -> list[Message]:
+        """The conversation as it is to be saved. Of an action that is about to begin it says that it began: if the process
+        dies then, nobody knows how far it came."""
+        approved = None
+        if isinstance(event, ConfirmationDone) and event.confirmation.status == "approved":
+            approved = event.confirmation.id
+        out: list[Message] = []
+        for message in as_messages(self._agent.messages):
+            if message.run_id not in self._earlier:
+                message = changed(message, run_id=self.run_id)
+            if approved is not None and message.metadata.get("confirmation") == approved:
+                message = changed(message, metadata={**message.metadata, "action": BEGAN})
+            out.append(message)
+        return out
+
+    def save(self, event: Event | None = None) -> None:
+        """Save the conversation."""
+        context = self.context
+        messages = self.messages_at(event)
+        self.version = self._runs.store.save(context.conversation_id, messages, self.version)
+
+    async def asave(self, event: Event) -> None:
+        """As `save`, for tasks."""
+        context = self.context
+        messages = self.messages_at(event)
+        self.version = await self._runs.store.asave(context.conversation_id, messages, self.version)
+
+    # -- its end
+
+    def _end(self, status: str, error: BaseException | None) -> None:
+        """Save the conversation, and end the run; the conversation is free before readers see the end."""
+        publisher = self.publisher
+        assert publisher is not None
+        if self._is_paused:
+            return
+        if error is not None:
+            log.error("%s: run %s failed", publisher.instance, self.run_id, exc_info=error)
+        try:
+            if self._agent is not None:
+                self.save()
+        except StaleVersionError as stale:  # the conversation was deleted
+            log.info("run %s: %s", self.run_id, stale)
+        except Exception as failure:
+            log.error("%s: run %s cannot be saved", publisher.instance, self.run_id, exc_info=failure)
+            error = error or failure
+        self._runs.release(self.context.conversation_id, self.run_id)
+        summary = None if error is None else {"type": type(error).__name__, "message": str(error)}
+        publisher.end(status, summary)
+
+
+class _Publishing(EventHandler):
+    """Publishes the events of an `Agent`."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+
+    def on_event(self, event: Event) -> None:
+        if self._execution.must_save(event):
+            self._execution.save(event)
+        self._execution.publish(event)
+
+
+class _AsyncPublishing(AsyncEventHandler):
+    """Publishes the events of an `AsyncAgent`."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+
+    async def on_event(self, event: Event) -> None:
+        if self._execution.must_save(event):
+            await self._execution.asave(event)
+        self._execution.publish(event)
+
+
+def _question_in(event: Event) -> Any:
+    match event:
+        case ConfirmationCreated(confirmation=confirmation):
+            return confirmation
+        case ToolCallDone(message=call):
+            return call
+        case _:
+            return None
+
+
+def _not_shown_again(messages: Sequence[Message]) -> list[Message]:
+    """The messages but those with open calls, which the agent's stream shows again under their own ids."""
+    calls = open_calls(messages)
+    ids = {call.id for call in calls}
+    call_ids = {call.call_id or call.id for call in calls}
+    is_shown: Callable[[Message], bool] = lambda one: (  # noqa: E731
+        one.id in ids or (isinstance(one, CodeMessage) and one.call_id in call_ids)
+    )
+    return [message for message in messages if not is_shown(message)]
+
+
+def _nothing() -> None:
+    """What follows when a run was taken over."""
+
+
+def title_of(messages: Sequence[Message]) -> str:
+    """The title of a conversation: how the user's first words begin."""
+    for message in messages:
+        if message.role == "user" and message.type == "message" and message.content.strip():
+            return " ".join(message.content.split())[:_TITLE]
+    return ""

@@ -1,0 +1,378 @@
+// Markdown as DOM nodes. What a model wrote never becomes HTML: markup that is not Markdown stays text.
+
+import { copyButton, element, link } from "./dom.js";
+import { CodeView } from "./highlight.js";
+
+const DEEPEST = 12; // lists and quotes inside of each other
+const FENCE = /^( {0,3})(`{3,}(?!.*`)|~{3,}) *(\S*)/;
+const HEADING = /^ {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*$/;
+const RULE = /^ {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$/;
+const QUOTE = /^ {0,3}> ?/;
+const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?: {1,4}(?=\S)| +|$)/;
+const UNDERLINE = /^ {0,3}(=+|-+)[ \t]*$/;
+const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+
+/** Text in Markdown that may grow. Blocks that have ended are not made again. */
+export class MarkdownView {
+  #text = "";
+  #start = 0; // where the blocks begin that may still change
+  #open = []; // those blocks, as {source, block, node, view}
+
+  constructor(root) {
+    this.element = root;
+  }
+
+  update(text) {
+    if (text === this.#text) return;
+    if (!text.startsWith(this.#text)) {
+      this.element.replaceChildren();
+      [this.#start, this.#open] = [0, []];
+    }
+    this.#text = text;
+    const lines = text.slice(this.#start).split("\n");
+    const blocks = parse(lines);
+    const now = blocks.map((block, number) => {
+      const source = lines.slice(block.from, block.to).join("\n");
+      return this.#shown(block, source, this.#open[number]);
+    });
+    for (const { node } of this.#open.slice(now.length)) node.remove();
+    // The next line may still belong to the block before: `---` below a paragraph makes it a heading.
+    const ended = Math.max(0, now.length - 2);
+    if (ended) this.#start += lines.slice(0, blocks[ended].from).join("\n").length + 1;
+    this.#open = now.slice(ended);
+  }
+
+  /** A block with its node: the one that it has already, if its source is the same, or if it is code, which grows. */
+  #shown(block, source, before) {
+    if (before && before.source === source) return before;
+    if (before?.view && block.kind === "fence" && before.block.language === block.language) {
+      before.view.update(block.text);
+      return Object.assign(before, { block, source });
+    }
+    const view = block.kind === "fence" ? new CodeView(block.language) : null;
+    view?.update(block.text);
+    const node = view ? fence(block, view) : made(block);
+    if (before) before.node.replaceWith(node);
+    else this.element.append(node);
+    return { source, block, node, view };
+  }
+}
+
+// -- blocks
+
+/** The blocks of lines, each with the lines that it stands in. */
+function parse(lines, depth = 0) {
+  const blocks = [];
+  let at = 0;
+  while (at < lines.length) {
+    if (!lines[at].trim()) {
+      at += 1;
+      continue;
+    }
+    const block = blockAt(lines, at, depth);
+    blocks.push({ ...block, from: at });
+    at = block.to;
+  }
+  return blocks;
+}
+
+function blockAt(lines, at, depth) {
+  const line = lines[at];
+  const heading = HEADING.exec(line);
+  if (heading) return { kind: "heading", level: heading[1].length, text: heading[2] ?? "", to: at + 1 };
+  if (FENCE.test(line)) return fenceAt(lines, at);
+  if (RULE.test(line)) return { kind: "rule", to: at + 1 };
+  if (QUOTE.test(line) && depth < DEEPEST) return quoteAt(lines, at, depth);
+  if (ITEM.test(line) && depth < DEEPEST) return listAt(lines, at, depth);
+  if (/^(?: {4}|\t)/.test(line)) return indentedAt(lines, at);
+  if (isTable(lines, at)) return tableAt(lines, at);
+  return paragraphAt(lines, at);
+}
+
+function fenceAt(lines, at) {
+  const [, indent, marks, language] = FENCE.exec(lines[at]);
+  const close = new RegExp(`^ {0,3}${marks[0]}{${marks.length},}[ \\t]*$`);
+  let to = at + 1;
+  while (to < lines.length && !close.test(lines[to])) to += 1;
+  const inner = lines.slice(at + 1, to).map((line) => (line.startsWith(indent) ? line.slice(indent.length) : line));
+  const isClosed = to < lines.length;
+  return { kind: "fence", language, text: inner.map((line) => `${line}\n`).join("").slice(0, isClosed ? undefined : -1), to: isClosed ? to + 1 : to };
+}
+
+function indentedAt(lines, at) {
+  let to = at;
+  while (to < lines.length && (/^(?: {4}|\t)/.test(lines[to]) || !lines[to].trim())) to += 1;
+  const text = lines.slice(at, to).map((line) => line.replace(/^(?: {4}|\t)/, ""));
+  return { kind: "fence", language: "text", text: text.join("\n").trimEnd(), to };
+}
+
+function quoteAt(lines, at, depth) {
+  let to = at;
+  while (to < lines.length && (QUOTE.test(lines[to]) || (to > at && lines[to].trim() && !starts(lines[to])))) to += 1;
+  const inner = lines.slice(at, to).map((line) => line.replace(QUOTE, ""));
+  return { kind: "quote", blocks: parse(inner, depth + 1), to };
+}
+
+function listAt(lines, at, depth) {
+  const first = ITEM.exec(lines[at])[2];
+  const kind = first.slice(-1);
+  const items = [];
+  let isLoose = false;
+  let to = at;
+  while (to < lines.length) {
+    const item = ITEM.exec(lines[to]);
+    if (!item || item[2].slice(-1) !== kind || RULE.test(lines[to])) break;
+    const marker = item[1].length + item[2].length;
+    const width = item[0].length > marker + 4 ? marker + 1 : Math.max(item[0].length, marker + 1);
+    const inner = [lines[to].slice(width)];
+    let end = to + 1;
+    let blank = false;
+    for (; end < lines.length; end += 1) {
+      const line = lines[end];
+      const isInside = line.search(/\S/) >= width;
+      if (!line.trim()) blank = true;
+      else if (!isInside && (blank || starts(line))) break;
+      else {
+        if (blank && isInside) isLoose = true;
+        blank = false;
+      }
+      inner.push(isInside ? line.slice(width) : line.trimStart());
+    }
+    const trailing = inner.length - inner.findLastIndex((line) => line.trim()) - 1;
+    to = end;
+    if (blank && ITEM.exec(lines[to] ?? "")?.[2].slice(-1) === kind) isLoose = true;
+    items.push(itemOf(inner.slice(0, inner.length - trailing), depth));
+  }
+  return { kind: "list", ordered: kind === "." || kind === ")", start: Number.parseInt(first, 10), isLoose, items, to };
+}
+
+function itemOf(lines, depth) {
+  const task = /^\[([ xX])\] +/.exec(lines[0] ?? "");
+  if (task) lines = [lines[0].slice(task[0].length), ...lines.slice(1)];
+  return { blocks: parse(lines, depth + 1), checked: task ? task[1] !== " " : null };
+}
+
+function isTable(lines, at) {
+  if (!lines[at].includes("|") || !DELIMITERS.test(lines[at + 1] ?? "")) return false;
+  return lines[at + 1].includes("-") && cells(lines[at]).length === cells(lines[at + 1]).length;
+}
+
+function tableAt(lines, at) {
+  const aligned = cells(lines[at + 1]).map((mark) => (mark.endsWith(":") ? (mark.startsWith(":") ? "center" : "right") : ""));
+  let to = at + 2;
+  while (to < lines.length && lines[to].trim() && !starts(lines[to])) to += 1;
+  return { kind: "table", head: cells(lines[at]), aligned, rows: lines.slice(at + 2, to).map(cells), to };
+}
+
+function cells(line) {
+  const parts = line.trim().replace(/^\|/, "").match(/(?:\\.|`[^`]*`|[^|\\])+|\|/g) ?? [];
+  const found = [""];
+  for (const part of parts) {
+    if (part === "|") found.push("");
+    else found[found.length - 1] += part.replace(/\\\|/g, "|");
+  }
+  if (found.length > 1 && !found.at(-1).trim()) found.pop();
+  return found.map((cell) => cell.trim());
+}
+
+function paragraphAt(lines, at) {
+  let to = at + 1;
+  while (to < lines.length && lines[to].trim()) {
+    const underline = UNDERLINE.exec(lines[to]);
+    if (underline) {
+      const text = lines.slice(at, to).join("\n").trim();
+      return { kind: "heading", level: underline[1][0] === "=" ? 1 : 2, text, to: to + 1 };
+    }
+    if (starts(lines[to], true)) break;
+    to += 1;
+  }
+  return { kind: "paragraph", text: lines.slice(at, to).map((line) => line.trimStart()).join("\n").trimEnd(), to };
+}
+
+/** Whether a line begins a block. Inside of a paragraph a list begins only with an item that has a text, and with 1. */
+function starts(line, inParagraph = false) {
+  if (HEADING.test(line) || FENCE.test(line) || RULE.test(line) || QUOTE.test(line)) return true;
+  const item = ITEM.exec(line);
+  if (!item) return false;
+  return !inParagraph || (line.length > item[0].length && (Number.isNaN(Number.parseInt(item[2], 10)) || Number.parseInt(item[2], 10) === 1));
+}
+
+function made(block) {
+  switch (block.kind) {
+    case "heading":
+      return element(`h${Math.min(6, block.level + 2)}`, { class: `h${block.level}` }, ...inline(block.text));
+    case "rule":
+      return element("hr");
+    case "quote":
+      return element("blockquote", {}, ...block.blocks.map(made));
+    case "list":
+      return list(block);
+    case "table":
+      return table(block);
+    case "fence": {
+      const view = new CodeView(block.language);
+      view.update(block.text);
+      return fence(block, view);
+    }
+    default:
+      return element("p", {}, ...inline(block.text));
+  }
+}
+
+function fence(block, view) {
+  const head = element("div", { class: "fence-head" }, element("span", {}, block.language || "text"), copyButton(() => view.text, "Copy the code"));
+  return element("div", { class: "fence" }, head, view.element);
+}
+
+function list({ ordered, start, isLoose, items }) {
+  const nodes = items.map(({ blocks, checked }) => {
+    const box = checked === null ? null : element("input", { type: "checkbox", disabled: true, checked, "aria-label": "done" });
+    const inner = blocks.flatMap((block) => (block.kind === "paragraph" && !isLoose ? inline(block.text) : [made(block)]));
+    return element("li", { class: box ? "task" : null }, box, ...inner);
+  });
+  return element(ordered ? "ol" : "ul", { start: ordered && start !== 1 ? start : null }, ...nodes);
+}
+
+function table({ head, aligned, rows }) {
+  const row = (tag, values) => element("tr", {}, ...head.map((_, at) => element(tag, { class: aligned[at] || null }, ...inline(values[at] ?? ""))));
+  const body = element("tbody", {}, ...rows.map((values) => row("td", values)));
+  return element("div", { class: "table", tabindex: "0" }, element("table", {}, element("thead", {}, row("th", head)), body));
+}
+
+// -- inline
+
+const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", copy: "\u00a9", hellip: "\u2026", mdash: "\u2014", ndash: "\u2013" };
+const SPECIAL = /\\[!-/:-@[-`{-~\n]|(`+)|(\*+|_+|~~)|!?\[|\]|<((?:https?:\/\/|mailto:)[^<>\s]*)>|<br ?\/?>|https?:\/\/[^\s<>"'`*\])}]+(?:\([^\s()]*\)[^\s<>"'`*\])}]*)*|&(?:#\d{1,7}|[a-z]+);| {2,}\n|\n/g;
+const TARGET = /\(\s*(?:<([^<>\n]*)>|([^\s()]*(?:\([^\s()]*\)[^\s()]*)*))(?:\s+(?:"[^"]*"|'[^']*'|\([^()]*\)))?\s*\)/y;
+
+/** The nodes of a text with inline Markdown. */
+export function inline(text) {
+  const parts = []; // nodes, texts, and delimiters as {mark, count, opens, closes}
+  const brackets = []; // of each open `[`: its place in parts, whether it is an image, and whether a link was inside
+  const missing = new Set(); // lengths of runs of backticks that nothing closes
+  const special = new RegExp(SPECIAL);
+  let at = 0;
+  for (let found; (found = special.exec(text)); ) {
+    if (found.index > at) parts.push(text.slice(at, found.index));
+    at = special.lastIndex;
+    const [token, ticks, run, address] = found;
+    if (ticks) at = codeSpan(text, found.index, ticks, parts, missing);
+    else if (run) parts.push(delimiter(text, found.index, run));
+    else if (token === "[" || token === "![") {
+      brackets.push({ place: parts.length, isImage: token === "![", hasLink: false });
+      parts.push(token);
+    } else if (token === "]") at = closeBracket(text, at, parts, brackets);
+    else parts.push(...plainToken(token, address));
+    special.lastIndex = at;
+  }
+  if (at < text.length) parts.push(text.slice(at));
+  return emphasised(parts);
+}
+
+function plainToken(token, address) {
+  if (address) return [link(address, address.replace(/^mailto:/, ""))];
+  if (token.startsWith("http")) {
+    const href = token.replace(/[.,;:!?]+$/, "");
+    return [link(href, href), token.slice(href.length)];
+  }
+  if (token === "\\\n" || token.startsWith("<br") || token.startsWith("  ")) return [element("br")];
+  if (token[0] === "\\") return [token[1]];
+  if (token[0] !== "&") return [token];
+  if (token[1] !== "#") return [Object.hasOwn(ENTITIES, token.slice(1, -1)) ? ENTITIES[token.slice(1, -1)] : token];
+  const code = Number(token.slice(2, -1));
+  return [code && code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff) ? String.fromCodePoint(code) : "\ufffd"];
+}
+
+/** A code span, or its backticks as text. Returns where the text goes on. */
+function codeSpan(text, start, ticks, parts, missing) {
+  const from = start + ticks.length;
+  const end = missing.has(ticks.length) ? -1 : closingTicks(text, from, ticks.length);
+  if (end < 0) {
+    missing.add(ticks.length);
+    parts.push(ticks);
+    return from;
+  }
+  const inner = text.slice(from, end).replaceAll("\n", " ");
+  const isPadded = inner.length > 2 && inner.startsWith(" ") && inner.endsWith(" ") && inner.trim();
+  parts.push(element("code", {}, isPadded ? inner.slice(1, -1) : inner));
+  return end + ticks.length;
+}
+
+function closingTicks(text, from, length) {
+  const runs = /`+/g;
+  runs.lastIndex = from;
+  for (let run; (run = runs.exec(text)); ) if (run[0].length === length) return run.index;
+  return -1;
+}
+
+/** A link or an image, if a `[` is open and an address follows. Returns where the text goes on. */
+function closeBracket(text, at, parts, brackets) {
+  TARGET.lastIndex = at;
+  const bracket = brackets.pop();
+  const target = bracket && !bracket.hasLink ? TARGET.exec(text) : null;
+  if (!target) {
+    parts.push("]");
+    return at;
+  }
+  const inner = emphasised(parts.splice(bracket.place).slice(1));
+  const address = (target[1] ?? target[2]).replace(/\\([!-/:-@[-`{-~])/g, "$1");
+  parts.push(bracket.isImage ? image(address, inner) : link(address, ...inner));
+  if (!bracket.isImage) for (const outer of brackets) outer.hasLink ||= !outer.isImage; // no link inside of a link
+  return at + target[0].length;
+}
+
+/** Pictures of other servers are not loaded: their address is a link. */
+function image(address, inner) {
+  const alt = element("span", {}, ...inner).textContent;
+  if (/^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/.test(address)) return element("img", { src: address, alt });
+  return link(address, alt || address);
+}
+
+function delimiter(text, at, run) {
+  const before = text[at - 1] ?? " ";
+  const after = text[at + run.length] ?? " ";
+  const isPunctuation = (character) => /[\p{P}\p{S}]/u.test(character);
+  const left = !/\s/.test(after) && (!isPunctuation(after) || /\s/.test(before) || isPunctuation(before));
+  const right = !/\s/.test(before) && (!isPunctuation(before) || /\s/.test(after) || isPunctuation(after));
+  const mark = run[0];
+  const opens = left && (mark !== "_" || !right || isPunctuation(before));
+  const closes = right && (mark !== "_" || !left || isPunctuation(after));
+  return { mark, count: run.length, opens, closes };
+}
+
+/** The nodes of parts, whose delimiters become emphasis where they pair. */
+function emphasised(parts) {
+  const out = [];
+  const openers = []; // the places of delimiters in `out`
+  for (const part of parts) {
+    if (!part.mark || part instanceof Node) {
+      out.push(part);
+      continue;
+    }
+    while (part.closes && part.count) {
+      const match = openers.findLastIndex((place) => out[place].mark === part.mark);
+      if (match < 0) break;
+      const opener = out[openers[match]];
+      const strength = opener.mark === "~" ? 2 : Math.min(2, opener.count, part.count);
+      const place = openers[match];
+      openers.length = match + 1;
+      const inner = out.splice(place + 1).map(asNode);
+      out.push(element(part.mark === "~" ? "del" : strength === 2 ? "strong" : "em", {}, ...inner));
+      opener.count -= strength;
+      part.count -= strength;
+      if (!opener.count) {
+        out.splice(place, 1);
+        openers.pop();
+      }
+    }
+    if (part.count) {
+      if (part.opens && openers.length < 100) openers.push(out.length);
+      out.push(part);
+    }
+  }
+  return out.map(asNode);
+}
+
+function asNode(part) {
+  return part.mark && !(part instanceof Node) ? part.mark.repeat(part.count) : part;
+}

@@ -1,0 +1,41 @@
+"""The files of the chat page, which are in the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .problem import Problem
+
+__all__ = ["page_response"]
+
+_FOLDER = Path(__file__).parent / "page"
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".webmanifest": "application/manifest+json",
+}
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:;"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",
+}
+
+
+async def page_response(request: Request, body: Any) -> Response:
+    """One of the files; the page itself at `/`."""
+    name = request.path_params.get("file", "index.html")
+    path = _FOLDER / name
+    kind = _TYPES.get(path.suffix)
+    if kind is None or path.name != name or not path.is_file():
+        raise Problem("not-found")
+    return Response(path.read_bytes(), headers={**_HEADERS, "Content-Type": kind})

@@ -1,0 +1,276 @@
+"""Writes the run of an agent into a relay.
+
+The agent's own stream is complete, so its events go into the log as they are, but for what names the run: its id, the ids of
+its steps, and the messages that a run which was taken over shows again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..answers import Confirmation
+from ..core.snapshot import SnapshotMaker
+from ..errors import IncompleteStreamError
+from ..events import (
+    ConfirmationCreated,
+    ConfirmationDone,
+    Created,
+    Delta,
+    Done,
+    Event,
+    Run,
+    RunCreated,
+    RunDone,
+    RunRequiresAction,
+    RunStep,
+    RunStepCreated,
+    RunStepDone,
+    StreamEnd,
+    StreamException,
+    ToolCallDone,
+)
+from ..messages import Message, ToolCallMessage
+from ..protocols import codec
+from ..relay import LogWriter, Relay, Status
+from ..relay.event_log import encoded
+from .log_events import LogEvents
+
+__all__ = ["Publisher"]
+
+_LARGEST = 1 << 20  # bytes of a snapshot, beyond which messages that have ended are left out
+_STATUS: Mapping[str, Status] = {"cancelled": "cancelled", "failed": "error"}  # of a run, by its stream's; else done
+
+
+class Publisher:
+    """One producer of one run. Any thread may call it.
+
+    Args:
+        run_id: the run's id.
+        log: what the run is written with.
+        limit: of the relay; None where nothing is ever dropped.
+
+    Attributes:
+        open_questions: the ids of those that nobody has answered, in the order they were asked.
+        instance: names the error that ended the run, in the log and to clients.
+    """
+
+    def __init__(self, run_id: str, log: LogWriter, limit: int | None) -> None:
+        self.run_id = run_id
+        self.log = log
+        self.open_questions: dict[str, None] = {}
+        self.instance = uuid.uuid4().urn
+        self._lock = threading.RLock()
+        self._events = LogEvents()
+        self._limit = limit
+        self._new = 0  # events since the newest snapshot
+        self._snapshots: SnapshotMaker | None = None
+        self._continues_step = False
+        self._is_shown: set[str] = set()  # ids of messages that the log has already and the stream shows again
+        self._waits_at: str | None = None  # the cursor of the newest event that says so
+        self._is_over = False
+        self._error: Mapping[str, Any] | None = None
+
+    # -- how it begins
+
+    def begin(self, input: Sequence[Message]) -> None:
+        """Write the beginning of a new run, and what the user said."""
+        with self._lock:
+            self.log.busy = True
+            self._write(RunCreated(Run(id=self.run_id, created_at=time.time())))
+            self._write(RunStepCreated(RunStep()))
+            for message in input:
+                self._write(message.done_event(message))
+            self._continues_step = True
+
+    def continue_from(self, relay: Relay, cursor: str | None) -> None:
+        """Read what earlier producers have written, up to this cursor, to go on after it."""
+        self.log.busy = True
+        if cursor is None:
+            return
+        reading = relay.read(self.run_id)
+        try:
+            for entries in reading:
+                for entry in entries:
+                    for _ in self._events.read(entry.data, entry.cursor, is_snapshot=entry.snapshot):
+                        pass
+                if entries[-1].cursor == cursor:
+                    break
+        finally:
+            reading.close()
+        engine = self._events.engine
+        self._continues_step = engine.runs.step is not None
+        self._is_shown = {message.id for message in engine.messages if message.status != "in_progress"}
+
+    # -- what comes from the agent's stream
+
+    def publish(self, event: Event) -> None:
+        """Write the next event of the agent's stream.
+
+        Raises:
+            ProducerFenced: the run is not this producer's any more.
+        """
+        with self._lock:
+            if self._is_over:
+                return
+            match event:
+                case Delta():
+                    if event.message_id not in self._is_shown:
+                        self._write(type(event)(event.message_id, event.value, event.replace, event.metadata))
+                case Created(message=message) | Done(message=message) if message.id in self._is_shown:
+                    if isinstance(event, ToolCallDone) and isinstance(message, ToolCallMessage):
+                        self._ask(message, ())
+                case Created(message=message) | Done(message=message):
+                    own = message.header() if isinstance(event, Created) else message.copy()
+                    own.run_id = own.step_id = None
+                    self._write(type(event)(own), message if isinstance(message, ToolCallMessage) else None)
+                case RunCreated() | RunRequiresAction():
+                    pass  # the run has begun; and whether it waits is for `waits` to say
+                case RunDone(run=run):
+                    self._write(RunDone(replace(run, id=self.run_id, created_at=None, raw=None)))
+                case RunStepCreated(run_step=step):
+                    if not self._continues_step:
+                        self._write(RunStepCreated(replace(step, id="", run_id="")))
+                    self._continues_step = False
+                case RunStepDone(run_step=step):
+                    self._write(RunStepDone(replace(step, id="", run_id="")))
+                case ConfirmationCreated(confirmation=confirmation):
+                    self._publish_question(confirmation)
+                case ConfirmationDone(confirmation=confirmation):
+                    self._settle(confirmation)
+                    self._write(ConfirmationDone(_copy(confirmation)))
+                case StreamException():
+                    self._error = {"type": event.error, "message": event.message, "instance": self.instance}
+                    self._close_run("incomplete" if event.error == IncompleteStreamError.__name__ else "failed")
+                    self._write(event)
+                case StreamEnd():
+                    pass  # `end` writes it, once everything else has ended
+                case _:
+                    self._write(replace(event, position=None, item_index=None))
+
+    def _write(self, event: Event, question: Confirmation | ToolCallMessage | None = None) -> None:
+        lines = [encoded(one) for one in self._events.complete(event)]
+        if question is not None and question.waiting:
+            self._ask(question, lines)
+        elif lines:
+            self.log.append(lines)
+        self._new += len(lines)
+        if self._limit is not None and 2 * self._new >= self._limit:
+            self._new = 0
+            self._make_snapshot(self._limit)
+
+    def _make_snapshot(self, limit: int) -> None:
+        if self._snapshots is None:
+            self._snapshots = SnapshotMaker(self._events.engine, encoded, limit, _LARGEST)
+        lines, count = self._snapshots.lines()
+        self.log.snapshot(codec.encode_snapshot(lines, len(self._events.engine.messages) - count))
+
+    # -- questions
+
+    def _publish_question(self, confirmation: Confirmation) -> None:
+        if confirmation.id in self._events.engine.pending:  # asked again: the log has it
+            self._ask(confirmation, ())
+            return
+        self._write(ConfirmationCreated(_copy(confirmation)), confirmation)
+
+    def _ask(self, waiting: Confirmation | ToolCallMessage, lines: Sequence[bytes]) -> None:
+        """Enter a question into the registry, with the events that show it."""
+        if not waiting.waiting:
+            return
+        asked: Message
+        if isinstance(waiting, ToolCallMessage):
+            kind, id, asked, editable = "tool_call", waiting.call_id or waiting.id, waiting, False
+        else:
+            kind, id, asked, editable = "confirmation", waiting.id, waiting.subject, waiting.editable
+        subject = asked.copy()
+        step = self._events.engine.runs.step
+        subject.run_id, subject.step_id = self.run_id, None if step is None else step.id
+        question = {"kind": kind, "subject": codec.message_to_dict(subject), "editable": editable}
+        self.open_questions[id] = None
+        self.log.ask(id, question, lines)
+
+    def _settle(self, confirmation: Confirmation) -> None:
+        self.open_questions.pop(confirmation.id, None)
+        if confirmation.status == "approved":
+            self.log.settle(confirmation.id, {"approved": True, "edited": confirmation.edited})
+        else:
+            self.log.settle(confirmation.id, {"approved": False, "reason": confirmation.reason})
+
+    def waits(self) -> None:
+        """The agent waits, and nothing but answers is missing."""
+        with self._lock:
+            engine = self._events.engine
+            self.log.busy = False
+            if self._is_over or engine.runs.run is None or self.log.cursor == self._waits_at:
+                return  # the wait was interrupted, and goes on
+            self._write(RunRequiresAction(Run(id=self.run_id)))
+            engine.runs.resume()
+            self._waits_at = self.log.cursor
+
+    def goes_on(self, question_id: str) -> None:
+        """A question was answered, and the agent goes on."""
+        with self._lock:
+            self.open_questions.pop(question_id, None)
+            self.log.busy = True
+
+    # -- how it ends
+
+    def end(self, status: str, error: Mapping[str, Any] | None = None) -> bool:
+        """Write the end of the run. Returns whether it was still this producer's.
+
+        Args:
+            status: of the agent's stream.
+            error: what is to be reported in the place of what the stream itself has reported.
+        """
+        with self._lock:
+            if self._is_over or self.log.fenced is not None:
+                return False
+            if error is not None and self._error is None:
+                self._error = {**error, "instance": self.instance}
+                self._close_run("failed")
+                self._write(StreamException(error["type"], error["message"]))
+            self._close_run(status)
+            ended = "failed" if self._error is not None else status
+            run = self._events.engine.runs.run
+            self._write(StreamEnd(status=ended))
+            self._is_over = True
+            info = {} if run is None else {"finish_reason": run.finish_reason, "usage": _usage(run)}
+            return self.log.end(_STATUS.get(ended, "done"), self._error, info)
+
+    def _close_run(self, status: Any) -> None:
+        """Write the end of the run, and of what is open in it, where the agent's stream did not come to it."""
+        lines = [encoded(event) for event in self._events.engine.end(status, self._error)]
+        if lines:
+            self.log.append(lines)
+
+    def pause(self) -> None:
+        """Leave the run to whoever takes it over. Nothing that the agent's stream still gives is written."""
+        with self._lock:
+            if not self._is_over:
+                self._is_over = True
+                self.log.pause()
+
+
+def _copy(confirmation: Confirmation) -> Confirmation:
+    """A confirmation that no stream waits for."""
+    return Confirmation(
+        confirmation.id,
+        confirmation.subject,
+        status=confirmation.status,
+        edited=confirmation.edited,
+        reason=confirmation.reason,
+        malformed=confirmation.malformed,
+    )
+
+
+def _usage(run: Run) -> dict[str, Any] | None:
+    if run.usage is None:
+        return None
+    usage = run.usage
+    names = ("input_tokens", "output_tokens", "total_tokens")
+    return {name: getattr(usage, name) for name in names}

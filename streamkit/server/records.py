@@ -1,0 +1,98 @@
+"""What clients see of runs, questions and conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..relay import RunRecord, Status
+from ..stores import Conversation
+from .problem import run_error
+
+__all__ = ["Run", "conversation_of", "question_of", "run_of"]
+
+_QUESTION = (
+    "id",
+    "kind",
+    "subject",
+    "editable",
+    "status",
+    "asked_at",
+    "expires_at",
+    "edited",
+    "reason",
+    "output",
+    "error",
+    "answered_at",
+)
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """A run, as `authorize` and clients get it.
+
+    Attributes:
+        id: the run's.
+        conversation: the id of the conversation that it belongs to; None if it belongs to none.
+        owner: who began it, as `authorize` said; None if it said nothing.
+        status: `running`, `paused`, `done`, `error`, `cancelled` or `lost`.
+        created_at: in Unix seconds.
+        ended_at: in Unix seconds; None while it has not ended.
+        cursor: of its newest event; None before the first.
+        finish_reason: why it ended, in the provider's word.
+        usage: its tokens, once it has ended.
+        error: how it failed; None if it did not.
+        pending: its open questions.
+        metadata: what its client sent along.
+    """
+
+    id: str
+    conversation: str | None
+    owner: str | None
+    status: Status
+    created_at: float
+    ended_at: float | None
+    cursor: str | None
+    finish_reason: str | None
+    usage: dict[str, Any] | None
+    error: dict[str, Any] | None
+    pending: list[dict[str, Any]]
+    metadata: dict[str, Any]
+
+
+def run_of(record: RunRecord, *, expose: bool = False) -> Run:
+    """A run, of what its relay knows of it."""
+    info = record.info
+    pending = [question_of(one) for one in record.questions.values() if one["status"] == "pending"]
+    return Run(
+        id=record.id,
+        conversation=info.get("conversation"),
+        owner=info.get("owner"),
+        status=record.status,
+        created_at=record.created_at,
+        ended_at=record.ended_at,
+        cursor=record.cursor,
+        finish_reason=info.get("finish_reason"),
+        usage=info.get("usage"),
+        error=run_error(record.error, expose=expose),
+        pending=pending,
+        metadata=info.get("metadata") or {},
+    )
+
+
+def question_of(question: Mapping[str, Any]) -> dict[str, Any]:
+    """A question, of what its registry knows of it."""
+    return {key: question[key] for key in _QUESTION if key in question}
+
+
+def conversation_of(conversation: Conversation, run: str | None) -> dict[str, Any]:
+    """A conversation, and its open run."""
+    return {
+        "id": conversation.id,
+        "title": conversation.title,
+        "created_at": conversation.created_at,
+        "updated_at": conversation.updated_at,
+        "messages": conversation.messages,
+        "run": run,
+    }

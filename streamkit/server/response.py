@@ -1,0 +1,76 @@
+"""`EventStreamResponse`: a stream as a response of Starlette, and so of FastAPI."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+
+try:
+    from starlette.responses import StreamingResponse
+except ImportError as error:
+    raise ImportError('streamkit.server needs an extra: pip install "streamkit-sdk[server]"') from error
+
+if TYPE_CHECKING:
+    from starlette.background import BackgroundTask
+    from starlette.types import Receive, Scope, Send
+
+    from ..streams.aio import AsyncStreamManager
+    from ..streams.sync import StreamManager
+
+__all__ = ["EventStreamResponse"]
+
+
+class EventStreamResponse(StreamingResponse):
+    """A stream as Server-Sent Events: `stream.sse()`, which is closed however the response ends.
+
+        @app.post("/chat")
+        async def chat(request: Request) -> EventStreamResponse:
+            return EventStreamResponse(sk.astream(ask(await request.json())), "vercel_ui")
+
+    Args:
+        stream: of `astream`, or of `stream`, which threads then run.
+        protocol: as for `stream.sse`, and so are the `options`.
+        status_code: of the response.
+        headers: besides those of the event stream.
+        background: runs when the response is over, as in any response of Starlette.
+
+    Raises:
+        UsageError: as `stream.sse`.
+    """
+
+    def __init__(
+        self,
+        stream: AsyncStreamManager | StreamManager,
+        protocol: str = "streamkit",
+        *,
+        status_code: int = 200,
+        headers: Mapping[str, str] | None = None,
+        background: BackgroundTask | None = None,
+        **options: Any,
+    ) -> None:
+        self._body = stream.sse(protocol, **options)
+        body = self._body if isinstance(self._body, AsyncIterator) else _in_threads(self._body)
+        super().__init__(body, status_code, {**self._body.headers, **(headers or {})}, background=background)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response, and close the stream: however the client left."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            with anyio.CancelScope(shield=True):
+                if isinstance(self._body, AsyncIterator):
+                    await self._body.aclose()
+                else:
+                    await anyio.to_thread.run_sync(self._body.close, limiter=anyio.CapacityLimiter(1))
+
+
+async def _in_threads(body: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """What a sync iterator gives. A task that is cancelled does not wait for its thread: closing it ends that."""
+    limiter = anyio.CapacityLimiter(1)  # its own, as each thread may wait for as long as the stream lasts
+    take = partial(next, body, None)
+    while (chunk := await anyio.to_thread.run_sync(take, abandon_on_cancel=True, limiter=limiter)) is not None:
+        yield chunk

@@ -1,0 +1,246 @@
+"""The endpoints of runs: begin, list, read, cancel, answer."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..errors import UsageError
+from ..protocols import registry
+from ..protocols.event_stream import EventStreamWriter
+from ..protocols.request_body import Fields
+from ..relay import RunRecord
+from ..relay.interface import FINAL
+from ..streams.error_mask import ErrorMask
+from .context import Context
+from .core import Server
+from .event_stream import Encoded, EventStream, Frames, Native, check_room, number_of, open_reading
+from .inputs import RunRequest, answer_in, fingerprint, limit_in
+from .problem import Problem
+from .records import question_of
+from .ui_questions import at_question_of
+
+__all__ = ["RunRoutes"]
+
+_KEY = re.compile(r"[\x21-\x7e]{1,255}").fullmatch
+_STATUSES = ("running", "paused", "done", "error", "cancelled", "lost")
+
+
+class RunRoutes:
+    """Endpoints, each called with the request and the value of its body.
+
+    Args:
+        server: what they share.
+        secret: what makes the ids of runs with an Idempotency-Key impossible to guess.
+    """
+
+    def __init__(self, server: Server, secret: bytes) -> None:
+        self._server = server
+        self._secret = secret
+
+    # -- begin
+
+    async def begin(self, request: Request, body: Any) -> Response:
+        """Begin a run."""
+        wanted = RunRequest(body)
+        check_protocol(wanted.protocol)
+        key = request.headers.get("idempotency-key")
+        if key is not None and _KEY(key) is None:
+            raise Problem("invalid", "an Idempotency-Key is 1 to 255 visible ASCII characters")
+        owner = await self._server.owner(request)
+        run_id = secrets.token_urlsafe(16) if key is None else self.id_of("key", owner or "", key)
+        conversation = wanted.conversation or (secrets.token_urlsafe(16) if key is None else f"c-{run_id}")
+        if wanted.conversation is not None:
+            await self._server.check_conversation(request, conversation)
+        context = Context(
+            run_id=run_id,
+            conversation_id=conversation,
+            messages=[],
+            input=wanted.input,
+            metadata=wanted.metadata,
+            owner=owner,
+        )
+        record, is_replay = await self.run(context, fingerprint(body) if key is not None else None)
+        headers = {"Location": f"{request.scope.get('root_path', '')}/runs/{run_id}"}
+        headers |= {"Idempotency-Replayed": "true"} if is_replay else {}
+        if not wanted.stream:
+            run = msgspec.to_builtins(self._server.run_of(record))
+            return JSONResponse(run, 200 if is_replay else 201, headers)
+        leaves = partial(self._server.relay.acancel, run_id, "disconnected")
+        return await self.stream(
+            record, wanted.protocol, headers=headers, on_disconnect=leaves if wanted.on_disconnect == "cancel" else None
+        )
+
+    def id_of(self, *names: str) -> str:
+        """The id of a run that is named by something of its client's."""
+        value = "\0".join(names).encode("utf-8", "surrogatepass")
+        return hmac.new(self._secret, value, hashlib.sha256).hexdigest()[:40]
+
+    async def run(
+        self, context: Context, mark: str | None, more: Mapping[str, Any] | None = None
+    ) -> tuple[RunRecord, bool]:
+        """Begin a run, unless it is there already. Returns it, and whether it was there.
+
+        Args:
+            mark: what an equal request has too; None where there is none.
+            more: further entries of the run's `info`.
+        """
+        relay = self._server.relay
+        info = {
+            "conversation": context.conversation_id,
+            "owner": context.owner,
+            "metadata": context.metadata,
+            "mark": mark,
+            **(more or {}),
+        }
+        found = await relay.aget(context.run_id) if mark is not None else None
+        if found is None:
+            try:
+                await self._server.runs.begin(context, info)
+            except UsageError:  # an equal request came at the same moment
+                found = await relay.aget(context.run_id)
+                if found is None:
+                    raise
+        record = found or await relay.aget(context.run_id)
+        if record is None:
+            raise Problem("run-not-found")
+        if found is not None and found.info.get("mark") != mark:
+            raise Problem("idempotency-mismatch")
+        return record, found is not None
+
+    # -- read
+
+    async def all(self, request: Request, body: Any) -> Response:
+        """The newest runs."""
+        query = request.query_params
+        status, conversation, before = query.get("status"), query.get("conversation"), query.get("before")
+        if status is not None and status not in _STATUSES:
+            raise Problem("bad-query", f"`status` is one of {', '.join(_STATUSES)}")
+        limit = limit_in(query)
+        await self._server.owner(request)
+        runs, more = await self._server.visible_runs(
+            request,
+            lambda record: status is None or record.status == status,
+            conversation=conversation,
+            limit=limit,
+            before=before,
+        )
+        return JSONResponse({"runs": msgspec.to_builtins(runs), "more": more})
+
+    async def get(self, request: Request, body: Any) -> Response:
+        """One run."""
+        return self._response(await self._server.record(request, request.path_params["run"]))
+
+    async def events(self, request: Request, body: Any) -> Response:
+        """The events of a run."""
+        query = request.query_params
+        gap, protocol = query.get("gap", "snapshot"), query.get("protocol") or "streamkit"
+        if gap not in ("snapshot", "error"):
+            raise Problem("bad-query", "`gap` is `snapshot` or `error`")
+        check_protocol(protocol)
+        record = await self._server.record(request, request.path_params["run"])
+        after = request.headers.get("last-event-id", query.get("after")) or None
+        return await self.stream(record, protocol, after=after, gap=gap)
+
+    async def stream(
+        self,
+        record: RunRecord,
+        protocol: str,
+        *,
+        after: str | None = None,
+        gap: str = "snapshot",
+        headers: Mapping[str, str] | None = None,
+        on_disconnect: Any = None,
+    ) -> Response:
+        """The response with a run's events after a cursor: none, if it has ended there."""
+        number = number_of(after, record.id)
+        if record.status in FINAL and after is not None and after == record.cursor:
+            return Response(status_code=204)
+        check_room(self._server)
+        is_native = protocol == "streamkit"
+        reading = await open_reading(self._server, record, after if is_native else None, gap)
+        writer = self.writer(protocol)
+        frames: Frames = Native(writer)
+        if not is_native:
+            frames = Encoded(
+                writer,
+                record.id,
+                after=number,
+                keeps=is_no_input,
+                at_question=at_question_of(protocol),
+                questions_from=number_of(record.cursor, record.id),
+            )
+        return EventStream(
+            self._server, reading, frames, {"X-Streamkit-Run": record.id, **(headers or {})}, on_disconnect
+        )
+
+    def writer(self, protocol: Any) -> EventStreamWriter:
+        """What frames events in a protocol, or with an encoder. It shows no text of an error."""
+        return EventStreamWriter(protocol, mask=ErrorMask(expose=self._server.expose_errors))
+
+    # -- change
+
+    async def cancel(self, request: Request, body: Any) -> Response:
+        """Stop a run."""
+        reason = Fields(body, "").optional_text("reason")
+        record = await self._server.record(request, request.path_params["run"])
+        had_ended = not await self._server.relay.acancel(record.id, reason)
+        now = await self._server.relay.aget(record.id)
+        return self._response(now or record, 200 if had_ended else 202)
+
+    async def answer(self, request: Request, body: Any) -> Response:
+        """Answer a question."""
+        record = await self._server.record(request, request.path_params["run"])
+        question = record.questions.get(request.path_params["question"])
+        if question is None:
+            raise Problem("question-not-found")
+        return JSONResponse(question_of(await self.give(record, question, answer_in(body, question))))
+
+    async def give(self, record: RunRecord, question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+        """Give an answer to the registry, and go on with the run if nobody else does. Returns the question.
+
+        Raises:
+            Problem: it has another answer, or takes none any more.
+        """
+        counts, now = await self._server.relay.aanswer(record.id, question["id"], answer)
+        if not counts:
+            is_closed = now["status"] == "closed" or _was_given_up(now)
+            code = "question-closed" if is_closed else "already-answered"
+            raise Problem(code, extra={"question": question_of(now)})
+        await self._server.runs.take_over(record.id)
+        return now
+
+    def _response(self, record: RunRecord, status: int = 200) -> Response:
+        return JSONResponse(msgspec.to_builtins(self._server.run_of(record)), status)
+
+
+def _was_given_up(question: Mapping[str, Any]) -> bool:
+    return question["status"] == "declined" and question.get("reason") == "not answered"
+
+
+def check_protocol(name: str) -> None:
+    """Refuse a protocol that is not installed, or that nothing is encoded in.
+
+    Raises:
+        Problem: there is no such protocol.
+    """
+    try:
+        registry.find(name)
+    except UsageError:
+        raise Problem("unknown-protocol", f"there is no protocol {quote(name[:40])!r}") from None
+
+
+def is_no_input(event: Any) -> bool:
+    """Whether an event is of what the run gave: a user interface has its user's words already."""
+    message = getattr(event, "message", None) or getattr(event, "snapshot", None)
+    return message is None or getattr(message, "role", None) not in ("user", "system")

@@ -1,0 +1,181 @@
+"""The runs that this process produces: begun, taken over, and left at shutdown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..errors import StreamkitError
+from ..messages import Message
+from ..relay import Relay
+from ..relay.interface import FINAL
+from ..stores import Store
+from .clock import Clock
+from .context import Context
+from .execution import Execution, title_of
+from .problem import Problem
+
+__all__ = ["DEFAULT_PAUSE", "Runs"]
+
+_FAREWELL = 10.0  # seconds that runs get at shutdown
+
+
+class _Default(float):
+    """A number that nobody has chosen."""
+
+
+DEFAULT_PAUSE = _Default(300.0)
+
+
+class Runs:
+    """The executions of this process, by their runs' ids.
+
+    Attributes:
+        active: those that have not ended.
+    """
+
+    def __init__(
+        self, factory: Callable[[Context], Any], relay: Relay, store: Store, *, most: int, pause_after: float | None
+    ) -> None:
+        self.factory = factory
+        self.relay = relay
+        self.store = store
+        self.active: dict[str, Execution] = {}
+        self.clock = Clock(self)
+        self._most = most
+        self._pause_after = pause_after
+
+    # -- for executions
+
+    def pause_of(self, agent: Any) -> float | None:
+        """For how long this agent waits before it pauses. One with a computer does not, unless the application chose a
+        time: what the computer has in memory would be lost."""
+        if isinstance(self._pause_after, _Default) and agent.computer is not None:
+            return None
+        return self._pause_after
+
+    def tools_of(self, context: Context) -> Iterable[Mapping[str, Any]]:
+        """The tools that the client itself runs."""
+        tools = context.metadata.get("ag_ui", {}).get("tools", ())
+        return [
+            {
+                "name": tool["name"],
+                "description": tool.get("description") or "",
+                "parameters": tool.get("parameters") or {"type": "object", "properties": {}},
+            }
+            for tool in tools
+        ]
+
+    def remove(self, execution: Execution) -> None:
+        """It has ended, or is paused."""
+        if self.active.get(execution.run_id) is execution:
+            del self.active[execution.run_id]
+
+    def release(self, conversation_id: str, run_id: str) -> None:
+        """The conversation is free for another run."""
+        self.store.unlock(conversation_id, run_id)
+
+    # -- beginning
+
+    def check_room(self) -> None:
+        """Refuse another run where there are too many. Those that wait for answers do not count."""
+        if sum(one.waits_since is None for one in [*self.active.values()]) >= self._most:
+            raise Problem("too-many-runs", "This process has as many open runs as it may have.")
+
+    async def begin(self, context: Context, info: Mapping[str, Any]) -> None:
+        """Begin a run: its input is saved, and the agent runs from here on by itself.
+
+        Raises:
+            UsageError: the relay has this run already.
+            Problem: the conversation has another open run, or there are too many.
+        """
+        self.check_room()
+        execution = Execution(self, context)
+        writer = await self.relay.aopen(context.run_id, info, control=execution.receive)
+        try:
+            await self._lock(context)
+            saved = await self.store.aload(context.conversation_id)
+            context.messages, version = ([*saved.messages], saved.version) if saved is not None else ([], 0)
+            _name(context.input, context.messages, context.run_id)
+            title = title_of(context.input) if not any(one.role == "user" for one in context.messages) else None
+            execution.version = await self.store.asave(
+                context.conversation_id,
+                [*context.messages, *context.input],
+                version,
+                title=title,
+                owner=context.owner,
+            )
+        except BaseException:
+            await self.relay.adelete(context.run_id)
+            raise
+        self.active[context.run_id] = execution
+        execution.begin(writer)
+        self.clock.wake()
+
+    async def _lock(self, context: Context) -> None:
+        """Make the conversation this run's. The lock of a run that is over counts for nothing."""
+        id, run_id, owner = context.conversation_id, context.run_id, context.owner
+        holder = await self.store.alock(id, run_id, owner=owner)
+        if holder != run_id:
+            record = await self.relay.aget(holder)
+            if record is None or record.status in FINAL:
+                holder = await self.store.alock(id, run_id, instead_of=holder, owner=owner)
+        if holder != run_id:
+            raise Problem("conversation-busy", "The conversation has an open run.", extra={"run": holder})
+
+    async def take_over(self, run_id: str) -> bool:
+        """Go on with a run that is paused. Returns whether this process is its producer now."""
+        record = await self.relay.aget(run_id)
+        if record is None or record.status != "paused":
+            return False
+        conversation_id = record.info.get("conversation")
+        saved = None if not isinstance(conversation_id, str) else await self.store.aload(conversation_id)
+        if saved is None:
+            return False  # nobody can go on from it
+        context = Context(
+            run_id=run_id,
+            conversation_id=str(conversation_id),
+            messages=saved.messages,
+            input=[],
+            metadata=record.info.get("metadata") or {},
+            owner=record.info.get("owner"),
+        )
+        execution = Execution(self, context)
+        writer = await self.relay.atake_over(run_id, control=execution.receive)
+        if writer is None:
+            return False
+        execution.version = saved.version
+        self.active[run_id] = execution
+        await self.relay.in_task(execution.take_over, writer, record)
+        execution.resume()
+        self.clock.wake()
+        return True
+
+    # -- the end
+
+    def shutdown(self, timeout: float = _FAREWELL) -> None:
+        """Leave all runs: those that wait for an answer are paused, others end as cancelled, by force if they take longer."""
+        executions = [*self.active.values()]
+        for execution in executions:
+            if execution.waits_since is not None:
+                execution.pause()
+            else:
+                execution.cancel()
+        end = time.monotonic() + timeout
+        for execution in executions:
+            if not execution.ended.wait(max(0.0, end - time.monotonic())) and execution.publisher is not None:
+                try:
+                    execution.publisher.end("cancelled")
+                except StreamkitError:
+                    continue  # it is another's by now
+
+
+def _name(input: Iterable[Message], earlier: Iterable[Message], run_id: str) -> None:
+    """Give what the user said ids that nothing in the conversation has, and the run that it belongs to."""
+    used = {message.id for message in earlier}
+    for number, message in enumerate(input, 1):
+        if not message.id or message.id in used:
+            message.id = f"{run_id}.{number}"
+        used.add(message.id)
+        message.run_id = run_id

@@ -1,0 +1,38 @@
+"""How the streams of the UI protocols end where a run waits for answers.
+
+Their clients send an answer only when their stream is over. The run waits, and the next response goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from ..events import RunDone, RunStepDone
+from ..protocols.event_stream import EventStreamWriter
+from .log_events import LogEvents
+
+__all__ = ["at_question_of", "ends_as_waiting"]
+
+
+def ends_as_waiting(events: LogEvents, writer: EventStreamWriter) -> list[bytes]:
+    """The frames of a run that requires action."""
+    runs = events.engine.runs
+    frames: list[bytes] = []
+    if runs.step is not None:
+        frames.append(writer.event(RunStepDone(replace(runs.step, status="completed"))))
+    if runs.run is not None:
+        frames.append(writer.event(RunDone(replace(runs.run, status="requires_action"))))
+    return frames
+
+
+_AT_QUESTION: dict[str, Callable[[LogEvents, EventStreamWriter], list[bytes]]] = {
+    "vercel_ui": ends_as_waiting,
+    "ag_ui": ends_as_waiting,
+}
+
+
+def at_question_of(protocol: str) -> Callable[[LogEvents, EventStreamWriter], list[bytes]] | None:
+    """What ends a stream of this protocol at a question; None where it goes on."""
+    return _AT_QUESTION.get(protocol)

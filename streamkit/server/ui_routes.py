@@ -1,0 +1,286 @@
+"""The endpoints of `useChat` and of AG-UI.
+
+Of a request's messages only what is new counts: what the user says now, and answers to questions that are open in this
+conversation. What runs is the server's own, never something from the request.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ..errors import RequestError
+from ..messages import Message
+from ..protocols import ag_ui, vercel_ui
+from ..protocols.ui_answers import Approval, UiAnswer
+from ..relay import RunRecord
+from ..relay.registry import outcome_of
+from ..stores import Conversation
+from .context import Context
+from .conversation_routes import ConversationRoutes
+from .core import Server, is_id
+from .event_stream import Encoded, EventStream, check_room, number_of, open_reading
+from .inputs import checked_input
+from .problem import Problem
+from .records import question_of
+from .run_routes import RunRoutes, is_no_input
+from .ui_questions import ends_as_waiting
+from .ui_streams import AgUiStream, chat_continued
+
+__all__ = ["UiRoutes"]
+
+_SUPERSEDED = "superseded"
+_PATIENCE = 5.0  # seconds for a run to end that was stopped
+
+
+class UiRoutes:
+    """Endpoints, each called with the request and the value of its body."""
+
+    def __init__(self, server: Server, runs: RunRoutes, conversations: ConversationRoutes) -> None:
+        self._server = server
+        self._runs = runs
+        self._conversations = conversations
+
+    # -- useChat
+
+    async def chat(self, request: Request, body: Any) -> Response:
+        """What the user says, or answers; or what is to be answered again. Gives the stream of the run."""
+        wanted, version = vercel_ui.from_request(body), _version(request)
+        owner, conversation, run = await self._find(request, "id", wanted.id)
+        if wanted.trigger == "submit-message" and not wanted.new_messages:
+            return await self._chat_answers(run, wanted.answers, version)
+        if run is not None:
+            await self._supersede(run)
+        input = checked_input(wanted.new_messages)
+        if conversation is not None:
+            if wanted.trigger == "regenerate-message":
+                input = await self._regenerate(conversation, wanted.message_id)
+            elif wanted.message_id is not None:
+                await self._replace(conversation, wanted.message_id)
+        if not input:
+            raise RequestError("messages", "have nothing new of the user's")
+        record = await self._begin(wanted.id, input, dict(wanted.body), owner)
+        return await self._chat_from_beginning(record, version)
+
+    async def _chat_answers(self, run: RunRecord | None, answers: Sequence[UiAnswer], version: Any) -> Response:
+        given = _checked_answers(run, answers)
+        if run is None or not given:
+            raise Problem("question-closed", "Nothing is open that these messages answer.")
+        for question, answer in given:
+            await self._runs.give(run, question, answer)
+        return await chat_continued(self._server, run, version)
+
+    async def _regenerate(self, conversation: Conversation, message_id: str | None) -> list[Message]:
+        """Take back the turn that a message of the assistant, or of the user, belongs to. Returns what the user said."""
+        saved = await self._server.store.aload(conversation.id)
+        before = None
+        for message in [] if saved is None else saved.messages:
+            if message.role == "user" and message_id in (message.run_id, message.id, message.group):
+                before = message.id
+                break
+        if message_id is not None and before is None:
+            raise RequestError("messageId", "is the id of no message in this conversation")
+        removed = await self._conversations.roll_back(conversation, before)
+        return [message for message in removed if message.role == "user" and message.run_id == removed[0].run_id]
+
+    async def _replace(self, conversation: Conversation, message_id: str) -> None:
+        """The user says something else in the place of a message."""
+        saved = await self._server.store.aload(conversation.id)
+        messages = [] if saved is None else saved.messages
+        if any(one.role == "user" and message_id in (one.id, one.group) for one in messages):
+            await self._conversations.roll_back(conversation, message_id)
+
+    async def chat_stream(self, request: Request, body: Any) -> Response:
+        """The open run, from the beginning of its message; 204 if there is none."""
+        run = await self._open_run(request)
+        return Response(status_code=204) if run is None else await self._chat_from_beginning(run, _version(request))
+
+    async def chat_stop(self, request: Request, body: Any) -> Response:
+        """Stop the open run; 204 if there is none."""
+        run = await self._open_run(request)
+        if run is None:
+            return Response(status_code=204)
+        had_ended = not await self._server.relay.acancel(run.id)
+        now = await self._server.relay.aget(run.id) or run
+        return JSONResponse(msgspec.to_builtins(self._server.run_of(now)), 200 if had_ended else 202)
+
+    async def chat_messages(self, request: Request, body: Any) -> Response:
+        """The messages of runs that have ended, and what the user said to the open one, for `useChat({messages})`."""
+        found = await self._server.conversation(request, request.path_params["conversation"])
+        messages, run = await self._conversations.past(found)
+        saved = await self._server.store.aload(found.id) if run is not None else None
+        said = [] if saved is None or run is None else [one for one in saved.messages if one.run_id == run.id]
+        input = [one for one in said if one.role == "user"]
+        shown = vercel_ui.to_input([*messages, *input], version=_version(request))
+        return JSONResponse({"id": found.id, "messages": shown})
+
+    async def _chat_from_beginning(self, record: RunRecord, version: Any) -> EventStream:
+        check_room(self._server)
+        reading = await open_reading(self._server, record, None)
+        encoder = vercel_ui.Encoder(version, message_id=record.id, expose_errors=True)
+        frames = Encoded(
+            self._runs.writer(encoder),
+            record.id,
+            keeps=is_no_input,
+            at_question=ends_as_waiting,
+            questions_from=number_of(record.cursor, record.id),
+        )
+        return EventStream(self._server, reading, frames, {"X-Streamkit-Run": record.id})
+
+    # -- AG-UI
+
+    async def agui(self, request: Request, body: Any) -> Response:
+        """A `RunAgentInput`. The same one again re-attaches to its run."""
+        wanted = ag_ui.from_request(body)
+        owner, conversation, run = await self._find(request, "threadId", wanted.thread_id)
+        stream = AgUiStream(self._server, wanted)
+        run_id = self._runs.id_of("agui", owner or "", wanted.thread_id, wanted.run_id)
+        known = await self._server.relay.aget(run_id)
+        past = await self._past(conversation, known or run)
+        if known is not None and not wanted.resume:
+            return await stream.attached(known, past, shows_messages=True)
+        current = run or await self._newest(wanted.thread_id)
+        if wanted.resume or (run is not None and _pending(run)):
+            try:
+                given = _checked_answers(current, wanted.answers)
+            except Problem:
+                given = []
+            ids = {question["id"] for question, _ in given}
+            asked = {one.interrupt_id for one in wanted.resume}
+            if current is None or not given or not asked <= ids or not {*_pending(current)} <= ids:
+                return Response(stream.mismatch(), headers=dict(self._runs.writer("ag_ui").headers))
+            for question, answer in given:
+                await self._runs.give(current, question, answer)
+            return await stream.attached(current, past, shows_messages=False)
+        input = checked_input(wanted.new_messages)
+        if not input:
+            raise RequestError("messages", "have nothing new of the user's")
+        more = {"state": wanted.state, "context": wanted.context, "forwardedProps": wanted.forwarded_props}
+        tools = [msgspec.to_builtins(tool) for tool in wanted.tools]
+        metadata = {"ag_ui": {"runId": wanted.run_id, "tools": tools, **more}}
+        record = await self._begin(wanted.thread_id, input, metadata, owner, run_id)
+        return await stream.beginning(record, past)
+
+    async def _newest(self, conversation: str) -> RunRecord | None:
+        ids = await self._server.relay.alist(conversation=conversation, limit=1)
+        return await self._server.relay.aget(ids[0]) if ids else None
+
+    async def _past(self, conversation: Conversation | None, run: RunRecord | None) -> list[Message]:
+        """The messages before a run."""
+        saved = None if conversation is None else await self._server.store.aload(conversation.id)
+        messages = [] if saved is None else saved.messages
+        place = next((n for n, one in enumerate(messages) if run is not None and one.run_id == run.id), len(messages))
+        return messages[:place]
+
+    # -- both
+
+    async def _find(
+        self, request: Request, name: str, id: str
+    ) -> tuple[str | None, Conversation | None, RunRecord | None]:
+        """The owner, the conversation if there is one, and its open run."""
+        if not is_id(id):
+            raise RequestError(name, "is no id: those have letters, digits, `-` and `_`, 128 at most")
+        owner = await self._server.owner(request)
+        await self._server.check_conversation(request, id)
+        conversation = await self._server.store.aget(id)
+        return owner, conversation, await self._server.open_run(conversation)
+
+    async def _open_run(self, request: Request) -> RunRecord | None:
+        await self._server.owner(request)
+        id = request.path_params["conversation"]
+        conversation = await self._server.store.aget(id) if is_id(id) else None
+        if conversation is None or not await self._server.may_see(request, conversation):
+            return None
+        return await self._server.open_run(conversation)
+
+    async def _begin(
+        self, conversation: str, input: list[Message], metadata: dict[str, Any], owner: str | None, run_id: str = ""
+    ) -> RunRecord:
+        context = Context(
+            run_id=run_id or secrets.token_urlsafe(16),
+            conversation_id=conversation,
+            messages=[],
+            input=input,
+            metadata=metadata,
+            owner=owner,
+        )
+        record, _ = await self._runs.run(context, run_id or None)
+        return record
+
+    async def _supersede(self, run: RunRecord) -> None:
+        """The user says something else while only questions are open: they are declined, and their run ends.
+
+        Raises:
+            Problem: something is running.
+        """
+        pending = _pending(run)
+        if not pending:
+            raise Problem("conversation-busy", extra={"run": run.id})
+        for question in pending.values():
+            is_call = question["kind"] == "tool_call"
+            answer = {"error": _SUPERSEDED} if is_call else {"approved": False, "reason": _SUPERSEDED}
+            await self._server.relay.aanswer(run.id, question["id"], answer)
+        await self._server.relay.acancel(run.id, _SUPERSEDED)
+        reading = await open_reading(self._server, run, run.cursor)
+        with anyio.move_on_after(_PATIENCE):
+            async for _ in reading:
+                pass  # up to its end
+        reading.close()
+
+
+def _version(request: Request) -> Any:
+    """The major version of the client's `ai` package: `?version=5`, 6 by default."""
+    version = request.query_params.get("version", "6")
+    if version not in ("5", "6", "7"):
+        raise Problem("bad-query", "`version` is 5, 6 or 7")
+    return int(version)
+
+
+def _pending(run: RunRecord) -> dict[str, dict[str, Any]]:
+    return {id: question for id, question in run.questions.items() if question["status"] == "pending"}
+
+
+def _checked_answers(
+    run: RunRecord | None, answers: Sequence[UiAnswer]
+) -> list[tuple[dict[str, Any], Mapping[str, Any]]]:
+    """The answers to questions of a run, each with its question. Outputs of tools that nobody asked the client about are
+    left out.
+
+    Raises:
+        Problem: an approval answers no question that is open, or that has this very answer.
+    """
+    given: list[tuple[dict[str, Any], Mapping[str, Any]]] = []
+    for one in answers:
+        question_id = one.id if isinstance(one, Approval) else one.call_id
+        question = None if run is None else run.questions.get(question_id or "")
+        answer = _answer_of(one)
+        kind = "confirmation" if isinstance(one, Approval) else "tool_call"
+        fits = question is not None and question["kind"] == kind and _takes(question, answer)
+        if fits and question is not None:
+            given.append((question, answer))
+        elif isinstance(one, Approval):
+            shown = {} if question is None else {"question": question_of(question)}
+            is_open = question is not None and question["status"] in ("approved", "declined")
+            raise Problem("already-answered" if is_open else "question-closed", extra=shown)
+    return given
+
+
+def _answer_of(one: UiAnswer) -> dict[str, Any]:
+    if not isinstance(one, Approval):
+        return {"error": one.output} if one.failed else {"output": one.output}
+    key, value = ("edited", one.edited) if one.approved else ("reason", one.reason)
+    return {"approved": one.approved, **({} if value is None else {key: value})}
+
+
+def _takes(question: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
+    """Whether a question is open, or has this answer."""
+    if question["status"] == "pending":
+        return "edited" not in answer or bool(question.get("editable"))
+    outcome = outcome_of(answer)
+    return all(question.get(key) == outcome.get(key) for key in ("status", "edited", "reason", "output", "error"))

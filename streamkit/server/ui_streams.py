@@ -1,0 +1,190 @@
+"""The streams of the UI protocols where they do not begin at their run's beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..events import Event, RunCreated, RunStepCreated
+from ..messages import Message
+from ..protocols import ag_ui, vercel_ui
+from ..protocols.event_stream import EventStreamWriter
+from ..relay import RunRecord
+from ..streams.error_mask import ErrorMask
+from .core import Server
+from .event_stream import Encoded, EventStream, check_room, number_of, open_reading
+from .log_events import LogEvents
+from .run_routes import is_no_input
+from .ui_questions import ends_as_waiting
+
+__all__ = ["AgUiStream", "chat_continued", "frame_of", "so_far"]
+
+
+class SoFar:
+    """What a run has written so far.
+
+    Attributes:
+        events: follows the log.
+        shown: its events, but for the run's end.
+        cursor: of the newest of them.
+    """
+
+    def __init__(self) -> None:
+        self.events = LogEvents()
+        self.shown: list[Event] = []
+        self.cursor: str | None = None
+
+    def read(self, entries: Iterable[Any], until: str | None) -> bool:
+        """Take entries. Returns whether these were the last ones."""
+        for entry in entries:
+            if b'"run_done"' in entry.data[:30] or b'"stream_e' in entry.data[:30]:
+                return True
+            self.shown += self.events.read(entry.data, entry.cursor, is_snapshot=entry.snapshot)
+            self.cursor = entry.cursor
+            if entry.cursor == until:
+                return True
+        return False
+
+
+async def so_far(server: Server, record: RunRecord) -> SoFar:
+    """Read a run up to its newest event."""
+    found = SoFar()
+    if record.cursor is None:
+        return found
+    reading = await open_reading(server, record, None)
+    try:
+        async for entries in reading:
+            if found.read(entries, record.cursor):
+                break
+    finally:
+        reading.close()
+    return found
+
+
+def frame_of(item: Any) -> bytes:
+    """The frame of one item of a protocol."""
+    return b"data: " + msgspec.json.encode(item) + b"\n\n"
+
+
+def _writer(server: Server, encoder: Any) -> EventStreamWriter:
+    return EventStreamWriter(encoder, mask=ErrorMask(expose=server.expose_errors))
+
+
+async def chat_continued(server: Server, record: RunRecord, version: Any) -> EventStream:
+    """The UI message goes on after a question: `start` with the same id, then what comes after it.
+
+    Args:
+        record: of the moment before the question was answered.
+    """
+    check_room(server)
+    found = await so_far(server, record)
+    # What was read out of the arguments of a call is not sent: the client has the call.
+    messages = [one for one in found.events.engine.messages if one.role != "user" and "field" not in one.metadata]
+    encoder = vercel_ui.Encoder(version, message_id=record.id, after=messages, expose_errors=True)
+    writer = _writer(server, encoder)
+    beginning = b"".join(writer.event(event) for event in found.shown if isinstance(event, RunCreated))
+    return await _response(server, record, found, writer, beginning, ends_as_waiting)
+
+
+class AgUiStream:
+    """The streams of one AG-UI request.
+
+    Args:
+        server: what serves them.
+        request: the `RunAgentInput`.
+    """
+
+    def __init__(self, server: Server, request: ag_ui.AgentRequest) -> None:
+        self._server = server
+        self._request = request
+
+    def _encoder(self) -> ag_ui.Encoder:
+        request = self._request
+        return ag_ui.Encoder(request.version, thread_id=request.thread_id, run_id=request.run_id, expose_errors=True)
+
+    async def beginning(self, record: RunRecord, past: list[Message]) -> EventStream:
+        """A run from its beginning."""
+        check_room(self._server)
+        reading = await open_reading(self._server, record, None)
+        frames = Encoded(
+            _writer(self._server, self._encoder()),
+            record.id,
+            keeps=is_no_input,
+            at_question=self._at_question(past),
+            questions_from=number_of(record.cursor, record.id),
+        )
+        return EventStream(self._server, reading, frames, {"X-Streamkit-Run": record.id})
+
+    async def attached(self, record: RunRecord, past: list[Message], *, shows_messages: bool) -> EventStream:
+        """A run from here on: RUN_STARTED, the messages that have ended if they are to be shown, what is open, what is new."""
+        check_room(self._server)
+        found = await so_far(self._server, record)
+        engine = found.events.engine
+        writer, opener = _writer(self._server, self._encoder()), _writer(self._server, self._encoder())
+        for event in filter(is_no_input, found.shown):
+            writer.event(event)
+        run = engine.runs.run
+        parts = [] if run is None else [opener.event(RunCreated(replace(run)))]
+        if shows_messages:
+            ended = [message for message in engine.messages if message.status != "in_progress"]
+            parts.append(_snapshot([*past, *ended]))
+        if engine.runs.step is not None:
+            parts.append(opener.event(RunStepCreated(engine.runs.step)))
+        for message in engine.messages:
+            if message.status == "in_progress":
+                parts.append(opener.event(message.created_event(message.header())))
+                if message.content:
+                    delta = message.delta_event(message.id, message.content, snapshot=message)
+                    parts.append(opener.event(delta))
+        at_question = self._at_question(past)
+        return await _response(self._server, record, found, writer, b"".join(parts), at_question, shows_messages)
+
+    def _at_question(self, past: list[Message]) -> Any:
+        def ends(events: LogEvents, writer: EventStreamWriter) -> list[bytes]:
+            return [_snapshot([*past, *events.engine.messages]), *ends_as_waiting(events, writer)]
+
+        return ends
+
+    def mismatch(self) -> bytes:
+        """The body of a request whose `resume` does not fit what is open."""
+        request = self._request
+        version = {"protocolVersion": "1.0"} if request.version == "1.0" else {}
+        started = {"type": "RUN_STARTED", "threadId": request.thread_id, "runId": request.run_id, **version}
+        message = "The answers do not fit the questions that are open."
+        return frame_of(started) + frame_of({"type": "RUN_ERROR", "message": message, "code": "interrupt-mismatch"})
+
+
+def _snapshot(messages: list[Message]) -> bytes:
+    return frame_of({"type": "MESSAGES_SNAPSHOT", "messages": ag_ui.to_input(messages)})
+
+
+async def _response(
+    server: Server,
+    record: RunRecord,
+    found: SoFar,
+    writer: EventStreamWriter,
+    beginning: bytes,
+    at_question: Any,
+    waits_still: bool = False,
+) -> EventStream:
+    """What follows after what was read so far."""
+    number = number_of(found.cursor, record.id)
+    is_waiting = waits_still and bool(found.shown) and found.shown[-1].type == "run_requires_action"
+    reading = await open_reading(server, record, found.cursor)
+    frames = Encoded(
+        writer,
+        record.id,
+        after=number,
+        keeps=is_no_input,
+        at_question=at_question,
+        questions_from=number,
+        events=found.events,
+        beginning=beginning,
+    )
+    if is_waiting:
+        frames.beginning += b"".join(at_question(found.events, writer))
+        frames.has_ended = True
+    return EventStream(server, reading, frames, {"X-Streamkit-Run": record.id})

@@ -1,0 +1,29 @@
+"""The messages of a conversation as bytes, for stores that keep bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ..errors import SourceError
+from ..messages import Message
+
+__all__ = ["messages_from", "messages_to_bytes"]
+
+
+def messages_to_bytes(messages: Sequence[Message]) -> bytes:
+    """Messages as a JSON list. A surrogate without its other half, which a model may have written, comes back as it is."""
+    text = json.dumps([message.to_dict() for message in messages], ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass")
+
+
+def messages_from(data: bytes) -> list[Message]:
+    """The messages in a JSON list.
+
+    Raises:
+        SourceError: it is none.
+    """
+    try:
+        return [*map(Message.from_dict, json.loads(data.decode("utf-8", "surrogatepass")))]
+    except (ValueError, TypeError) as error:
+        raise SourceError(f"a stored conversation cannot be read: {error}") from error

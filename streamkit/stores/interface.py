@@ -1,0 +1,164 @@
+"""What a store is: conversations by their ids, each a list of flat messages with a version, and one lock for its open run.
+
+    messages, version = store.load("c-1") or ([], 0)
+    version = store.save("c-1", [*messages, question], version)     # refused if somebody else has saved meanwhile
+
+    if store.lock("c-1", run_id) != run_id:                         # a conversation has one open run at a time
+        raise Busy
+
+What holds for every store:
+
+1. Of several who save the same version, one succeeds; the others get a `StaleVersionError`, and nothing of theirs is stored.
+2. Of several who lock a conversation, one succeeds, and all get the id of the run that holds it.
+3. What was saved does not change with the messages it was saved from.
+4. A conversation that was deleted is not created again by one who still has a version of it.
+
+Methods are thread-safe. Each has an `a…` form for tasks on asyncio and trio.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ..in_tasks import InTasks
+from ..messages import Message
+
+__all__ = ["Conversation", "Saved", "Store"]
+
+
+class Conversation(msgspec.Struct, kw_only=True):
+    """What is known of a conversation besides its messages.
+
+    Attributes:
+        id: the conversation's.
+        title: what it is called, "" while it is called nothing.
+        created_at: when it was first saved or locked, in Unix seconds.
+        updated_at: when that was done last.
+        messages: how many it has.
+        version: of its messages; 0 before they were first saved.
+        run: the id of the run that holds its lock; None if it is free.
+        owner: who created it, as its server's `authorize` said; None if it said nothing.
+    """
+
+    id: str
+    title: str
+    created_at: float
+    updated_at: float
+    messages: int
+    version: int
+    run: str | None
+    owner: str | None
+
+
+class Saved(NamedTuple):
+    """The messages of a conversation, and their version, which the next `save` names."""
+
+    messages: list[Message]
+    version: int
+
+
+class Store(InTasks, ABC):
+    """Conversations, by their ids."""
+
+    @abstractmethod
+    def load(self, id: str) -> Saved | None:
+        """The messages of a conversation; None if there is no such conversation. One that was locked and never saved has
+        none, in version 0."""
+
+    @abstractmethod
+    def save(
+        self,
+        id: str,
+        messages: Sequence[Message],
+        version: int,
+        *,
+        title: str | None = None,
+        owner: str | None = None,
+    ) -> int:
+        """Replace the messages of a conversation. Returns their new version.
+
+        Args:
+            version: of the messages that these replace; 0 for a conversation that is new.
+            title: what it is called from now on; None leaves that as it is.
+            owner: who creates it, where it is new.
+
+        Raises:
+            StaleVersionError: it has another version by now, or was deleted.
+        """
+
+    @abstractmethod
+    def get(self, id: str) -> Conversation | None:
+        """What is known of a conversation; None if there is no such conversation."""
+
+    @abstractmethod
+    def list(self, *, limit: int = 50, before: str | None = None) -> Sequence[Conversation]:
+        """Conversations, the last updated first: with `before`, those that come after that one. None where it is not there."""
+
+    @abstractmethod
+    def delete(self, id: str) -> bool:
+        """Remove a conversation, and its lock. False if there is none."""
+
+    @abstractmethod
+    def lock(self, id: str, run_id: str, *, instead_of: str | None = None, owner: str | None = None) -> str:
+        """Take the lock of a conversation for a run, if it is free. One that does not exist is created.
+
+        Args:
+            instead_of: take it from this run as well, which is known to be over.
+            owner: who creates the conversation, where it is new.
+
+        Returns:
+            The id of the run that holds it now.
+        """
+
+    @abstractmethod
+    def unlock(self, id: str, run_id: str) -> None:
+        """Release the lock, if this run holds it. A conversation that was never saved goes with it."""
+
+    def close(self) -> None:
+        """Release what the store holds. It is not used any more."""
+
+    # -- for tasks
+
+    async def aload(self, id: str) -> Saved | None:
+        """As `load`, for tasks."""
+        return await self.in_task(self.load, id)
+
+    async def asave(
+        self,
+        id: str,
+        messages: Sequence[Message],
+        version: int,
+        *,
+        title: str | None = None,
+        owner: str | None = None,
+    ) -> int:
+        """As `save`, for tasks."""
+        return await self.in_task(self.save, id, messages, version, title=title, owner=owner)
+
+    async def aget(self, id: str) -> Conversation | None:
+        """As `get`, for tasks."""
+        return await self.in_task(self.get, id)
+
+    async def alist(self, *, limit: int = 50, before: str | None = None) -> Sequence[Conversation]:
+        """As `list`, for tasks."""
+        return await self.in_task(self.list, limit=limit, before=before)
+
+    async def adelete(self, id: str) -> bool:
+        """As `delete`, for tasks."""
+        return await self.in_task(self.delete, id)
+
+    async def alock(self, id: str, run_id: str, *, instead_of: str | None = None, owner: str | None = None) -> str:
+        """As `lock`, for tasks."""
+        return await self.in_task(self.lock, id, run_id, instead_of=instead_of, owner=owner)
+
+    async def aunlock(self, id: str, run_id: str) -> None:
+        """As `unlock`, for tasks."""
+        await self.in_task(self.unlock, id, run_id)
+
+    async def aclose(self) -> None:
+        """As `close`, for tasks."""
+        await self.in_task(self.close)

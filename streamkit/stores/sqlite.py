@@ -1,0 +1,169 @@
+"""Conversations in a file of SQLite, or in this process."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..errors import SourceError, StaleVersionError
+from ..messages import Message
+from .content import messages_from, messages_to_bytes
+from .interface import Conversation, Saved, Store
+
+__all__ = ["MemoryStore", "SQLiteStore"]
+
+# The content is the last column: SQLite then lists conversations without reading it.
+_TABLE = """
+CREATE TABLE IF NOT EXISTS conversations (
+    id TEXT PRIMARY KEY, title TEXT NOT NULL DEFAULT '', created_at REAL NOT NULL, updated_at REAL NOT NULL,
+    messages INTEGER NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0, run TEXT, owner TEXT,
+    content BLOB NOT NULL DEFAULT X'5B5D'
+);
+CREATE INDEX IF NOT EXISTS newest ON conversations (updated_at DESC, id DESC);
+"""
+_FIELDS = ", ".join(Conversation.__struct_fields__)
+_PATIENCE = 5.0  # seconds to wait for another process that writes
+
+
+class SQLiteStore(Store):
+    """Conversations in a file, which its owner alone may read. A restart loses none. Threads of this process, and other
+    processes on the same machine, may use the file at the same time.
+
+    Args:
+        path: of the file, which is created where it is missing; `:memory:` for none.
+
+    Raises:
+        SourceError: it cannot be opened, or is no database.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._lock = threading.Lock()
+        try:
+            if self.path != ":memory:":  # SQLite gives its other files the rights of this one
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            self._database = sqlite3.connect(
+                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            )
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = NORMAL")
+            self._database.executescript(_TABLE)
+        except (sqlite3.Error, OSError) as error:
+            raise SourceError(f"the store {self.path!r} cannot be opened: {error}") from error
+
+    @contextmanager
+    def _transaction(self) -> Generator[sqlite3.Connection]:
+        """All in it is stored, or nothing. No other thread or process writes meanwhile."""
+        with self._lock:
+            try:
+                self._database.execute("BEGIN IMMEDIATE")
+                with self._database:
+                    yield self._database
+            except sqlite3.Error as error:
+                raise SourceError(f"the store {self.path!r} failed: {error}") from error
+
+    def _rows(self, query: str, values: Mapping[str, Any]) -> list[Any]:
+        with self._lock:
+            try:
+                return self._database.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise SourceError(f"the store {self.path!r} failed: {error}") from error
+
+    def load(self, id: str) -> Saved | None:
+        """The messages of a conversation."""
+        rows = self._rows("SELECT content, version FROM conversations WHERE id = :id", {"id": id})
+        if not rows:
+            return None
+        content, version = rows[0]
+        return Saved(messages_from(bytes(content)), version)
+
+    def save(
+        self,
+        id: str,
+        messages: Sequence[Message],
+        version: int,
+        *,
+        title: str | None = None,
+        owner: str | None = None,
+    ) -> int:
+        """Replace the messages of a conversation."""
+        content, now = messages_to_bytes(messages), time.time()
+        with self._transaction() as database:
+            if version == 0:
+                database.execute(
+                    "INSERT INTO conversations (id, created_at, updated_at, owner) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                    (id, now, now, owner),
+                )
+            changed = database.execute(
+                "UPDATE conversations SET content = ?, messages = ?, version = version + 1, updated_at = ?,"
+                " title = COALESCE(?, title) WHERE id = ? AND version = ?",
+                (content, len(messages), now, title, id, version),
+            )
+            if changed.rowcount:
+                return version + 1
+            row = database.execute("SELECT version FROM conversations WHERE id = ?", (id,)).fetchone()
+            state = f"it has version {row[0]} by now" if row else "it was deleted"
+            raise StaleVersionError(f"conversation {id!r} cannot be saved in place of version {version}: {state}")
+
+    def get(self, id: str) -> Conversation | None:
+        """What is known of a conversation."""
+        rows = self._rows(f"SELECT {_FIELDS} FROM conversations WHERE id = :id", {"id": id})
+        return _conversation(rows[0]) if rows else None
+
+    def list(self, *, limit: int = 50, before: str | None = None) -> Sequence[Conversation]:
+        """Conversations, the last updated first."""
+        older = "(updated_at, id) < (SELECT updated_at, id FROM conversations WHERE id = :before)"
+        query = (
+            f"SELECT {_FIELDS} FROM conversations WHERE :before IS NULL OR {older}"
+            " ORDER BY updated_at DESC, id DESC LIMIT :limit"
+        )
+        return [*map(_conversation, self._rows(query, {"before": before, "limit": limit}))]
+
+    def delete(self, id: str) -> bool:
+        """Remove a conversation."""
+        with self._transaction() as database:
+            return database.execute("DELETE FROM conversations WHERE id = ?", (id,)).rowcount > 0
+
+    def lock(self, id: str, run_id: str, *, instead_of: str | None = None, owner: str | None = None) -> str:
+        """Take the lock of a conversation for a run."""
+        now = time.time()
+        with self._transaction() as database:
+            database.execute(
+                "INSERT INTO conversations (id, created_at, updated_at, owner) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                (id, now, now, owner),
+            )
+            database.execute(
+                "UPDATE conversations SET run = ?, updated_at = ? WHERE id = ? AND (run IS NULL OR run = ?)",
+                (run_id, now, id, instead_of),
+            )
+            holder: str = database.execute("SELECT run FROM conversations WHERE id = ?", (id,)).fetchone()[0]
+            return holder
+
+    def unlock(self, id: str, run_id: str) -> None:
+        """Release the lock."""
+        with self._transaction() as database:
+            database.execute("DELETE FROM conversations WHERE id = ? AND run = ? AND version = 0", (id, run_id))
+            database.execute("UPDATE conversations SET run = NULL WHERE id = ? AND run = ?", (id, run_id))
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._database.close()
+
+
+class MemoryStore(SQLiteStore):
+    """Conversations in this process, which end with it."""
+
+    waits = False
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+
+
+def _conversation(row: Sequence[Any]) -> Conversation:
+    return Conversation(**dict(zip(Conversation.__struct_fields__, row, strict=True)))

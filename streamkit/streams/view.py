@@ -1,0 +1,160 @@
+"""What a stream shows of its state, to users and to streamkit's own packages. Nothing here changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..answers import Confirmation
+from ..core.delivery import Delivery
+from ..core.engine import Engine
+from ..core.questions import Pending
+from ..events import Event, Run, RunStep, StreamWarning, Usage
+from ..messages import Message, ToolCallMessage
+from ..sources.decoding import SourceDecoder
+from .timing import Timing, timing_of
+
+if TYPE_CHECKING:
+    from ..core.argument_fields import ArgumentFields
+
+__all__ = ["StreamView"]
+
+
+class StreamView(Delivery):
+    """The part of a stream's state that is read from outside."""
+
+    _fields: ArgumentFields | None = None
+    _source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
+    _source_number: int = 0
+    _error: BaseException | None = None
+    _status = "in_progress"
+    _times: dict[str, float]  # of the moments that `timing` computes with
+
+    # -- what users read
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """All messages so far, in the order they were created; the open ones are live."""
+        return tuple(self._engine.messages)
+
+    @property
+    def status(self) -> str:
+        """`in_progress`, then how it ended: `completed`, `incomplete`, `requires_action`, `cancelled` or `failed`."""
+        return self._status
+
+    @property
+    def started(self) -> bool:
+        """Whether its request was sent."""
+        return "start" in self._times
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream has ended: its `StreamEnd` was delivered."""
+        return self._ended
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that the stream failed with, None if it did not fail."""
+        return self._error
+
+    @property
+    def usage(self) -> Usage | None:
+        """The run's tokens: the sum over its steps, each with its provider's last count. None if none were counted."""
+        return self._engine.runs.usage
+
+    @property
+    def warnings(self) -> Sequence[StreamWarning]:
+        """The warnings so far, at most the first 1000."""
+        return tuple(self._engine.warnings)
+
+    @property
+    def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
+        """The questions that wait for an answer: confirmations by their id, tool calls by their call id. It is live."""
+        return Pending(self._engine.pending)
+
+    @property
+    def confirmations(self) -> Sequence[Confirmation]:
+        """All confirmations so far, decided ones too."""
+        return tuple(self._engine.confirmations)
+
+    @property
+    def cursor(self) -> str | None:
+        """The cursor of the newest event: `stream(source, after=cursor)` resumes after it. None if the source has none."""
+        position = self._last_position()
+        return None if position is None else str(position)
+
+    @property
+    def source_number(self) -> int:
+        """How many sources were opened so far, not counting those that continue a run step. With `then=`, one for each
+        response."""
+        return self._source_number
+
+    @property
+    def timing(self) -> Timing:
+        """How long the stream took."""
+        deltas = self._engine.forgotten_deltas + sum(message.delta_count for message in self._engine.messages)
+        return timing_of(self._times, deltas)
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The arguments of tools that become messages: those of `fields=`, else of a recording, else none."""
+        return self._fields.fields if self._fields is not None else {}
+
+    def has_fields(self, call: ToolCallMessage) -> bool:
+        """Whether arguments of this call become messages, because `fields=` names its tool."""
+        return self._fields is not None and self._fields.has_fields(call.name)
+
+    @property
+    def current_event(self) -> Event | None:
+        """The newest event that was delivered."""
+        current: Event | None = self._current
+        return current
+
+    @property
+    def current_run(self) -> Run | None:
+        """The run, None before it begins. Its `id` is the newest response's, from which a next request can continue."""
+        return self._engine.runs.run
+
+    @property
+    def current_run_step_snapshot(self) -> RunStep | None:
+        """The present run step, else the last one. None before the first."""
+        return self._engine.runs.step or (self._engine.runs.steps[-1] if self._engine.runs.steps else None)
+
+    @property
+    def current_message_snapshot(self) -> Message | None:
+        """The message of the newest event, else the newest message. None before the first."""
+        snapshot = getattr(self._current, "snapshot", None)
+        return snapshot or (self._engine.messages[-1] if self._engine.messages else None)
+
+    def cancel(self) -> None:
+        """Stop the stream, from any thread, without waiting. Messages that arrived stay; nothing is raised.
+
+        A task is cancelled where it waits. A thread that waits for the network is stopped there, even before the response
+        begins: in httpx, so in the clients of openai and anthropic, and in `http.client`, so in urllib and requests. A
+        thread that waits for anything else (a lock, `time.sleep`, a subprocess, a connection that is being made) cannot
+        be stopped by Python; the stream then ends when that wait does. The same holds for a hook, or a tool that a hook
+        calls: it runs to its end before the stream ends.
+        """
+        raise NotImplementedError("the managers implement it")
+
+    # -- for streamkit's own packages
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that completes the stream's events. For streamkit's own packages, which may change with it."""
+        return self._engine
+
+    @property
+    def source_decoder(self) -> SourceDecoder | None:
+        """The decoder of the present source, else of the last one. For streamkit's own packages, as `engine`."""
+        return self._source_decoder
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether `close` or `cancel` was called, or the stream failed."""
+        return self._closing
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether the source that is read now was opened by a hook, inside another. For streamkit's own packages."""
+        return self._nested

@@ -1,0 +1,215 @@
+"""What the tests of the chat page share: a server with a scripted model, a connection that can be cut, and Chromium."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import openai
+
+import streamkit as sk
+from streamkit.computer import Computer
+from streamkit.testing import ModelServer, Reasoning, Reply, Text, ToolCall
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+TOKEN = "a-token-of-tests"
+
+DRAW = """\
+from IPython.display import Image, display
+for number in range(3):
+    print("number", number)
+display(Image(bytes.fromhex("PNG")))
+""".replace(
+    "PNG",
+    base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
+    ).hex(),
+)
+
+# Writes a line to a file as long as it runs.
+ENDLESS = """\
+import time
+print("begun", flush=True)
+with open(PATH, "w") as beats:
+    while True:
+        print(time.time(), file=beats, flush=True)
+        time.sleep(0.02)
+"""
+
+SCRIPT = "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 1'>"
+HOSTILE = f"""\
+{SCRIPT} [a](javascript:window.harmed=1) [b](JaVaScRiPt:alert(1)) [c](data:text/html,{SCRIPT}) <javascript:alert(1)>
+![d](javascript:window.harmed=1) ![e](http://127.0.0.1:9/x.png "{SCRIPT}") [f](vbscript:x) `{SCRIPT}`
+
+# {SCRIPT}
+
+| {SCRIPT} | [g](java&#115;cript:alert(1)) |
+|---|---|
+| {SCRIPT} | [h](\\javascript:alert(1)) |
+
+- {SCRIPT}
+
+> {SCRIPT}
+
+```"><script>window.harmed=1</script>
+{SCRIPT}
+```
+"""
+WORDS = [f"word{number}" for number in range(150)]
+
+
+class Model:
+    """Answers by the last thing that the user said; see `first`.
+
+    Attributes:
+        folder: where code writes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, request: Any) -> Reply:
+        items: Any = request.body["input"]
+        items = [{"role": "user", "content": items}] if isinstance(items, str) else items
+        # What code displayed comes as messages of the user, after its output.
+        places = [
+            at for at, item in enumerate(items) if item.get("role") == "user" and isinstance(item["content"], str)
+        ]
+        asked = max(at for at in places if items[at]["content"] != "This image was displayed:")
+        said, since = items[asked]["content"], items[asked:]
+        last = next((item for item in reversed(since) if item.get("role") != "user"), {})
+        if last.get("type") == "function_call_output":
+            return Reply(f"The output was: {str(last['output'])[:300]}")
+        return self.first(said)
+
+    def first(self, said: str) -> Reply:
+        """The first reply to what the user said."""
+        match said.split()[0]:
+            case "draw":
+                return Reply(Reasoning("A drawing."), Text("I will **draw**."), execute(DRAW), delay=0.002)
+            case "endless":
+                return Reply(execute(ENDLESS.replace("PATH", repr(str(self.folder / "beats")))))
+            case "slow":
+                return Reply(" ".join(WORDS), delay=0.01)
+            case "tool":
+                return Reply(ToolCall("weather", {"city": "Oslo"}))
+            case "hostile":
+                code = f'print("""{SCRIPT}""")\nprint("\\x1b[31;1mred\\x1b[0m\\x1b]0;title\\x07 done")'
+                return Reply(Reasoning(HOSTILE), Text(HOSTILE), ToolCall("weather", {"city": SCRIPT}), execute(code))
+            case "fail":
+                return Reply(status=400)
+            case _:
+                return Reply(f"You said: {said}")
+
+
+def execute(code: str) -> ToolCall:
+    return ToolCall("execute", {"language": "python", "code": code})
+
+
+def weather(city: str) -> str:
+    """The weather of a city."""
+    return f"It rains in {city}."
+
+
+class Proxy:
+    """Forwards connections to a server, and cuts them all when told to.
+
+    Attributes:
+        url: its address.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._is_down = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self._is_down:
+                    client.close()
+                    continue
+                server = socket.create_connection(("127.0.0.1", self._port))
+                self._sockets += [client, server]
+                for source, target in ((client, server), (server, client)):
+                    threading.Thread(target=self._pump, args=(source, target), daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def cut(self, *, stays_down: bool = False) -> None:
+        """Cut all connections, in the middle of what they carry."""
+        self._is_down = stays_down
+        for one in self._sockets:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        self._sockets.clear()
+
+    def restore(self) -> None:
+        """Take connections again."""
+        self._is_down = False
+
+    def close(self) -> None:
+        self._listener.close()
+        self.cut(stays_down=True)
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Generator[Proxy]:
+    """The app with the page, behind a proxy, with a scripted model and a computer for each run."""
+    import uvicorn
+
+    from streamkit.server import create_app
+
+    computers: list[Computer] = []
+
+    def make(context: Any) -> sk.Agent:
+        computers.append(Computer())
+        return sk.Agent(client, model="m", protocol="openai_responses", computer=computers[-1], tools=[weather])
+
+    http_client = openai.DefaultHttpxClient(trust_env=False)
+    with (
+        ModelServer(Model(folder)) as models,
+        openai.OpenAI(base_url=models.url, api_key="none", http_client=http_client, max_retries=0) as client,
+    ):
+        app = create_app(make, token=TOKEN, page=True)
+        config = uvicorn.Config(app, port=0, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
+        listener = socket.create_server(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        proxy = Proxy(listener.getsockname()[1])
+        try:
+            yield proxy
+        finally:
+            proxy.close()
+            server.should_exit = True
+            thread.join(30)
+            for computer in computers:
+                computer.close()
+
+
+def until(check: Callable[[], bool], page: Any, timeout: float = 30) -> None:
+    """Wait until something holds, while the browser goes on."""
+    for _ in range(int(timeout / 0.02)):
+        if check():
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError("it did not come to hold")

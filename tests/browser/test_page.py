@@ -1,0 +1,584 @@
+"""The chat page, in a real Chromium, on a real server: a whole run, Stop, reload, cuts, two tabs, and hostile input."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from .pages import CHROMIUM, FLAGS, HOSTILE, SCRIPT, TOKEN, WORDS, Proxy, served, until
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: no program `chromium`"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Any) -> Any:
+    return tmp_path_factory.mktemp("page")
+
+
+@pytest.fixture(scope="module")
+def proxy(folder: Any) -> Generator[Proxy]:
+    with served(folder) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Tab:
+    """A page, with what went wrong in it: errors, dialogs, and what the content security policy refused."""
+
+    def __init__(self, context: Any, url: str) -> None:
+        self.page = context.new_page()
+        self.faults: list[str] = []
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("console", self._printed)
+        self.page.on("dialog", lambda dialog: (self.faults.append(dialog.message), dialog.dismiss()))
+        self.page.goto(url)
+        self.page.wait_for_selector("#empty:not([hidden]), #log > *")
+
+    def _printed(self, message: Any) -> None:
+        # A request that failed is no fault of the page; what the policy refuses is.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.faults.append(message.text)
+
+    def send(self, text: str) -> None:
+        self.page.fill("#input", text)
+        self.page.keyboard.press("Enter")
+
+    def wait(self, selector: str, **options: Any) -> Any:
+        return self.page.wait_for_selector(selector, timeout=60_000, **options)
+
+    def done(self) -> None:
+        self.wait("#log > .turn:last-child > footer")
+
+    def text(self, selector: str = "#log") -> str:
+        text: str = self.page.inner_text(selector)
+        return text
+
+    def count(self, selector: str) -> int:
+        return len(self.page.query_selector_all(selector))
+
+
+@pytest.fixture
+def context(browser: Any) -> Generator[Any]:
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def tab(context: Any, proxy: Proxy) -> Generator[Tab]:
+    tab = Tab(context, f"{proxy.url}/#token={TOKEN}")
+    yield tab
+    assert tab.faults == []
+
+
+def test_a_whole_run_with_a_confirmation_code_and_a_picture(tab: Tab) -> None:
+    assert TOKEN not in tab.page.url, "the token does not stay in the address"
+    tab.send("draw it")
+    tab.wait(".question")
+    assert tab.text(".card .state") == "Waits for your yes"
+    assert tab.text(".turn.assistant .text strong") == "draw"
+    assert tab.count(".card .token-keyword") >= 3
+    tab.page.click(".question .primary")
+    tab.done()
+    assert tab.text(".card .console").split("\n")[:3] == ["number 0", "number 1", "number 2"]
+    picture = tab.wait(".card .picture img")
+    assert picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 1
+    assert tab.text(".card .state") == "Ran"
+    assert "The output was: number 0" in tab.text()
+    assert tab.count(".question") == 0
+    assert "tokens in" in tab.text(".turn.assistant footer")
+    fold = tab.page.query_selector("details.fold")
+    assert fold.get_attribute("open") is None
+    fold.query_selector("summary").click()
+    tab.wait("details.fold .prose >> text=A drawing.")
+    assert tab.count(".turn.user") == 1
+
+
+def test_code_is_edited_before_it_runs_and_a_no_has_a_reason(tab: Tab) -> None:
+    tab.send("draw once more")
+    tab.wait(".question")
+    tab.page.click(".question >> text=Edit")
+    tab.page.fill(".editor", "print('edited', 6 * 7)")
+    tab.page.click(".question .primary")
+    tab.done()
+    assert "edited 42" in tab.text(".card .console")
+    assert "You edited this" in tab.text(".card")
+    tab.send("draw again")
+    tab.wait(".question")
+    tab.page.click(".question >> text=Decline")
+    tab.page.fill(".question input", "not <b>now</b>")
+    tab.page.keyboard.press("Enter")
+    tab.done()
+    assert "Reason: not <b>now</b>" in tab.text(".turn:last-child .card")
+    assert "Reason: not <b>now</b>" in tab.text(".turn:last-child")
+    tab.page.reload()
+    tab.done()
+    assert tab.count(".turn.user") == 2
+
+
+def test_stop_ends_the_code(tab: Tab, folder: Any) -> None:
+    """Within a second on a machine that has nothing else to do."""
+    tab.send("endless")
+    tab.wait(".question")
+    tab.page.keyboard.press("Alt+a")
+    tab.wait(".card .console")
+    until(lambda: (folder / "beats").exists(), tab.page)
+    assert tab.text(".card .state") == "Running"
+    assert tab.text(".line.active").startswith("        ")
+    began = time.time()
+    tab.page.keyboard.press("Escape")
+    tab.done()
+    beats = (folder / "beats").read_text().split()
+    tab.page.wait_for_timeout(300)
+    assert (folder / "beats").read_text().split() == beats, "the code goes on"
+    assert float(beats[-1]) - began < 5
+    assert "Stopped" in tab.text(".turn footer")
+    assert tab.count(".line.active") == 0
+
+
+def check_slow_answer(tab: Tab) -> None:
+    tab.done()
+    assert tab.text(".turn.assistant .prose").split() == WORDS
+    assert tab.count(".turn.user") == tab.count(".turn.assistant") == 1
+
+
+def test_a_reload_in_the_middle_of_an_answer_goes_on_with_it(tab: Tab) -> None:
+    tab.send("slow please")
+    tab.wait("text=word20")
+    tab.page.reload()
+    tab.wait("text=word20")
+    assert tab.page.is_visible("#stop")
+    check_slow_answer(tab)
+
+
+def test_a_cut_connection_resumes_without_loss_or_repeat(tab: Tab, proxy: Proxy) -> None:
+    tab.send("slow please")
+    for number in (10, 40):
+        tab.wait(f"text=word{number}")
+        proxy.cut()
+    tab.wait("text=word70")
+    proxy.cut(stays_down=True)
+    tab.wait("#connection:not(:empty)")
+    proxy.restore()
+    check_slow_answer(tab)
+    assert tab.text("#connection") == ""
+
+
+def test_two_tabs_show_one_run_and_one_of_them_answers(tab: Tab, context: Any) -> None:
+    tab.send("draw for two")
+    tab.wait(".question")
+    other = Tab(context, tab.page.url)
+    other.wait(".question")
+    other.page.click(".question .primary")
+    for one in (tab, other):
+        one.done()
+        assert "number 2" in one.text(".card .console")
+        assert one.count(".question") == 0
+        assert one.count(".picture img") == 1
+        assert one.count(".turn.user") == 1
+    # A tab that shows the conversation follows what the other one begins.
+    other.send("and then?")
+    tab.wait("text=You said: and then?")
+    tab.done()
+    assert tab.count(".turn.user") == 2
+    assert other.faults == []
+
+
+def test_conversations_are_listed_opened_and_deleted(tab: Tab) -> None:
+    tab.send("first of two")
+    tab.done()
+    tab.page.keyboard.press("Alt+n")
+    tab.wait("#empty:not([hidden])")
+    tab.send("second of two")
+    tab.done()
+    tab.wait("#conversations >> text=second of two")
+    tab.page.click("#conversations >> text=first of two")
+    tab.wait("text=You said: first of two")
+    assert tab.text("#title") == "first of two"
+    tab.page.go_back()
+    tab.wait("text=You said: second of two")
+    item = tab.page.locator("#conversations li", has_text="second of two").first
+    item.hover()
+    item.locator("button.quiet").click()
+    tab.page.click("#conversations .danger")
+    tab.wait("#empty:not([hidden])")
+    assert "second of two" not in tab.text("#conversations")
+
+
+def test_an_answer_is_tried_again_and_a_failure_is_shown(tab: Tab) -> None:
+    tab.send("hello")
+    tab.done()
+    tab.page.evaluate("document.querySelector('.turn > footer').dataset.isOld = ''")
+    tab.page.click(".retry")
+    tab.wait(".turn > footer:not([data-is-old])")
+    assert tab.count(".turn.user") == tab.count(".turn.assistant") == 1
+    tab.send("fail now")
+    tab.wait(".turn .problem")
+    assert "failed" in tab.text(".turn .problem")
+    tab.page.reload()
+    tab.wait(".retry")
+    assert tab.count(".turn.user") == 2
+
+
+def test_a_tool_call_is_folded_with_its_arguments_and_output(tab: Tab) -> None:
+    tab.send("tool please")
+    tab.wait(".question, .turn > footer")
+    if tab.count(".question"):
+        tab.page.click(".question .primary")
+    tab.done()
+    tab.page.click(".fold.tool summary")
+    assert '"city": "Oslo"' in tab.text(".fold.tool")
+    assert "It rains in Oslo." in tab.text(".fold.tool")
+
+
+def test_what_a_model_writes_is_harmless_in_every_field(tab: Tab) -> None:
+    tab.send(f"hostile {SCRIPT} [x](javascript:alert(1))")
+    tab.wait(".question")
+    while tab.count(".question"):
+        tab.page.click(".question .primary")
+        tab.page.wait_for_timeout(100)
+        tab.wait(".question, .turn:last-child > footer")
+    tab.done()
+    for summary in tab.page.query_selector_all("details.fold summary"):
+        if summary.is_visible():
+            summary.click()
+    check_harmless(tab)
+    assert tab.page.evaluate("getComputedStyle(document.querySelector('.ansi-f1')).fontWeight") == "700"
+    printed = tab.text(".card .console")
+    assert printed.rstrip("\n").endswith("red done"), printed
+    tab.page.reload()
+    tab.done()
+    check_harmless(tab)
+    until(lambda: "<script>" in tab.text("#conversations"), tab.page)  # a title is text as well
+
+
+def check_harmless(tab: Tab) -> None:
+    found = tab.page.evaluate(
+        """() => ({
+          harmed: window.harmed ?? 0,
+          scripts: document.querySelectorAll("main script, aside script, iframe, object, embed, form[action]").length,
+          handlers: [...document.querySelectorAll("*")].flatMap((one) => one.getAttributeNames()).filter((n) => n.startsWith("on")),
+          links: [...document.querySelectorAll("main a[href], aside a[href]")].map((a) => a.getAttribute("href")),
+          pictures: [...document.images].map((one) => one.src.slice(0, 10)).filter((src) => !src.startsWith("data:image")),
+        })"""
+    )
+    assert (found["harmed"], found["scripts"], found["handlers"], found["pictures"]) == (0, 0, [], [])
+    assert all(re.match(r"https?://|mailto:", link) for link in found["links"]), found["links"]
+    assert SCRIPT in tab.text(), "it stands there as text"
+
+
+def test_forged_answers_foreign_pages_and_wrong_tokens_are_refused(tab: Tab, context: Any, proxy: Proxy) -> None:
+    """Nothing of it runs the code."""
+    tab.send("draw nothing")
+    tab.wait(".question")
+    post = """async ([url, body, headers = {}, credentials = "include"]) => {
+      const sent = { method: "POST", headers: { "content-type": "application/json", ...headers }, credentials };
+      return fetch(url, { ...sent, body: JSON.stringify(body) }).then((response) => response.status, (error) => error.name);
+    }"""
+    runs = tab.page.evaluate("() => fetch('/runs?status=running').then((response) => response.json())")["runs"]
+    [question] = runs[0]["pending"]
+    answers = f"{proxy.url}/runs/{runs[0]['id']}/answers/"
+    assert tab.page.evaluate(post, [answers + "another", {"approved": True}]) == 404
+    for forged in ({"approved": "true"}, {"approved": 1}, {}, {"approved": False, "edited": "print(1)"}):
+        assert tab.page.evaluate(post, [answers + question["id"], forged]) == 422, forged
+    wrong = {"authorization": "Bearer wrong"}
+    assert tab.page.evaluate(post, [f"{proxy.url}/session", {}, wrong, "omit"]) == 401
+    # A page of another origin, in a browser that has the cookie, and one that guesses it.
+    evil = context.new_page()
+    evil.route("http://evil.test/", lambda route: route.fulfill(body="<p>evil</p>", content_type="text/html"))
+    evil.goto("http://evil.test/")
+    assert evil.evaluate(post, [answers + question["id"], {"approved": True}]) == "TypeError"
+    assert evil.evaluate(
+        "url => fetch(url, {mode: 'no-cors', credentials: 'include'}).then((r) => r.type, () => 'no')",
+        f"{proxy.url}/runs",
+    ) in ("opaque", "no")
+    frame = evil.evaluate(
+        """(url) => new Promise((resolve) => {
+          const frame = document.createElement("iframe");
+          frame.onload = () => resolve(frame.contentDocument === null ? "refused" : "blank");
+          frame.src = url;
+          document.body.append(frame);
+        })""",
+        proxy.url,
+    )
+    assert frame in ("refused", "blank")
+    assert all(
+        "evil" in one.url or one.evaluate("document.body.innerText.trim()") == "" or "streamkit" not in one.title()
+        for one in evil.frames
+    )
+    state = tab.page.evaluate("id => fetch(`/runs/${id}`).then((response) => response.json())", runs[0]["id"])
+    assert [one["status"] for one in state["pending"]] == ["pending"]
+    assert tab.text(".card .state") == "Waits for your yes"
+    tab.page.keyboard.press("Alt+x")
+    tab.done()
+
+
+def test_a_page_without_the_token_asks_for_it(browser: Any, proxy: Proxy) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{proxy.url}/#token=wrong")
+    page.wait_for_selector("#login[open]")
+    page.fill("#token", "still wrong")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#login-problem:not([hidden])")
+    page.fill("#token", TOKEN)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#empty:not([hidden])")
+    context.close()
+
+
+# -- how it looks, and how it is used without eyes or a mouse
+
+CONTRAST = """() => {
+  const parse = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map((c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const ground = (one) => {
+    for (let at = one; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const low = new Set();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; (node = walker.nextNode()); ) {
+    const parent = node.parentElement;
+    if (!node.data.trim() || !parent.checkVisibility({ visibilityProperty: true, opacityProperty: true })) continue;
+    if (parent.closest(".hidden-text, :disabled, noscript, script")) continue;
+    const [a, b] = [light(parse(getComputedStyle(parent).color)), light(ground(parent))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) low.add(`${parent.tagName}.${parent.className}: ${node.data.trim().slice(0, 20)} ${ratio.toFixed(2)}`);
+  }
+  return [...low];
+}"""
+
+
+def test_text_can_be_read_in_both_themes_and_nothing_overflows_on_a_phone(tab: Tab) -> None:
+    tab.send("draw")
+    tab.wait(".question")
+    for theme in ("light", "dark"):
+        tab.page.emulate_media(color_scheme=theme)
+        assert tab.page.evaluate(CONTRAST) == [], theme
+    tab.page.set_viewport_size({"width": 360, "height": 740})
+    wide = "() => [document.documentElement.scrollWidth, document.getElementById('scroller').scrollWidth - document.getElementById('scroller').clientWidth]"
+    assert tab.page.evaluate(wide) == [360, 0]
+    for name in ("Run", "Edit", "Decline"):
+        box = tab.page.locator(".question button", has_text=name).bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 360 and box["height"] >= 32
+    tab.page.click(".question .primary")
+    tab.done()
+    tab.send("hostile " + "x" * 500)
+    tab.wait(".question")
+    assert tab.page.evaluate(wide) == [360, 0]
+    tab.page.click("#open-side")
+    tab.page.wait_for_selector("#new", state="visible")
+    tab.page.keyboard.press("Escape")
+    tab.page.keyboard.press("Escape")
+    tab.done()
+    tab.page.click("#theme")
+    assert tab.page.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+def test_screen_readers_and_the_keyboard_reach_everything(tab: Tab) -> None:
+    said = "() => { window.said = []; new MutationObserver(() => window.said.push(announcer.textContent)).observe(announcer, { childList: true }); }"
+    tab.page.evaluate(said)
+    tab.send("draw")
+    tab.wait(".question")
+    unnamed = """() => [...document.querySelectorAll("button, textarea, input, [role=group], details > summary")]
+      .filter((one) => one.checkVisibility() && !(one.innerText?.trim() || one.ariaLabel || one.labels?.length)).map((one) => one.outerHTML)"""
+    assert tab.page.evaluate(unnamed) == []
+    log = tab.page.query_selector("#log")
+    assert [log.get_attribute(name) for name in ("role", "aria-live", "aria-busy")] == ["log", "off", "true"]
+    tab.page.focus("#input")
+    tab.page.keyboard.press("Shift+Tab")
+    names = []
+    for _ in range(8):
+        names.append(tab.page.evaluate("document.activeElement.innerText || document.activeElement.ariaLabel || ''"))
+        tab.page.keyboard.press("Shift+Tab")
+    assert [name for name in names if name in ("Run", "Edit", "Decline")] == ["Decline", "Edit", "Run"]
+    tab.page.locator(".question .primary").focus()
+    tab.page.keyboard.press("Enter")
+    tab.done()
+    assert log.get_attribute("aria-busy") == "false"
+    told = tab.page.evaluate("window.said")
+    assert len(told) < 8, "not each token"
+    assert told[0].startswith("Code waits") and told[-1] == "The answer is complete."
+    tab.page.locator("#theme").focus()
+    tab.page.keyboard.press("/")
+    assert tab.page.evaluate("document.activeElement.id") == "input"
+    tab.page.keyboard.type("two")
+    tab.page.keyboard.press("Shift+Enter")
+    tab.page.keyboard.type("lines")
+    assert tab.page.input_value("#input") == "two\nlines"
+
+
+# -- its modules
+
+
+def evaluate(tab: Tab, source: str, argument: Any = None) -> Any:
+    """What a function gives, which gets the page's modules and an argument."""
+    modules = "Object.fromEntries(await Promise.all(['markdown', 'highlight', 'console'].map(async (n) => [n, await import(`/${n}.js`)])))"
+    return tab.page.evaluate(f"async (argument) => (({source})({modules}, argument))", argument)
+
+
+MARKDOWN = {
+    "a *b* **c** ***d*** ~~e~~ `f*g*`": "<p>a <em>b</em> <strong>c</strong> <em><strong>d</strong></em> <del>e</del> <code>f*g*</code></p>",
+    "snake_case_name and 2*3*4": "<p>snake_case_name and 2<em>3</em>4</p>",
+    "**not closed": "<p>**not closed</p>",
+    "\\*a\\* &lt;b&gt; &amp; &#65; &unknown;": "<p>*a* &lt;b&gt; &amp; A &amp;unknown;</p>",
+    "# One\nTwo\n===\n### Three ###": '<h3 class="h1">One</h3><h3 class="h1">Two</h3><h5 class="h3">Three</h5>',
+    "- a\n- b\n  - c\n\n1. d\n2. e": "<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul><ol><li>d</li><li>e</li></ol>",
+    "3. c\n4. d": '<ol start="3"><li>c</li><li>d</li></ol>',
+    "- [x] done\n- [ ] open": '<ul><li class="task"><input type="checkbox" disabled="" checked="" aria-label="done">done</li>'
+    '<li class="task"><input type="checkbox" disabled="" aria-label="done">open</li></ul>',
+    "> a\n> > b\nc": "<blockquote><p>a</p><blockquote><p>b\nc</p></blockquote></blockquote>",
+    "a\n\n---\n\nb  \nc": "<p>a</p><hr><p>b<br>c</p>",
+    "<b>x</b> <script>y</script>": "<p>&lt;b&gt;x&lt;/b&gt; &lt;script&gt;y&lt;/script&gt;</p>",
+    "[a](javascript:x) [b](/c)": "<p><span>a</span> <span>b</span></p>",
+}
+
+
+def test_markdown_becomes_these_nodes(tab: Tab) -> None:
+    source = """({ markdown }, texts) => texts.map((text) => {
+      const root = document.createElement("div");
+      new markdown.MarkdownView(root).update(text);
+      return root.innerHTML;
+    })"""
+    made = evaluate(tab, source, [*MARKDOWN])
+    assert dict(zip(MARKDOWN, made, strict=True)) == MARKDOWN
+    links = evaluate(
+        tab,
+        source,
+        [
+            '[a **b**](https://x.org/a_(b)?c=1 "t"), https://y.org/z. <mailto:a@b.c>',
+            "```python\nx = 1\n```\n|a|b|\n|-|:-:|\n|`c|d`|e|",
+        ],
+    )
+    assert re.findall(r'href="([^"]*)"', links[0]) == ["https://x.org/a_(b)?c=1", "https://y.org/z", "mailto:a@b.c"]
+    assert 'rel="noopener noreferrer nofollow"' in links[0] and ">a <strong>b</strong></a>" in links[0]
+    assert '<span class="token-number">1</span>' in links[1] and '<td class="center">e</td>' in links[1]
+
+
+def test_text_that_grows_is_shown_as_if_it_had_come_at_once(tab: Tab) -> None:
+    """At each character; and what has ended is not made again: 100 KB in 1,000 deltas makes few nodes more than it has."""
+    source = """({ markdown }, texts) => texts.map((text) => {
+      const [whole, grown] = [document.createElement("div"), document.createElement("div")];
+      const view = new markdown.MarkdownView(grown);
+      for (let end = 1; end <= text.length; end += 1) {
+        view.update(text.slice(0, end));
+        if (end % 7 && end < text.length) continue;
+        whole.replaceChildren();
+        new markdown.MarkdownView(whole).update(text.slice(0, end));
+        if (whole.innerHTML !== grown.innerHTML) return [text.slice(0, end), whole.innerHTML, grown.innerHTML];
+      }
+      return null;
+    })"""
+    many = (
+        "\n\n".join(MARKDOWN)
+        + "\n\n```js\nlet a = `b\nc`; // d\n```\n\n|a|b|\n|-|-|\n|c|d|\n\nend\n---\n\n    code\n"
+        + HOSTILE
+    )
+    assert evaluate(tab, source, [many, *MARKDOWN]) == [None] * (len(MARKDOWN) + 1)
+    section = (
+        "## Title\n\nSome *text* with `code` and [a link](https://x.org), which goes on for a while.\n\n- one\n- two\n\n```python\n"
+        + "print('a line')\n" * 40
+        + "```\n\n"
+    )
+    long = section * (100_000 // len(section))
+    growing = """({ markdown }, text) => {
+      const root = document.createElement("div");
+      let made = 0;
+      const view = new markdown.MarkdownView(root);
+      const observer = new MutationObserver(() => {});
+      observer.observe(root, { childList: true, subtree: true });
+      for (let end = 0; end < text.length; end += text.length / 1000) {
+        view.update(text.slice(0, end));
+        for (const { addedNodes } of observer.takeRecords()) for (const one of addedNodes) made += 1 + (one.querySelectorAll?.("*").length ?? 0);
+      }
+      return [made, root.querySelectorAll("*").length];
+    }"""
+    made, there = evaluate(tab, growing, long)
+    assert made < 3 * there
+
+
+def test_consoles_overwrite_colour_and_drop_what_is_for_terminals(tab: Tab) -> None:
+    source = """({ console: module }, pieces) => {
+      const view = new module.ConsoleView();
+      let text = "";
+      for (const piece of pieces) view.update((text += piece));
+      return [view.element.textContent, view.element.innerHTML];
+    }"""
+    whole = "10%\r50%\r100%\nab\bc\x1b[K\n\x1b[1;32mgo\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07 \x1b[2J<b>\x00"
+    text, html = evaluate(tab, source, [whole])
+    assert text == "100%\nac\ngo link <b>"
+    assert '<span class="ansi-bold ansi-f2">go</span>' in html and "&lt;b&gt;" in html
+    assert evaluate(tab, source, [*whole]) == [text, html]
+
+
+def test_code_is_highlighted_in_these_languages(tab: Tab) -> None:
+    source = """({ highlight }, [language, text]) => {
+      const view = new highlight.CodeView(language);
+      view.update(text.slice(0, 5));
+      view.update(text);
+      return [...view.code.querySelectorAll("span[class^=token]")].map((one) => [one.className.slice(6), one.textContent]);
+    }"""
+    cases: dict[tuple[str, str], list[list[str]]] = {
+        ("python", 'x = """a\nb""" # c\nif f(1): pass'): [
+            ["string", '"""a'],
+            ["string", 'b"""'],
+            ["comment", "# c"],
+            ["keyword", "if"],
+            ["function", "f"],
+            ["number", "1"],
+            ["keyword", "pass"],
+        ],
+        ("bash", "if x; then echo $HOME # c"): [
+            ["keyword", "if"],
+            ["keyword", "then"],
+            ["variable", "$HOME"],
+            ["comment", "# c"],
+        ],
+        ("js", "const a = `b\nc`; /* d\ne */ null"): [
+            ["keyword", "const"],
+            ["string", "`b"],
+            ["string", "c`"],
+            ["comment", "/* d"],
+            ["comment", "e */"],
+            ["literal", "null"],
+        ],
+        ("json", '{"a": ["b", 1, true]}'): [["key", '"a"'], ["string", '"b"'], ["number", "1"], ["literal", "true"]],
+        ("unheard-of", 'a "b" 2'): [["string", '"b"'], ["number", "2"]],
+    }
+    for given, wanted in cases.items():
+        assert evaluate(tab, source, [*given]) == wanted, given
+
+
+def test_the_page_needs_nothing_from_elsewhere(context: Any, proxy: Proxy) -> None:
+    asked: list[str] = []
+    page = context.new_page()
+    page.on("request", lambda request: asked.append(request.url))
+    response = page.goto(f"{proxy.url}/#token={TOKEN}")
+    page.wait_for_selector("#empty:not([hidden])")
+    assert all(url.startswith((proxy.url, "data:")) for url in asked), asked
+    assert "script-src 'self'" in response.headers["content-security-policy"]
+    assert "unsafe" not in json.dumps(response.headers)

@@ -1,0 +1,83 @@
+"""`streamkit serve`: its page's address, the scripted model, and conversations that a restart keeps."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from .test_streamkit_js import NODE, node
+
+COMMAND = [sys.executable, "-m", "streamkit", "serve", "--offline", "--fast"]
+
+pytestmark = pytest.mark.slow
+
+
+@contextlib.contextmanager
+def served(data: Path) -> Generator[tuple[str, str]]:
+    """The command's address and token, while it runs."""
+    command = [*COMMAND, "--port", "0", "--data", str(data)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    try:
+        lines = [process.stdout.readline() for _ in range(4)]
+        found = re.search(r"(http://127\.0\.0\.1:\d+)/#token=(\S+)", lines[0])
+        assert found, (lines, process.stderr)
+        yield found[1], found[2]
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+    assert (process.returncode, error) == (0, ""), out
+
+
+GUIDE = Path(__file__).parents[2] / ".docs" / "browser.md"
+AROUND = """
+const [url, token] = process.argv.slice(2);
+const shown = [];
+const show = (...given) => shown.push(...given);
+%s
+console.log(JSON.stringify(shown));
+"""
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node: no program `node`")
+def test_a_restart_keeps_conversations_and_the_examples_of_the_guide_run(tmp_path: Path) -> None:
+    """In Node, with streamkit.js, on the scripted model."""
+    module = GUIDE.parents[1] / "streamkit" / "server" / "page" / "streamkit.js"
+    blocks = re.findall(r"^```javascript\n(.*?)^```$", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    source = AROUND % "\n".join(blocks).replace("./streamkit.js", module.as_uri())
+    (tmp_path / "run.mjs").write_text(source, "utf-8")
+    data = tmp_path / "conversations.sqlite"
+    with served(data) as (url, token):
+        shown = json.loads(node(str(tmp_path / "run.mjs"), url, token))
+    assert len(blocks) == 3
+    assert "Then I will not run it." in "".join(shown[:-4])
+    assert shown[-4].startswith("Then I will not run it.") and shown[-3] == "completed" and shown[-2] > 20 and shown[-1]
+    assert data.stat().st_mode & 0o077 == 0
+    with served(data) as (url, other):
+        assert other != token
+        assert httpx.get(f"{url}/conversations", headers={"authorization": f"Bearer {token}"}).status_code == 401
+        headers = {"authorization": f"Bearer {other}"}
+        listed = httpx.get(f"{url}/conversations", headers=headers).json()["conversations"]
+        assert [one["title"] for one in listed] == ["How is a sine?"]
+        page = httpx.get(url)
+        assert page.status_code == 200 and "page.js" in page.text
+
+
+def test_a_port_that_is_taken_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        command = [*COMMAND, "--port", str(taken.getsockname()[1]), "--data", ":memory:"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert re.fullmatch(r"streamkit: port \d+ cannot be used: .*in use.*\n", done.stderr)

@@ -1,0 +1,150 @@
+"""streamkit.js reads what Python encodes to the state that Python has. Runs in Node, without packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streamkit as sk
+from streamkit.core.engine import Engine
+from streamkit.core.snapshot import SnapshotMaker
+from streamkit.events import EVENTS, Created, Done, Event, StreamEnd
+from streamkit.protocols.codec import decode_event, encode_event, encode_snapshot, event_to_dict, message_to_dict
+
+from ..recorded import own_recordings
+from ..test_recorded_streams import FOLDERS
+from ..ui_streams import RUNS, case, everything
+
+HERE = Path(__file__).parent
+PAGE = Path(sk.__file__).parent / "server" / "page"
+NODE = shutil.which("node")
+UI_CLIENTS = Path(os.environ.get("STREAMKIT_UI_CLIENTS", HERE.parent / "ui_clients")) / "node_modules"
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(NODE is None, reason="there is no Node: no program `node`")]
+
+
+def node(*arguments: str, stdin: str = "") -> str:
+    """What a program for Node prints."""
+    assert NODE is not None
+    done = subprocess.run([NODE, *arguments], input=stdin, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def script(source: str) -> Any:
+    """The JSON value that a module prints; `js` in it is streamkit.js."""
+    source = f"import * as js from {json.dumps((PAGE / 'streamkit.js').as_uri())};\n{source}"
+    return json.loads(node("--input-type=module", "--eval", source))
+
+
+def job(name: str, events: list[Event], stream: Any, *, limit: int = 1000) -> dict[str, Any]:
+    """What `read_streams.mjs` checks about these events of a stream; its snapshots have `limit` messages that have ended."""
+    lines = [encode_event(event).decode() for event in events]
+    usage = event_to_dict(stream.usage) if stream.usage is not None else None
+    return {
+        "name": name,
+        "events": lines,
+        "messages": [message_to_dict(message) for message in stream.messages],
+        "fails": stream.error is not None,
+        "status": stream.status,
+        "usage": usage,
+        "snapshots": snapshots_of(lines, limit),
+    }
+
+
+def snapshots_of(lines: list[str], limit: int) -> list[tuple[int, str, list[Any]]]:
+    """Snapshots at each twentieth event, with the messages that a reader has at the end which begins with one."""
+    engine = Engine()
+    maker = SnapshotMaker(engine, encode_event, limit, 2**20)
+    snapshots: list[tuple[int, str, list[Any]]] = []
+    for number, line in enumerate(lines, 1):
+        for _ in engine.complete([decode_event(line)]):
+            pass
+        if number % 20 == 0 and number < len(lines):
+            made, count = maker.lines()
+            inside = {event.message.id for event in map(decode_event, made) if isinstance(event, Created | Done)}
+            missing = [message.id for message in engine.messages if message.id not in inside]
+            snapshots.append((number, encode_snapshot(made, len(engine.messages) - count).decode(), missing))
+    final = [message_to_dict(message) for message in engine.messages]
+    return [(number, text, [m for m in final if m["id"] not in ids]) for number, text, ids in snapshots]
+
+
+def read(source: Any, **options: Any) -> tuple[list[Event], Any]:
+    """The events of a stream as another reader gets them, and the stream."""
+    stream = sk.stream(source, **options)
+    events: list[Event] = []
+    try:
+        for event in stream:
+            events.append(decode_event(encode_event(event)))
+    except sk.StreamkitError:
+        pass
+    return events, stream
+
+
+def check(jobs: list[dict[str, Any]]) -> None:
+    faults = json.loads(node(str(HERE / "read_streams.mjs"), (PAGE / "streamkit.js").as_uri(), stdin=json.dumps(jobs)))
+    assert not faults, "\n".join(f"{one['name']}: {one['fault']}" for one in faults)
+
+
+def test_a_recording_of_any_protocol_gives_the_same_messages_however_it_is_cut_and_resumed() -> None:
+    """At random cuts, after a break at each event, and with a snapshot in the place of events."""
+    jobs: list[dict[str, Any]] = []
+    for path in own_recordings(*FOLDERS.values()):
+        events, stream = read(path)
+        jobs.append(job(f"{path.parent.name}/{path.stem}", events, stream))
+    assert len(jobs) > 30
+    check(jobs)
+
+
+@pytest.mark.parametrize("limit", [1000, 2])
+def test_a_stream_with_every_kind_of_event_gives_the_same_messages(limit: int) -> None:
+    """Code, console, active lines, images, files, citations, questions, parallel messages, steps and their tokens; where a
+    snapshot has only the newest messages, a reader that saw the others keeps them."""
+    streams = {"everything": everything(), **{name: case(name) for name in RUNS}}
+    jobs: list[dict[str, Any]] = []
+    for name, events in streams.items():
+        lines = [encode_event(event) for event in events]  # at once: the events are live
+        jobs.append(job(name, *read([*map(decode_event, lines), StreamEnd()]), limit=limit))
+    check(jobs)
+
+
+def test_hooks_have_the_names_and_arguments_that_they_have_in_python() -> None:
+    names = script("console.log(JSON.stringify(js.HOOKS))")
+    own = [name for name in dir(sk.EventHandler) if name.startswith("on_")]
+    assert sorted(names) == sorted(own)
+    source = "console.log(JSON.stringify(JSON.parse(%s).map((event) => js.hooksOf(event))))"
+    built_in = [kind for kind in EVENTS.values() if kind.__module__ == "streamkit.events"]
+    shapes = [{"type": kind.type, **_shape(kind)} for kind in built_in]
+    hooks = script(source % json.dumps(json.dumps(shapes)))
+    assert hooks == [["on_event", *kind.hooks] for kind in built_in]
+
+
+def _shape(kind: type[Event]) -> dict[str, Any]:
+    """What tells events about messages from others."""
+    return {
+        name: {"id": "m"} if name == "message" and kind.type != "stream_exception" else "text"
+        for name in kind.__struct_fields__
+        if name in ("message", "message_id", "value")
+    }
+
+
+@pytest.mark.skipif(not (UI_CLIENTS / "typescript").exists(), reason=f"TypeScript is not installed in {UI_CLIENTS}")
+def test_typescript_takes_right_uses_and_refuses_wrong_ones(tmp_path: Path) -> None:
+    (tmp_path / "streamkit.d.ts").write_text((PAGE / "streamkit.d.ts").read_text("utf-8"), "utf-8")
+    source = (HERE / "api.ts").read_text("utf-8").replace("STREAMKIT_JS", "./streamkit.js")
+    (tmp_path / "api.ts").write_text(source, "utf-8")
+    options = "--noEmit --strict --target es2022 --module esnext --moduleResolution bundler --lib es2022,dom,dom.asynciterable"
+    node(str(UI_CLIENTS / "typescript" / "bin" / "tsc"), *options.split(), str(tmp_path / "api.ts"))
+
+
+def test_types_are_declared_for_all_that_the_module_has() -> None:
+    declared = (PAGE / "streamkit.d.ts").read_text("utf-8")
+    names = script("console.log(JSON.stringify([Object.keys(js), js.HOOKS]))")
+    for name in (*names[0], *(f"{hook}(" for hook in names[1])):
+        assert name in declared, name

@@ -1,0 +1,1 @@
+"""Long runs, as commands. The suite runs a short round of each."""

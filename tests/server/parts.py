@@ -1,0 +1,244 @@
+"""What the tests of the server share: a scripted model, agents on it, and apps behind a real server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import openai
+import uvicorn
+
+import streamkit as sk
+from streamkit.agent import Agent, AsyncAgent, tool
+from streamkit.server import Context
+from streamkit.testing import ModelServer, Reply, Request, ToolCall
+
+from ..agent.parts import ToyComputer, code
+
+__all__ = ["TOKEN", "Agents", "Client", "Frame", "eventually", "frames_of", "serve", "wait_for"]
+
+TOKEN = "correct-horse"
+SECRET = "sk-secret /home/somebody"  # in errors that no client may see
+ASK = {
+    "name": "ask",
+    "description": "Ask.",
+    "parameters": {"type": "object", "properties": {"question": {"type": "string"}}},
+}
+
+
+def reply_to(request: Request) -> Reply:
+    """What the model answers: what the user's last words ask for."""
+    messages = request.body["messages"]
+    last = messages[-1]
+    if last["role"] == "tool":
+        return Reply(f"It gave: {last['content']}")
+    content = last["content"]
+    text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    word, _, rest = text.partition(" ")
+    match word:
+        case "run":
+            return Reply("I will. ", code(rest))
+        case "ask":
+            return Reply(ToolCall("ask", {"question": rest}))
+        case "both":
+            return Reply(ToolCall("ask", {"question": "1"}), ToolCall("ask", {"question": "2"}))
+        case "careful":
+            return Reply(ToolCall("careful", {"n": 1}))
+        case "hang":
+            return Reply("Once upon ", "a time", never_ends=True)
+        case "fail":
+            return Reply(status=500, error=None, headers={"x-secret": SECRET})
+        case "break":
+            return Reply("Half of ", "it", "and more", cut_after=1)
+        case "count":
+            return Reply(*(f"{number} " for number in range(int(rest))))
+        case _:
+            return Reply(f"You said: {text}")
+
+
+class Agents:
+    """Makes agents on one scripted model: in a thread, unless a run's metadata says `{"kind": "async"}`.
+
+    Attributes:
+        ran: what the tool `careful` was called with.
+        computers: those of all agents.
+        contexts: what they were made for.
+    """
+
+    def __init__(self, url: str | None = None) -> None:
+        self.model = ModelServer(reply_to)
+        url = url or self.model.url  # of another process's
+        self.ran: list[int] = []
+        self.computers: list[Any] = []
+        self.contexts: list[Context] = []
+        self.with_computer = True
+        self._client = openai.OpenAI(base_url=url, api_key=SECRET, max_retries=0)
+        self._async_client = openai.AsyncOpenAI(base_url=url, api_key=SECRET, max_retries=0)
+
+    def __call__(self, context: Context) -> Agent | AsyncAgent:
+        self.contexts.append(context)
+        if context.metadata.get("kind") == "broken":
+            raise LookupError(SECRET)
+
+        @tool(confirm=True)
+        def careful(n: int) -> str:
+            """Do it.
+
+            Args:
+                n: how often.
+            """
+            self.ran.append(n)
+            return f"careful {n}"
+
+        computer = ToyComputer() if self.with_computer else None
+        self.computers.append(computer)
+        options: dict[str, Any] = {
+            "tools": [careful, ASK],
+            "computer": computer,
+            "protocol": "openai_chat",
+            "model": "m",
+        }
+        if context.metadata.get("kind") == "async":
+            return AsyncAgent(self._async_client, **options)
+        return Agent(self._client, **options)
+
+    @property
+    def code_that_ran(self) -> list[str]:
+        return [source for computer in self.computers if computer is not None for source in computer.ran]
+
+    def close(self) -> None:
+        self._client.close()
+        self.model.close()
+
+
+@contextlib.contextmanager
+def serve(app: Any, **options: Any) -> Iterator[str]:
+    """The app behind uvicorn on loopback, in a thread. Gives its address."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1, **{"lifespan": "on", **options})
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    wait_for(lambda: server.started)
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listener.close()
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """What the condition gives, once it is true."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+    return value
+
+
+eventually = wait_for
+
+
+class Frame:
+    """One frame of an event stream.
+
+    Attributes:
+        id: its cursor, None without one.
+        data: its value; its text where that is no JSON.
+    """
+
+    def __init__(self, text: str) -> None:
+        lines = text.split("\n")
+        self.id = next((line[4:] for line in lines if line.startswith("id: ")), None)
+        data = next((line[6:] for line in lines if line.startswith("data: ")), None)
+        self.is_comment = data is None
+        try:
+            self.data: Any = None if data is None else json.loads(data)
+        except ValueError:
+            self.data = data
+
+    @property
+    def type(self) -> Any:
+        return self.data.get("type") if isinstance(self.data, dict) else self.data
+
+
+def frames_of(lines: Iterator[str]) -> Iterator[Frame]:
+    """The frames of an event stream, as they come. What is no event is left out."""
+    text = ""
+    for piece in lines:
+        text += piece
+        while "\n\n" in text:
+            block, text = text.split("\n\n", 1)
+            frame = Frame(block)
+            if not frame.is_comment:
+                yield frame
+
+
+class Client(httpx.Client):
+    """A client of a server, with its token."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        headers = {"Authorization": f"Bearer {TOKEN}", **options.pop("headers", {})}
+        super().__init__(base_url=url, headers=headers, timeout=20, **options)
+
+    def begin(self, input: Any, **more: Any) -> dict[str, Any]:
+        """Begin a run."""
+        response = self.post("/runs", json={"input": input, **more})
+        assert response.status_code == 201, response.text
+        run: dict[str, Any] = response.json()
+        return run
+
+    def run(self, id: str) -> dict[str, Any]:
+        """What is known of a run."""
+        run: dict[str, Any] = self.get(f"/runs/{id}").json()
+        return run
+
+    def until(self, id: str, *statuses: str) -> dict[str, Any]:
+        """A run, once it has one of these statuses."""
+        run: dict[str, Any] = wait_for(lambda: (run := self.run(id))["status"] in statuses and run)
+        return run
+
+    def until_asked(self, id: str) -> dict[str, Any]:
+        """The open question of a run, once there is one."""
+        run = wait_for(lambda: (run := self.run(id))["pending"] and run)
+        question: dict[str, Any] = run["pending"][0]
+        return question
+
+    def frames(self, path: str, *, method: str = "GET", **options: Any) -> list[Frame]:
+        """All frames of a stream, up to its end."""
+        with self.stream(method, path, **options) as response:
+            assert response.status_code == 200, response.read()
+            return [*frames_of(response.iter_text())]
+
+    def events(self, id: str, **options: Any) -> list[Frame]:
+        """All events of a run."""
+        return self.frames(f"/runs/{id}/events", **options)
+
+
+class Records(logging.Handler):
+    """Collects what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(logging.Formatter().format(record))
+
+
+def said(frames: list[Frame], role: str = "assistant") -> str:
+    """The text in frames of the native protocol."""
+    ids = {f.data["message"]["id"] for f in frames if f.type == "text_created" and f.data["message"]["role"] == role}
+    return "".join(f.data["value"] for f in frames if f.type == "text_delta" and f.data["message_id"] in ids)
+
+
+__all__ += ["ASK", "SECRET", "Records", "said", "sk"]

@@ -1,0 +1,153 @@
+"""The real npm clients of both UI protocols, against a real server: what a page does, step by step."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from streamkit.server import create_app
+
+from ..test_ui_clients import HERE, NODE, PACKAGES
+from .parts import TOKEN, Agents, Client, serve
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not NODE.exists(), reason=f"the npm clients are not installed: no {NODE}"),
+]
+
+
+@pytest.fixture(scope="module")
+def agents() -> Iterator[Agents]:
+    made = Agents()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def client(agents: Agents) -> Iterator[Client]:
+    with serve(create_app(agents, token=TOKEN)) as url, Client(url) as made:
+        yield made
+
+
+class Page:
+    """A client in a process of its own."""
+
+    def __init__(self, name: str, client: Client, id: str) -> None:
+        script = (HERE / "chat.mjs").read_text("utf-8")
+        url = str(client.base_url).removesuffix("/")
+        self._process = subprocess.Popen(
+            [str(NODE), "--input-type=module", "--eval", script, "--", name, url, TOKEN, id],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=PACKAGES,
+        )
+
+    def __call__(self, *, faults: Any = (), **step: Any) -> Any:
+        """Take a step. Returns the messages and the status."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(step) + "\n")
+        self._process.stdin.flush()
+        told = json.loads(self._process.stdout.readline())
+        assert bool(told["faults"]) is bool(faults), told["faults"]
+        for fault in faults:
+            assert any(fault in one for one in told["faults"]), told["faults"]
+        return told["messages"], told.get("status")
+
+    def __enter__(self) -> Page:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(20)
+        self._process.stdout.close()
+
+
+def texts(message: Any) -> list[str]:
+    return [part["text"] for part in message["parts"] if part["type"] == "text"]
+
+
+def tools(message: Any) -> list[Any]:
+    return [part for part in message["parts"] if "toolCallId" in part]
+
+
+@pytest.mark.parametrize("name", ["ai-5", "ai-6", "ai-7"])
+def test_use_chat(client: Client, agents: Agents, name: str) -> None:
+    """Send, approve, decline, tool output, reload, resume, stop, regenerate; no part comes twice."""
+    ran = len(agents.code_that_ran)
+    with Page(name, client, f"chat-{name}") as page:
+        messages, status = page(say="hello")
+        assert ([m["role"] for m in messages], status) == (["user", "assistant"], "ready")
+        assert texts(messages[1]) == ["You said: hello"]
+        messages, _ = page(say="ask where")
+        assert [part["state"] for part in tools(messages[-1])] == ["input-available"]
+        messages, _ = page(output="Oslo")
+        assert len(messages) == 4
+        assert texts(messages[-1]) == ["It gave: Oslo"]
+        assert [part["state"] for part in tools(messages[-1])] == ["output-available"]
+        if name != "ai-5":  # which knows no approvals
+            page(forge="confirmation-forged", faults=["question-closed"])
+            messages, _ = page(say="run say approved")
+            messages, _ = page(approve=True)
+            assert texts(messages[-1]) == ["I will. ", "It gave: approved\n"]
+            (tool,) = tools(messages[-1])
+            assert (tool["state"], tool["output"]["stdout"]) == ("output-available", "approved\n")
+            messages, _ = page(say="run say declined")
+            messages, _ = page(approve=False, reason="no")
+            assert [part["state"] for part in tools(messages[-1])] == ["output-denied"]
+            assert texts(messages[-1])[-1].endswith("Reason: no")
+            assert agents.code_that_ran[ran:] == ["say approved"]
+        count = len(messages)
+        reloaded, _ = page(reload=True)  # 204: nothing is open
+        assert [(m["role"], texts(m)) for m in reloaded] == [(m["role"], texts(m)) for m in messages]
+        again, _ = page(regenerate=True)
+        assert len(again) == count
+        assert texts(again[-1])[:1] == texts(messages[-1])[: len(texts(again[-1])[:1])]
+        page(say="hang", leave=True)  # the page is closed in mid-answer; the run goes on
+        run = client.get(f"/conversations/chat-{name}").json()["run"]
+        assert client.run(run)["status"] == "running"
+        messages, _ = page(reload=True, stop=True)
+        assert len(messages) == count + 2  # with what the user said, and nothing twice
+        assert messages[-1]["id"] == run
+        assert "".join(texts(messages[-1])).startswith("Once upon ")
+        assert client.until(run, "cancelled")["pending"] == []
+        messages, _ = page(say="still there?")
+        assert texts(messages[-1]) == ["You said: still there?"]
+
+
+@pytest.mark.parametrize("name", ["@ag-ui/client-0", "@ag-ui/client-1"])
+def test_http_agent(client: Client, agents: Agents, name: str) -> None:
+    """A run, interrupt and resume, a partial resume that is refused, and a run that is attached to again."""
+    is_1, ran = name.endswith("1"), len(agents.code_that_ran)
+    thread = f"thread-{name[-1]}"
+    with Page(name, client, thread) as page:
+        messages, outcome = page(say="hello", run="r1")
+        assert [m["content"] for m in messages] == ["hello", "You said: hello"]
+        messages, outcome = page(run="r1")
+        assert [m["content"] for m in messages] == ["hello", "You said: hello"]
+        messages, outcome = page(say="run say resumed", run="r2")
+        question = client.run(client.get(f"/conversations/{thread}").json()["run"])["pending"][0]["id"]
+        resume = [{"interruptId": question, "status": "resolved", "payload": {"approved": True}}]
+        if is_1:
+            assert [one["id"] for one in outcome["interrupts"]] == [question]
+            other = [{**resume[0], "interruptId": "other"}]
+            page(run="r3", resume=other, faults=["pending interrupt"])  # the client itself refuses it
+            messages, outcome = page(run="r4", resume=resume)
+            assert outcome == {"type": "success"}
+        else:  # it knows no interrupts: the page answers in its own way, and attaches to the run again
+            _, outcome = page(say="and?", run="r3")
+            assert outcome == {"type": "error", "code": "interrupt-mismatch"}
+            run = client.get(f"/conversations/{thread}").json()["run"]
+            client.post(f"/runs/{run}/answers/{question}", json={"approved": True})
+            messages, _ = page(run="r2")
+        assert messages[-1]["content"] == "It gave: resumed\n"
+        assert agents.code_that_ran[ran:] == ["say resumed"]
+        calls = [call["id"] for m in messages for call in m.get("toolCalls") or []]
+        assert len({*calls}) == len(calls) == 1

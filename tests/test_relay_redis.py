@@ -1,0 +1,416 @@
+"""What only the relay on Redis has to show: processes and servers that die, lost replies, connections, keys.
+
+The long rounds are a command: `python -m tests.endurance.redis --rounds 100 --runs 1000`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+import redis
+
+import streamkit as sk
+from streamkit.errors import ProducerFenced
+from streamkit.relay import Cancelled, Control, Fenced, RedisRelay
+from streamkit.relay.redis.keys import Keys
+from streamkit.relay.redis.scripts import every_script
+
+from .endurance.redis import kill_rounds, many_runs
+from .redis_server import ON_REDIS, RedisServer, needs_redis, shared_server
+
+pytestmark = needs_redis
+
+
+@pytest.fixture(autouse=True)
+def closing() -> Iterator[None]:
+    """The relays of a test end with it."""
+    yield
+    ON_REDIS.close()
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[RedisServer]:
+    """A server that is killed and comes back with its data."""
+    server = RedisServer(keeps=True)
+    yield server
+    server.close()
+
+
+@contextmanager
+def relay_at(url: str, **options: Any) -> Iterator[RedisRelay]:
+    relay = RedisRelay(url, **options)
+    try:
+        yield relay
+    finally:
+        relay.close()
+
+
+def lines(count: int, start: int = 1) -> list[bytes]:
+    return [b'{"n":%d}' % number for number in range(start, start + count)]
+
+
+def whole(relay: RedisRelay, run_id: str = "run") -> list[int]:
+    return [json.loads(entry.data)["n"] for entries in relay.read(run_id) for entry in entries]
+
+
+def eventually(condition: Any, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+class Cutting:
+    """A proxy before a server, that can swallow the replies to what it passes on, and close the connection then."""
+
+    def __init__(self, port: int) -> None:
+        self.swallows = threading.Event()
+        self.swallowed = threading.Event()
+        self._port = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self._port))
+            threading.Thread(target=self._pump, args=(client, server, False), daemon=True).start()
+            threading.Thread(target=self._pump, args=(server, client, True), daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket, from_server: bool) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                if from_server and self.swallows.is_set() and b"ok " in data:
+                    self.swallows.clear()
+                    self.swallowed.set()
+                    break
+                target.sendall(data)
+        except OSError:
+            pass
+        for one in (source, target):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+# -- 15: a reply is lost
+
+
+def test_a_batch_whose_reply_is_lost_is_stored_once() -> None:
+    """The connection is cut after the script ran; the writer sends it again, with what came meanwhile."""
+    proxy = Cutting(shared_server().port)
+    with relay_at(proxy.url, prefix="lost") as relay:
+        writer = relay.open("run", control=lambda control: None)
+        writer.append(lines(1))
+        writer.flush()
+        for number in range(2, 12, 2):
+            proxy.swallows.set()
+            writer.append(lines(1, number))
+            assert proxy.swallowed.wait(10)
+            proxy.swallowed.clear()
+            writer.append(lines(1, number + 1))
+            writer.flush()
+        proxy.swallows.set()
+        assert writer.end("done")
+        assert proxy.swallowed.is_set()
+        assert whole(relay) == [*range(1, 12)]
+        assert relay.get("run").status == "done"  # type: ignore[union-attr]  # it is there
+    proxy.close()
+
+
+# -- 16: processes die
+
+
+@pytest.mark.slow
+def test_whoever_is_killed_readers_see_each_event_once_and_the_end(mortal: RedisServer) -> None:
+    """A short round of two: a producer that is killed, and Redis, with the end of its file lost. The command has all."""
+    total = kill_rounds(mortal, 2, 1, runs=3, events=150, victims=("producer", "redis cut"))
+    assert (total["lost"], total["done"]) == (6, 6)
+
+
+def test_a_tail_that_was_lost_with_its_producer_is_replaced_by_a_snapshot() -> None:
+    """A reader that has seen more than the next producer continues from gets all anew."""
+    relay = ON_REDIS.make()
+    keys = Keys(relay.prefix, "run")
+    writer = relay.open("run", control=lambda control: None)
+    reading = relay.read("run")
+    seen: list[Any] = []
+    for start in (1, 4):
+        writer.append(lines(3, start))
+        writer.flush()
+        while len(seen) < start + 2:
+            seen += reading.pull()
+    with redis.Redis.from_url(shared_server().url) as client:
+        newest: Any = client.xrevrange(keys.log, count=2)
+        client.xdel(keys.log, newest[0][0])
+        stored = int(newest[1][0].partition(b"-")[2])
+        client.hset(keys.run, "last", str(stored))
+        client.delete(keys.lease)
+    second = relay.take_over("run", control=lambda control: None)
+    assert second is not None
+    second.append(lines(1, 100))
+    second.end("done")
+    rest: list[Any] = []
+    while (batch := reading.pull()) is not None:
+        rest += batch
+    assert rest[0].snapshot
+    assert [json.loads(entry.data)["n"] for entry in rest[1:]] == [*range(1, stored + 1), 100]
+
+
+# -- 17: Redis comes back empty
+
+
+@pytest.mark.slow
+def test_a_run_that_redis_forgot_is_gone() -> None:
+    """Its producer is fenced, its readers fail, and nothing is created again."""
+    server = RedisServer()
+    received: list[Control] = []
+    try:
+        with relay_at(server.url) as relay:
+            writer = relay.open("run", control=received.append)
+            reading = relay.read("run")
+            writer.append(lines(1))
+            assert len(reading.pull()) == 1
+            server.kill()
+            writer.append(lines(1, 2))
+            server.start()
+            with pytest.raises(ProducerFenced) as fenced:
+                writer.flush(20)
+            assert fenced.value.reason == writer.fenced == "gone"
+            with pytest.raises(sk.SourceError, match="lost with what Redis held") as caught:
+                reading.pull()
+            assert caught.value.status_code == 404
+            eventually(lambda: received == [Fenced("gone")])
+            assert relay.get("run") is None
+            with pytest.raises(sk.SourceError, match="no run"):
+                relay.read("run")
+    finally:
+        server.close()
+
+
+def test_a_producer_writes_on_while_redis_is_away(mortal: RedisServer) -> None:
+    """It never waits; what it wrote is stored when Redis is back, and its reader goes on."""
+    with relay_at(mortal.url, prefix="away") as relay:
+        writer = relay.open("run", control=lambda control: None)
+        reading = relay.read("run")
+        writer.append(lines(1))
+        assert len(reading.pull()) == 1
+        mortal.pause()
+        took: list[float] = []
+        for number in range(2, 1002):
+            began = time.perf_counter()
+            writer.append(lines(1, number))
+            took.append(time.perf_counter() - began)
+        with pytest.raises(sk.SourceError, match="did not store"):
+            writer.flush(0.05)
+        mortal.go_on()
+        assert sorted(took)[len(took) // 2] < 0.001
+        seen: list[int] = []
+        while len(seen) < 1000:
+            seen += [json.loads(entry.data)["n"] for entry in reading.pull()]
+        assert seen == [*range(2, 1002)]
+
+
+@pytest.mark.slow
+def test_what_waits_for_redis_is_bounded(monkeypatch: pytest.MonkeyPatch, mortal: RedisServer) -> None:
+    """Beyond the bound, in bytes or seconds, the producer is fenced as `unreachable`."""
+    received: list[Control] = []
+    with relay_at(mortal.url, prefix="bounded") as relay:
+        large = relay.open("large", control=received.append)
+        late = relay.open("late", control=received.append)
+        mortal.kill()
+        try:
+            large.append([b'"%b"' % (b"x" * 1_000_000)] * 9)
+            eventually(lambda: large.fenced == "unreachable")
+            monkeypatch.setattr("streamkit.relay.redis.outbox._LONGEST", 0.1)
+            late.append(lines(1))
+            eventually(lambda: late.fenced == "unreachable")
+            eventually(lambda: received == [Fenced("unreachable")] * 2)
+            with pytest.raises(ProducerFenced, match="could not be reached"):
+                late.append(lines(1))
+        finally:
+            mortal.start()
+
+
+# -- 18: connections
+
+
+@pytest.mark.slow
+def test_a_process_needs_few_connections_for_many_runs() -> None:
+    """100 here, in a process that writes them and one that reads them: at most 12 each."""
+    figures = many_runs(shared_server(), 100, 10, 0.02)
+    assert figures["connections of both"] <= 24
+
+
+# -- 19: subscribing
+
+
+@pytest.mark.slow
+def test_a_reading_that_joins_while_events_are_written_misses_none() -> None:
+    """Of 300 that join at any moment, over and over."""
+    relay = ON_REDIS.make()
+    failed: list[BaseException] = []
+    count = 40
+
+    def read(run_id: str) -> None:
+        try:
+            assert whole(relay, run_id) == [*range(1, count + 1)]
+        except BaseException as error:
+            failed.append(error)
+
+    for number in range(30):
+        run_id = f"run-{number}"
+        writer = relay.open(run_id, control=lambda control: None)
+        threads = [threading.Thread(target=read, args=(run_id,)) for _ in range(10)]
+        for place, thread in enumerate(threads):
+            thread.start()
+            writer.append(lines(count // 10, place * (count // 10) + 1))
+        writer.end("done")
+        for thread in threads:
+            thread.join(20)
+    assert failed == []
+
+
+# -- 20: keys
+
+
+@pytest.mark.parametrize("run_id", ["run", "with {braces}", "}{", "", "ä b:c", "%7B"])
+def test_all_keys_of_a_run_are_in_one_slot(run_id: str) -> None:
+    """Whatever its id; so a Cluster takes the scripts. Different runs have different keys."""
+    from redis.crc import key_slot
+
+    keys = Keys("sk", run_id)
+    names = [*keys.all, keys.news]
+    assert len({key_slot(name) for name in names}) == 1
+    assert len(set(names)) == 8
+    others = [other for other in ("run", "with {braces}", "}{", "", "ä b:c", "%7B") if other != run_id]
+    assert not {*names} & {name for other in others for name in Keys("sk", other).all}
+
+
+def test_each_script_gets_the_keys_of_one_run_alone() -> None:
+    """What is sent to the server, as it sees it."""
+    with redis.Redis.from_url(shared_server().url) as client, client.monitor() as monitor:
+        seen = monitor.listen()
+        relay = ON_REDIS.make()
+        writer = relay.open("run", control=lambda control: None)
+        writer.ask("q", {}, lines(1))
+        relay.answer("run", "q", {"approved": True})
+        writer.snapshot(b"{}")
+        writer.append(lines(1, 2))
+        writer.snapshot(b"{}")
+        relay.cancel("run")
+        writer.end("cancelled")
+        client.publish("over", "")
+        calls: list[str] = []
+        for command in seen:
+            words = command["command"].split()
+            if words[0] == "PUBLISH" and words[1] == "over":
+                break
+            if words[0] in ("EVALSHA", "EVAL"):
+                calls.append(words[1])
+                assert all(f"{relay.prefix}:{{run}}:" in word for word in words[3 : 3 + int(words[2])])
+    assert len(set(calls)) == len(every_script())
+
+
+# -- what is missing, and what is wrong
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the extra that brings it."""
+    real = builtins.__import__
+
+    def without(name: str, *arguments: Any) -> Any:
+        if name == "redis":
+            raise ImportError(name)
+        return real(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(sk.UsageError, match=r"streamkit-sdk\[redis\]"):
+        RedisRelay("redis://127.0.0.1")
+
+
+def test_wrong_arguments_are_refused() -> None:
+    """At once, and in words."""
+    for wrong, says in (
+        ({"limit": 0}, "at least 1"),
+        ({"prefix": "a{b"}, "without braces"),
+        ({"prefix": ""}, "prefix"),
+    ):
+        with pytest.raises(sk.UsageError, match=says):
+            RedisRelay("redis://127.0.0.1", **wrong)
+    with pytest.raises(sk.UsageError, match="not 17"):
+        RedisRelay(17)
+
+
+def test_a_client_lends_its_settings() -> None:
+    """Whatever it makes of replies itself."""
+    with redis.Redis.from_url(shared_server().url, decode_responses=True) as client:
+        with relay_at(client, prefix="client") as relay:  # type: ignore[arg-type]  # or a client
+            writer = relay.open("run", control=lambda control: None)
+            writer.append(lines(2))
+            writer.end("done")
+            assert whole(relay) == [1, 2]
+        assert client.ping()
+
+
+def test_an_unreachable_server_is_an_error_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of redis-py."""
+    monkeypatch.setattr("streamkit.relay.redis.link._PATIENCE", 0.05)
+    with relay_at("redis://127.0.0.1:1") as relay, pytest.raises(sk.SourceError, match="Redis cannot be reached"):
+        relay.get("run")
+
+
+def test_a_reader_of_another_process_that_died_does_not_count_for_long() -> None:
+    """Its sign of life expires."""
+    relay = ON_REDIS.make()
+    relay.open("run", control=lambda control: None)
+    with redis.Redis.from_url(shared_server().url) as client:
+        client.zadd(Keys(relay.prefix, "run").readers, {"other:1": time.time() + 0.5})
+        assert relay.get("run").readers == 1  # type: ignore[union-attr]  # it is there
+        eventually(lambda: relay.get("run").readers == 0)  # type: ignore[union-attr]
+
+
+def test_two_relays_share_their_runs() -> None:
+    """One produces and asks, the other reads, answers and cancels."""
+    one = ON_REDIS.make()
+    with relay_at(shared_server().url, prefix=one.prefix) as other:
+        received: list[Control] = []
+        emitter = sk.Emitter(one, "run")
+        emitter.code("print(34/24)", "python")
+        approval = emitter.confirm(id="q")
+        told: list[str] = []
+
+        class Approving(sk.EventHandler):
+            def on_confirmation(self, confirmation: sk.Confirmation, /) -> None:
+                confirmation.approve()
+
+            def on_text_delta(self, delta: Any, snapshot: Any, /) -> None:
+                told.append(delta.value)
+
+        reading = threading.Thread(target=lambda: sk.stream(other.reader("run"), Approving()).until_done())
+        reading.start()
+        assert approval.wait()
+        emitter.text("approved")
+        emitter.close()
+        reading.join(20)
+        assert not reading.is_alive()
+        assert told == ["approved"]
+        writer = one.open("second", control=received.append)
+        assert other.cancel("second", "enough")
+        eventually(lambda: received == [Cancelled("enough")])
+        writer.end("cancelled")

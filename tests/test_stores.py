@@ -1,0 +1,249 @@
+"""What every store holds to: one suite, run on each of them by threads, asyncio and trio.
+
+A store of another kind gets an entry in `STORES`: how it is opened, and whether a second one on the same place sees the same.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streamkit as sk
+from streamkit.errors import StaleVersionError
+from streamkit.stores import Conversation, MemoryStore, SQLiteStore, Store
+
+from .faces import Face, body, every_face
+
+STORES: dict[str, Callable[[Path], Store]] = {
+    "memory": lambda path: MemoryStore(),
+    "sqlite": lambda path: SQLiteStore(path / "conversations.db"),
+}
+LASTING = [name for name in STORES if name != "memory"]
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    opened = STORES[request.param](tmp_path)
+    yield opened
+    opened.close()
+
+
+class Caller:
+    """Calls a store as one face does."""
+
+    def __init__(self, face: Face, store: Store) -> None:
+        self._face = face
+        self._store = store
+
+    async def __call__(self, method: str, *arguments: Any, **options: Any) -> Any:
+        if self._face.is_async:
+            return await getattr(self._store, f"a{method}")(*arguments, **options)
+        return getattr(self._store, method)(*arguments, **options)
+
+
+def said(*texts: str) -> list[sk.Message]:
+    return [sk.TextMessage(f"m{number}", role="user", content=text) for number, text in enumerate(texts)]
+
+
+@every_face
+@body
+async def test_what_was_saved_is_loaded(face: Face, store: Store) -> None:
+    """With every field of every kind of message, half a surrogate pair included."""
+    call = Caller(face, store)
+    messages = [
+        *said("Hello 😀", "\ud83d"),
+        sk.ToolCallMessage("t", name="f", call_id="c", content="{}", metadata={"action": "waiting", "n": [1, None]}),
+        sk.TextMessage("a", content="See.", annotations=[sk.Annotation(type="url", url="https://example.org")]),
+    ]
+    assert await call("load", "c") is None
+    assert await call("get", "c") is None
+    assert await call("save", "c", messages, 0, title="Hello", owner="ann") == 1
+    messages[0].replace_content("changed")
+    loaded, version = await call("load", "c")
+    assert version == 1
+    assert [message.to_dict() for message in loaded[1:]] == [message.to_dict() for message in messages[1:]]
+    assert loaded[0].content == "Hello 😀"
+    known = await call("get", "c")
+    assert known == Conversation(
+        id="c",
+        title="Hello",
+        created_at=known.created_at,
+        updated_at=known.updated_at,
+        messages=4,
+        version=1,
+        run=None,
+        owner="ann",
+    )
+    assert await call("save", "c", messages[:1], 1, owner="bob") == 2
+    after = await call("get", "c")
+    assert (after.title, after.owner, after.messages, after.version) == ("Hello", "ann", 1, 2)
+    assert after.created_at == known.created_at <= known.updated_at <= after.updated_at
+
+
+@every_face
+@body
+async def test_a_stale_version_is_refused(face: Face, store: Store) -> None:
+    """And so is a new conversation that is there already. What was deleted is not created again."""
+    call = Caller(face, store)
+    await call("save", "c", said("a"), 0)
+    await call("save", "c", said("a", "b"), 1)
+    for stale in (0, 1, 3):
+        with pytest.raises(StaleVersionError, match="has version 2 by now"):
+            await call("save", "c", said("x"), stale)
+    assert [message.content for message in (await call("load", "c")).messages] == ["a", "b"]
+    assert await call("delete", "c") is True
+    assert await call("delete", "c") is False
+    with pytest.raises(StaleVersionError, match="it was deleted"):
+        await call("save", "c", said("x"), 2)
+    assert await call("load", "c") is None
+
+
+@every_face
+@body
+async def test_one_run_holds_a_conversation(face: Face, store: Store) -> None:
+    """Whoever else asks for it learns which. A run that is over can be replaced; only its holder releases it."""
+    call = Caller(face, store)
+    assert await call("lock", "c", "run-1", owner="ann") == "run-1"
+    assert (await call("get", "c")).owner == "ann"
+    assert await call("load", "c") == ([], 0)
+    assert await call("lock", "c", "run-2") == "run-1"
+    assert await call("lock", "c", "run-1") == "run-1"
+    assert await call("lock", "c", "run-2", instead_of="run-0") == "run-1"
+    assert await call("lock", "c", "run-2", instead_of="run-1") == "run-2"
+    await call("save", "c", said("a"), 0)
+    await call("unlock", "c", "run-1")
+    assert (await call("get", "c")).run == "run-2"
+    await call("unlock", "c", "run-2")
+    assert (await call("get", "c")).run is None
+    assert await call("lock", "empty", "run-3") == "run-3"
+    await call("unlock", "empty", "run-3")
+    assert await call("get", "empty") is None
+
+
+@every_face
+@body
+async def test_the_last_updated_come_first(face: Face, store: Store) -> None:
+    call = Caller(face, store)
+
+    async def ids(**options: Any) -> list[str]:
+        return [one.id for one in await call("list", **options)]
+
+    assert await ids() == []
+    for name in "abcde":
+        await call("save", name, said(name), 0)
+    await call("save", "b", said("b", "b"), 1)
+    assert await ids() == [*"bedca"]
+    assert await ids(limit=2) == [*"be"]
+    assert await ids(limit=2, before="e") == [*"dc"]
+    assert await ids(before="a") == []
+    assert await ids(before="unknown") == []
+    await call("delete", "d")
+    assert await ids() == [*"beca"]
+
+
+def test_of_many_who_save_or_lock_one_succeeds(store: Store) -> None:
+    def save(number: int) -> int | None:
+        try:
+            return store.save("c", said(str(number)), 0)
+        except StaleVersionError:
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        saved = [*pool.map(save, range(8))]
+        holders = [*pool.map(lambda number: store.lock("c", f"run-{number}"), range(8))]
+    assert sorted(map(bool, saved)) == [False] * 7 + [True]
+    assert [message.content for message in (store.load("c") or ([], 0))[0]] == [str(saved.index(1))]
+    assert len({*holders}) == 1
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_another_one_in_the_same_place_sees_the_same(name: str, tmp_path: Path) -> None:
+    first, second = STORES[name](tmp_path), STORES[name](tmp_path)
+    first.save("c", said("a"), 0, title="A")
+    first.lock("c", "run-1")
+    assert second.lock("c", "run-2") == "run-1"
+    second.save("c", said("a", "b"), 1)
+    with pytest.raises(StaleVersionError):
+        first.save("c", said("x"), 1)
+    first.close()
+    second.close()
+    third = STORES[name](tmp_path)
+    assert [message.content for message in (third.load("c") or ([], 0))[0]] == ["a", "b"]
+    assert [(one.title, one.run) for one in third.list()] == [("A", "run-1")]
+    third.close()
+
+
+# -- the file of SQLite
+
+KILLED = """
+import os, signal, sys
+import streamkit as sk
+from streamkit.stores import SQLiteStore
+
+store, version = SQLiteStore(sys.argv[1]), 0
+while True:
+    version = store.save("c", [sk.TextMessage(f"m{version}", content="x" * 2000)] * (version % 50 + 1), version)
+    print(version, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_while_it_saves_loses_nothing(tmp_path: Path) -> None:
+    """What it had saved is there, whole, and another process writes on."""
+    path = tmp_path / "c.db"
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while int(process.stdout.readline()) < 50:
+            pass
+        process.kill()
+        rest = process.stdout.read().split("\n")
+    reported = max([50, *(int(line) for line in rest[:-1])])
+    store = SQLiteStore(path)
+    saved = store.load("c")
+    assert saved is not None
+    assert saved.version in (reported, reported + 1)
+    assert len(saved.messages) == (saved.version - 1) % 50 + 1
+    assert store.save("c", said("on"), saved.version) == saved.version + 1
+    store.close()
+
+
+def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
+    """And the files that SQLite keeps beside it."""
+    before = os.umask(0)
+    try:
+        store = SQLiteStore(tmp_path / "c.db")
+        store.save("c", said("secret"), 0)
+        rights = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    store.close()
+    assert rights == {"c.db": 0o600, "c.db-wal": 0o600, "c.db-shm": 0o600}
+
+
+def test_a_store_that_fails_is_a_source_error(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("This is no database, and never was one." * 100)
+    with pytest.raises(sk.SourceError, match="cannot be opened: file is not a database"):
+        SQLiteStore(tmp_path / "text")
+    with pytest.raises(sk.SourceError, match="cannot be opened"):
+        SQLiteStore(tmp_path / "missing" / "c.db")
+    path = tmp_path / "c.db"
+    store = SQLiteStore(path)
+    store.save("c", said("a"), 0)
+    other = sqlite3.connect(path)
+    other.execute("UPDATE conversations SET content = ?", (b"[1]",))
+    other.commit()
+    other.close()
+    with pytest.raises(sk.StreamkitError):
+        store.load("c")
+    store.close()
+    with pytest.raises(sk.SourceError, match="failed: Cannot operate on a closed database"):
+        store.load("c")
