@@ -53,8 +53,8 @@ def fields_of(value: Any) -> dict[str, Any]:
     return {**fields, **extra} if extra else fields
 
 
-def _remember(value: Any) -> None:
-    kind = type(value)
+def _remember(value: object) -> None:
+    kind: Any = type(value)
     if not is_plain_model(kind):
         raise TypeError("it is no plain model of an SDK")
     if len(_plain_models) >= _MOST_MODELS:
