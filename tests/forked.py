@@ -26,7 +26,7 @@ IMPORTED = (
     *("streamkit.testing", "streamkit.cli.demo"),
     *("openai.lib", "openai.resources.chat", "openai.resources.responses", "httpcore2", "anyio._backends._asyncio"),
 )
-LIMIT = 60.0  # seconds a program may take
+LIMIT = 120.0  # seconds a program may take
 
 
 class Forks:
@@ -42,7 +42,7 @@ class Forks:
         """Run a file, or a module with its `__main__`, like `subprocess.run` with these answers on stdin.
 
         Raises:
-            TimeoutError: it took more than a minute. The server is killed.
+            TimeoutError: it took more than two minutes. The server is killed.
         """
         files = [self._folder / name for name in ("in", "out", "err")]
         files[0].write_text(answers, encoding="utf-8")

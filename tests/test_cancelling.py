@@ -391,6 +391,7 @@ print(sum(map(abs, range(-3, 3))))
 """
 
 
+@pytest.mark.slow
 def test_code_may_be_traced_after_a_stop() -> None:
     """Debuggers and coverage trace. A stop leaves no request behind that the interpreter looks for ever after."""
     ran = subprocess.run([sys.executable, "-c", AFTER_A_STOP], cwd=ROOT, capture_output=True, text=True, timeout=60)

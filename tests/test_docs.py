@@ -24,6 +24,8 @@ import pytest
 from streamkit.events import EVENTS
 from streamkit.testing import ModelServer, Reply, Request, Text, ToolCall
 
+from .redis_server import PROGRAM, shared_server
+
 ROOT = Path(__file__).resolve().parents[1]
 README, GUIDE = ROOT / "README.md", ROOT / ".docs"
 NAMES, HOOKS_PAGE, SITE = GUIDE / "names.md", GUIDE / "hooks.md", ROOT / ".zensical.toml"
@@ -44,6 +46,7 @@ PUBLIC_MODULES = (
     "streamkit.relay",
     "streamkit.renderers",
     "streamkit.server",
+    "streamkit.stores",
     "streamkit.testing",
 )
 
@@ -152,8 +155,14 @@ def opened_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pag
 
 
 @pytest.mark.parametrize("path", EXAMPLES)
-def test_the_examples_of_a_page_run(path: Path, opened_page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_examples_of_a_page_run(
+    path: Path, opened_page: Page, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From top to bottom, after those of the names page, each printing the output that is shown for it."""
+    if "REDIS_URL" in path.read_text("utf-8"):
+        if PROGRAM is None:
+            pytest.skip("there is no program redis-server")
+        monkeypatch.setenv("REDIS_URL", shared_server().url)
     for block in blocks_of(NAMES) if path != NAMES else []:
         opened_page.run(NAMES, block)
     printed = ""

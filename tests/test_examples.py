@@ -103,6 +103,13 @@ SHOWN = {
             "(timed_out; the state is kept)\n",
         ],
     ),
+    "13_server": (
+        "",
+        [
+            'I will book it. \nbook({"city": "Oslo"})? yes\n(approved)\n',
+            "Your room in Oslo is booked.\n(the run is done; ",
+        ],
+    ),
     "migrate_assistant": (
         "",
         [

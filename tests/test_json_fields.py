@@ -157,17 +157,17 @@ paths = q.lists(
     max_size=3,
 )
 
-CASES = 100_000
+CASES = 40_000
 
 
 @pytest.mark.slow
 def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
-    """At least 100,000 cases. A case is a document with paths, and one way of cutting it: equal ones count once.
+    """At least 40,000 cases. A case is a document with paths, and one way of cutting it: equal ones count once.
     Each document that Hypothesis draws is cut in two at every place, into single characters, and at 20 random sets
-    of places; so the cases are many more than the documents, of which there are 1,000 and more."""
+    of places; so the cases are many more than the documents, of which there are 400 and more."""
     seen: set[tuple[str, tuple[str, ...], tuple[int, ...]]] = set()
 
-    @examples(1_600)
+    @examples(640)
     @given(q.drawn(documents, paths, q.integers(0, 2**32)))
     def check(case: tuple[str, list[str], int]) -> None:
         document, paths, seed = case
@@ -184,7 +184,7 @@ def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
             seen.add((document, tuple(paths), places))
 
     check()
-    assert len({document for document, _, _ in seen}) >= 1_000
+    assert len({document for document, _, _ in seen}) >= 400
     assert len(seen) >= CASES
 
 
@@ -458,12 +458,12 @@ def check_prefix(text: str, reader: JsonFields) -> None:
 
 @pytest.mark.slow
 def test_every_short_text_is_faulty_exactly_where_no_document_can_begin_so() -> None:
-    """All texts of up to four characters of an alphabet, and many of five, as far as their beginnings are sound: more
-    than 20,000."""
+    """All texts of up to three characters of an alphabet, and many of four, as far as their beginnings are sound: more
+    than 5,000."""
     alphabet = '{}[],:"\\u1d-.0eaIN \n'
     sound = [""]
     checked = 0
-    for length in range(5):
+    for length in range(4):
         longer = []
         for text in sound:
             for character in alphabet:
@@ -472,10 +472,10 @@ def test_every_short_text_is_faulty_exactly_where_no_document_can_begin_so() -> 
                     reader.feed(piece)
                 check_prefix(text + character, reader)
                 checked += 1
-                if reader.error is None and length < 4 and (length < 3 or sum(map(ord, text)) % 6 == 0):
+                if reader.error is None and length < 3 and (length < 2 or sum(map(ord, text)) % 2 == 0):
                     longer.append(text + character)
         sound = longer
-    assert checked > 20_000
+    assert checked > 5_000
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("sources",),
     ("streams",),
     ("recorder",),
+    ("redis_link",),
     ("relay", "stores", "computer", "renderers", "testing", "json_fields"),
     ("agent",),
     ("compat", "server"),

@@ -135,7 +135,10 @@ def then() -> Any:
     [(False, None), (True, None), (True, Responds), (True, Looks)],
     ids=["passive", "unanswered", "answered", "answered in pending"],
 )
-@pytest.mark.parametrize("make", [responses, chat, outputs, active_lines, broken_calls])
+@pytest.mark.parametrize(
+    "make",
+    [responses, *(pytest.param(make, marks=pytest.mark.slow) for make in (chat, outputs, active_lines, broken_calls))],
+)
 def test_the_work_is_linear(make: Any, goes_on: bool, handler: Any) -> None:
     """Each item in a chunk of its own, so that what waits is looked at after each."""
 

@@ -514,6 +514,7 @@ except sk.UsageError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_file_without_permission_is_refused_before_the_request() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         ran = subprocess.run(

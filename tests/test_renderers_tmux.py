@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -138,9 +139,10 @@ def test_a_terminal_may_be_resized_meanwhile(
 def test_the_demo_is_live_on_a_terminal(terminals: list[Terminal], tmp_path: Path) -> None:
     """Its text appears bit by bit; in the end it is there once, with the summary below."""
     line = f"{sys.executable} -m streamkit demo --yes"
-    for columns, rows in ((80, 24), (40, 15)):
-        terminal = open_terminal(terminals, tmp_path, line, columns, rows)
-        seen = terminal.wait("exit code")
+    opened = [open_terminal(terminals, tmp_path, line, *size) for size in ((80, 24), (40, 15))]
+    with ThreadPoolExecutor() as both:  # looked at side by side
+        all_seen = both.map(lambda terminal: terminal.wait("exit code"), opened)
+    for terminal, seen in zip(opened, all_seen, strict=True):
         last = "\n".join(lines_of(seen[-1]))
         assert "LiveDisplay()" in last
         story = last[last.index("You: ") : last.index("7 messages, completed:")]

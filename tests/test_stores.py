@@ -19,18 +19,22 @@ import pytest
 
 import streamkit as sk
 from streamkit.errors import StaleVersionError
-from streamkit.stores import Conversation, MemoryStore, SQLiteStore, Store
+from streamkit.stores import Conversation, MemoryStore, RedisStore, SQLiteStore, Store
 
 from .faces import Face, body, every_face
+from .redis_server import needs_redis, shared_server
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "memory": lambda path: MemoryStore(),
     "sqlite": lambda path: SQLiteStore(path / "conversations.db"),
+    "redis": lambda path: RedisStore(shared_server().url, prefix=f"t{path}"),
 }
-LASTING = [name for name in STORES if name != "memory"]
+MARKS = {"redis": [needs_redis]}
+NAMES = [pytest.param(name, marks=MARKS.get(name, [])) for name in STORES]
+LASTING = [pytest.param(name, marks=MARKS.get(name, [])) for name in STORES if name != "memory"]
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=NAMES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     opened = STORES[request.param](tmp_path)
     yield opened

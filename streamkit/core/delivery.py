@@ -125,13 +125,11 @@ class Delivery:
                 events = self._batch = decode(batch) if batch.__class__ is not direct else to_events(to_frames(batch))
                 for event in events:
                     if event.message_id is not message_id or event.__class__ is not kind or event.replace:
-                        if event.__class__ is Usage and self._count_unseen(event):
-                            continue
-                        message_id = None
                         found = engine.find_open(event.message_id)
                         if found is None or event.__class__ is not found.delta_event or event.replace:
-                            look_again = True
-                            yield from self._deliver(engine.complete_event(event))
+                            if event.__class__ is not Usage or not self._count_unseen(event):
+                                look_again, message_id = True, None
+                                yield from self._deliver(engine.complete_event(event))
                             continue
                         if len(pieces) >= COMPACT_AT:
                             engine.compact(message)
@@ -186,10 +184,7 @@ class Delivery:
             return False
         if not self._engine.count_in_step(event):
             return False
-        current = self._current
-        if current is not None and current.position is not None:
-            self._position = current.position
-        elif self._position is not None:
+        if self._position is not None or self._current.position is not None:
             self._position = self._last_position()
         self._current = event
         self._notice_hooks()

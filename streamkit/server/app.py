@@ -217,9 +217,9 @@ class App:
         allowed: set[str] = set()
         for place, route in self._table:
             match, child = route.matches(scope)
-            if match is Match.FULL:
+            if match is Match.FULL and scope["method"] == place.method:  # a GET's route takes HEAD, too
                 return place, child["path_params"], {place.method}
-            if match is Match.PARTIAL:
+            if match is not Match.NONE:
                 allowed.add(place.method)
         return None, {}, allowed
 

@@ -17,6 +17,7 @@ import anyio.to_thread
 
 from ..agent import Agent, AsyncAgent
 from ..agent.actions import BEGAN, open_calls
+from ..agent.code import CODE_TOOL
 from ..agent.conversation import as_messages, changed
 from ..errors import StaleVersionError, UsageError
 from ..events import ConfirmationCreated, ConfirmationDone, Event, RunStepDone, ToolCallDone
@@ -35,6 +36,7 @@ __all__ = ["Execution"]
 
 log = logging.getLogger("streamkit.server")
 
+_LONGEST = 7 * 86_400.0  # seconds that a question waits; a paused run is kept for as long
 _TITLE = 80  # characters of a conversation's title
 
 
@@ -178,8 +180,10 @@ class Execution:
         agent.messages = [*messages]
         self._earlier = {message.run_id for message in messages}
         self.pause_after = self._runs.pause_of(agent)
+        own = {*agent.tools, *agent.application_tools, *([CODE_TOOL] if agent.computer is not None else [])}
         for tool in self._runs.tools_of(self.context):
-            agent.add_tool(tool)
+            if tool["name"] not in own:
+                agent.add_tool(tool)
 
     def _run_in_thread(self) -> None:
         error: BaseException | None = None
@@ -242,7 +246,7 @@ class Execution:
         assert self.publisher is not None
         waiting = _question_in(event)
         if waiting is not None and waiting.waiting:
-            waiting.defer()
+            waiting.defer(_LONGEST)
         self.publisher.publish(event)
 
     # -- the conversation

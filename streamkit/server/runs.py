@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import anyio
+
 from ..errors import StreamkitError
 from ..messages import Message
 from ..relay import Relay
@@ -107,7 +109,9 @@ class Runs:
                 owner=context.owner,
             )
         except BaseException:
-            await self.relay.adelete(context.run_id)
+            with anyio.CancelScope(shield=True):
+                await self.relay.adelete(context.run_id)
+                await self.store.aunlock(context.conversation_id, context.run_id)
             raise
         self.active[context.run_id] = execution
         execution.begin(writer)
@@ -147,7 +151,13 @@ class Runs:
             return False
         execution.version = saved.version
         self.active[run_id] = execution
-        await self.relay.in_task(execution.take_over, writer, record)
+        try:
+            await self.relay.in_task(execution.take_over, writer, record)
+        except BaseException:
+            self.remove(execution)
+            with anyio.CancelScope(shield=True):
+                await writer.apause()
+            raise
         execution.resume()
         self.clock.wake()
         return True

@@ -18,12 +18,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["BodyJoiner"]
+__all__ = ["BodyJoiner", "is_piece"]
 
 _NAMED_FIELD = rb"(?:data|event|id|retry|error) ?:"
 _FIELD = rb"(data|event|id|retry|error)? ?:"
 _TOKEN = rb'\\.|["{}\[\]\\]'
 _HEAD = 32  # the first bytes of a line, enough to see its SSE field
+
+
+def is_piece(item: bytes) -> bool:
+    """Whether an item is no line without its newline, so that all items are pieces from then on."""
+    return b"\n" in item or b"\r" in item
 
 
 class BodyJoiner:
@@ -85,7 +90,7 @@ class BodyJoiner:
 
     def _undecided(self, item: bytes) -> bytes:
         """The bytes of an item that comes before it is known whether the items are lines. It may decide that."""
-        if b"\n" in item or b"\r" in item:
+        if is_piece(item):
             self._are_lines = False
             return item
         starts_line = self._starts_line(item)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..events import EVENTS, Event
 from ..messages.sdk_objects import as_item, is_plain_model
-from .body import BodyJoiner
+from .body import BodyJoiner, is_piece
 from .live import ends_with_question
 from .source import Batch
 
@@ -75,6 +75,12 @@ class Items:
 def batches_of(values: Sequence[Any]) -> Iterator[Batch]:
     """The batches of a list or tuple, whose items all exist already: few large ones."""
     kinds = {*map(type, values)}
+    if kinds == {bytes} and is_piece(values[0]):
+        return iter([*values])  # pieces of a body, and nothing to be joined
+    return _batches_of(values, kinds)
+
+
+def _batches_of(values: Sequence[Any], kinds: set[type]) -> Iterator[Batch]:
     if kinds and all(map(_is_plain, kinds)):
         taken = tuple(values)
         yield from (taken[place : place + _TOGETHER] for place in range(0, len(taken), _TOGETHER))

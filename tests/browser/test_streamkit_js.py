@@ -148,3 +148,42 @@ def test_types_are_declared_for_all_that_the_module_has() -> None:
     names = script("console.log(JSON.stringify([Object.keys(js), js.HOOKS]))")
     for name in (*names[0], *(f"{hook}(" for hook in names[1])):
         assert name in declared, name
+
+
+def test_tokens_of_steps_are_added_up_while_the_run_goes_on() -> None:
+    """Before the end of the run says how many there were in all."""
+    events = [event for event in case("steps, with their ids") if event.type not in ("run_done", "stream_end")]
+    lines = "".join(f"id: {number}\ndata: {encode_event(event).decode()}\n\n" for number, event in enumerate(events))
+    source = """
+      const fetch = async () => new Response(%s, { headers: { "x-streamkit-run": "run-1" } });
+      const stream = js.connect({ url: "http://127.0.0.1/", fetch }).read("run-1");
+      let count = 0;
+      for await (const event of stream) if (event.type === "usage" && (count += 1) === 2) break;
+      stream.close();
+      console.log(JSON.stringify([stream.usage.input_tokens, stream.usage.total_tokens, stream.runSteps.map((step) => step.usage.total_tokens)]));
+    """
+    assert script(source % json.dumps(lines)) == [30, 41, [15, 26]]
+
+
+def test_a_hook_that_fails_ends_the_stream_and_a_misspelt_one_is_refused() -> None:
+    source = """
+      const body = 'data: {"type":"text_delta","message_id":"m","value":"a"}\\n\\ndata: {"type":"stream_end"}\\n\\n';
+      const fetch = async () => new Response(body, { headers: { "x-streamkit-run": "run-1" } });
+      const client = js.connect({ url: "http://127.0.0.1/", fetch });
+      const told = [];
+      class Failing extends js.EventHandler {
+        on_text_delta() { throw new Error("the hook's own"); }
+        on_exception(error) { told.push(error.message); }
+        on_end() { told.push("end"); }
+      }
+      await client.read("run-1", { handler: new Failing() }).untilDone().catch((error) => told.push(error.message));
+      try {
+        client.read("run-1", { handler: { onTextDelta() {} } });
+      } catch (error) {
+        told.push(error.message);
+      }
+      console.log(JSON.stringify(told));
+    """
+    *told, misspelt = script(source)
+    assert told == ["the hook's own", "end", "the hook's own"]
+    assert misspelt.endswith("on_text_delta, not onTextDelta")

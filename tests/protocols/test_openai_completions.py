@@ -66,7 +66,14 @@ COMPLETE = (chunk(choice("All of it.", finish="stop"), usage=USAGE),)
 
 
 @pytest.mark.parametrize(
-    "items", [HELLO, TWO, VLLM, LLAMA_CPP, COMPLETE], ids=["openai", "two", "vllm", "llama", "one"]
+    "items",
+    [
+        pytest.param(HELLO, id="openai"),
+        *(
+            pytest.param(items, id=id, marks=pytest.mark.slow)
+            for id, items in {"two": TWO, "vllm": VLLM, "llama": LLAMA_CPP, "one": COMPLETE}.items()
+        ),
+    ],
 )
 def test_it_keeps_the_laws(items: Any) -> None:
     check_protocol(openai_completions, [sse(*items), items], attempts=80)

@@ -117,6 +117,11 @@ class Agents:
         self._client.close()
         self.model.close()
 
+    async def aclose(self) -> None:
+        """As `close`, in the event loop in which agents ran."""
+        await self._async_client.close()
+        self.close()
+
 
 @contextlib.contextmanager
 def serve(app: Any, **options: Any) -> Iterator[str]:

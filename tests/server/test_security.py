@@ -78,6 +78,7 @@ def test_paths_and_methods(client: Client) -> None:
         response = client.request(method, path)
         assert code_of(response) == (405, "method-not-allowed")
         assert response.headers["allow"] == allowed
+    assert client.head("/runs").status_code == 405
     for id in ("x" * 129, "a b", "a.b", "%00", "é"):
         assert code_of(client.get(f"/runs/{id}")) == (404, "run-not-found")
         assert code_of(client.get(f"/conversations/{id}")) == (404, "conversation-not-found")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ..redis_server import RedisServer, needs_redis
-from .parts import TOKEN, Agents, Client, said
+from .parts import Agents, Client, said
 
 pytestmark = [pytest.mark.slow, needs_redis]
 
@@ -58,9 +58,19 @@ def process(redis: RedisServer, path: Path, agents: Agents, pause: float = 60.0)
         started.stdin.close()
 
 
-def test_two_processes_behind_one_redis(redis: RedisServer, agents: Agents, tmp_path: Path) -> None:
-    path = tmp_path / "c.db"
-    with process(redis, path, agents) as (_, here), process(redis, path, agents) as (_, there):
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shared") / "conversations.db"
+
+
+@pytest.fixture(scope="module")
+def there(redis: RedisServer, agents: Agents, path: Path) -> Iterator[Client]:
+    with process(redis, path, agents) as (_, client):
+        yield client
+
+
+def test_two_processes_behind_one_redis(redis: RedisServer, agents: Agents, path: Path, there: Client) -> None:
+    with process(redis, path, agents) as (_, here):
         run = here.begin("run say shared", conversation="shared")
         question = there.until_asked(run["id"])
         first = [frame.id for frame in _frames_until(there, run["id"], "confirmation_created")]
@@ -80,24 +90,23 @@ def test_two_processes_behind_one_redis(redis: RedisServer, agents: Agents, tmp_
         assert ids[0] == ids[1]
 
 
-def test_a_run_outlives_the_process_that_began_it(redis: RedisServer, agents: Agents, tmp_path: Path) -> None:
+def test_a_run_outlives_the_process_that_began_it(
+    redis: RedisServer, agents: Agents, path: Path, there: Client
+) -> None:
     """It is killed while the run is paused; the approval comes later, to another process: nothing runs twice."""
-    path = tmp_path / "c.db"
-    with process(redis, path, agents) as (_, there):
-        with process(redis, path, agents, pause=0.05) as (killed, here):
-            run = here.begin("run say later", conversation="later")
-            question = here.until_asked(run["id"])
-            here.until(run["id"], "paused")
-            killed.kill()
-        there.post(f"/runs/{run['id']}/answers/{question['id']}", json={"approved": True, "edited": "say edited"})
-        frames = there.events(run["id"])
-        types = [frame.type for frame in frames]
-        assert [
-            types.count(name) for name in ("run_created", "confirmation_created", "console_created", "run_done")
-        ] == [1] * 4
-        assert "edited" in said(frames)
-        after = there.run(run["id"])
-        assert (after["status"], after["conversation"]) == ("done", "later")
+    with process(redis, path, agents, pause=0.05) as (killed, here):
+        run = here.begin("run say later", conversation="later")
+        question = here.until_asked(run["id"])
+        here.until(run["id"], "paused")
+        killed.kill()
+    there.post(f"/runs/{run['id']}/answers/{question['id']}", json={"approved": True, "edited": "say edited"})
+    frames = there.events(run["id"])
+    types = [frame.type for frame in frames]
+    names = ("run_created", "confirmation_created", "console_created", "run_done")
+    assert [types.count(name) for name in names] == [1] * 4
+    assert "edited" in said(frames)
+    after = there.run(run["id"])
+    assert (after["status"], after["conversation"]) == ("done", "later")
 
 
 def _frames_until(client: Client, run_id: str, type: str) -> list[Any]:

@@ -326,7 +326,11 @@ def test_an_answer_that_is_no_yes_declines(client: Client, agents: Agents) -> No
 
 def test_the_client_brings_its_tools_and_its_state(client: Client, agents: Agents) -> None:
     """Tools become schemas that the client answers; the rest reaches the factory."""
-    tools = [{"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}]
+    own = {"name": "careful", "description": "Another one.", "parameters": {}}  # the server's has this name
+    tools: list[dict[str, Any]] = [
+        own,
+        {"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}},
+    ]
     context = [{"description": "where", "value": "here"}]
     options: dict[str, Any] = {"tools": tools, "state": {"n": 1}, "context": context, "forwardedProps": {"p": 2}}
     frames = agui(client, "thread-4", "r1", messages=user("ask where"), **options)

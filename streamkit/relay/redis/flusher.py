@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from ...errors import SourceError, StreamkitError
-from .link import FIRST_PAUSE, LONGEST_PAUSE, Away
+from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE, Away
 
 if TYPE_CHECKING:
     from .hub import Hub

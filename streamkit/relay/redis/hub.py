@@ -12,11 +12,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
+from ...redis_link import Link
 from ..cursors import Place
 from .feed import Feed
 from .flusher import Flusher
 from .keys import Keys
-from .link import Link
 from .listener import Listener
 from .looker import Command, Looker
 from .reading import RedisReading

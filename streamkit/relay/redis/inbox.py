@@ -12,7 +12,7 @@ from .keys import Keys
 from .record import Question, questions_of, text
 
 if TYPE_CHECKING:
-    from .link import Link
+    from ...redis_link import Link
     from .outbox import Outbox
 
 __all__ = ["Inbox"]

@@ -6,11 +6,11 @@ import secrets
 import threading
 from typing import TYPE_CHECKING, Any
 
-from .link import FIRST_PAUSE, LONGEST_PAUSE
+from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE
 
 if TYPE_CHECKING:
+    from ...redis_link import Link
     from .hub import Hub
-    from .link import Link
 
 __all__ = ["Listener"]
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from .link import FIRST_PAUSE, LONGEST_PAUSE, Away
+from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE, Away
 from .reading import RedisReading, not_found
 from .record import STATE_FIELDS, State
 
 if TYPE_CHECKING:
+    from ...redis_link import Link
     from .feed import Feed
     from .hub import Hub
-    from .link import Link
 
 __all__ = ["READER_LIFE", "Looker"]
 

@@ -12,17 +12,17 @@ from typing import Any
 import msgspec
 
 from ...errors import UsageError
+from ...redis_link import Link
 from ..cursors import cursor_of, place_of, run_name
 from ..ending import end_abandoned_run
 from ..interface import FINAL, Answered, Control, Gap, Relay, RunRecord
 from ..registry import outcome_of
 from .hub import Hub
 from .keys import index_key
-from .link import Link
 from .outbox import Outbox
 from .reading import RedisReading, missing, not_found
 from .record import STATE_FIELDS, Question, State, effective_status, encode, questions_of, text
-from .scripts import ANSWER, CANCEL, CLAIM, END
+from .scripts import ANSWER, CANCEL, CLAIM, END, every_script
 from .work import Lives
 from .writer import RedisWriter
 
@@ -74,7 +74,7 @@ class RedisRelay(Relay):
         self._index = index_key(prefix)
         self._timeout = math.inf if timeout is None else timeout
         self._lives = Lives(lease, ttl_running, ttl_paused, ttl_ended)
-        self._link = Link(target)
+        self._link = Link(target, every_script())
         this = weakref.ref(self)
 
         def bury(run_id: str) -> None:

@@ -7,10 +7,10 @@ nothing), what the producer said of it, and its answer. The last two are JSON th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha1
-from typing import Any
 
-__all__ = ["ANSWER", "APPEND", "CANCEL", "CLAIM", "END", "SNAPSHOT", "Script", "every_script"]
+from ...redis_link import Script
+
+__all__ = ["ANSWER", "APPEND", "CANCEL", "CLAIM", "END", "SNAPSHOT", "every_script"]
 
 # Whether the run is still this producer's: ARGV[1] is its epoch, ARGV[2] its owner, a word of its own.
 _GUARD = """
@@ -33,19 +33,6 @@ local function close(key)
   end
 end
 """
-
-
-class Script:
-    """A script, called with its keys and then its arguments."""
-
-    def __init__(self, keys: int, text: str) -> None:
-        self.text = text
-        self._keys = keys
-        self._sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
-
-    def __call__(self, *arguments: Any) -> Sequence[Any]:
-        """The command that calls it."""
-        return ("EVALSHA", self._sha, self._keys, *arguments)
 
 
 # Become the producer. Arguments: owner, milliseconds of the lease, of the run's life, and for a new run its info (else "").

@@ -1,15 +1,16 @@
-"""The connections to Redis: commands in pipelines, and what is tried again while the server is away."""
+"""The connections to Redis, of a relay or a store: commands and scripts in pipelines, and what is tried again while the
+server is away."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from hashlib import sha1
 from typing import Any
 
-from ...errors import SourceError, UsageError
-from .scripts import every_script
+from .errors import SourceError, UsageError
 
-__all__ = ["Away", "Link"]
+__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "Away", "Link", "Script"]
 
 CONNECTIONS = 10  # of one relay, its subscriber's included
 _TIMEOUT = 5.0  # seconds for which one reply, or a free connection, is waited for
@@ -23,18 +24,34 @@ class Away(Exception):
     """Redis cannot be reached, or cannot do this at present."""
 
 
+class Script:
+    """A script, called with its keys and then its arguments."""
+
+    def __init__(self, keys: int, text: str) -> None:
+        self.text = text
+        self._keys = keys
+        self._sha = sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    def __call__(self, *arguments: Any) -> Sequence[Any]:
+        """The command that calls it."""
+        return ("EVALSHA", self._sha, self._keys, *arguments)
+
+
 class Link:
-    """The connections of one relay. Thread-safe.
+    """The connections of one relay or store. Thread-safe.
 
     Args:
+        scripts: those that it calls.
         target: the URL of a server, or a client of redis-py, whose settings are used for connections of the relay's own.
 
     Raises:
         UsageError: redis-py is not installed; or it is neither.
     """
 
-    def __init__(self, target: Any) -> None:
+    def __init__(self, target: Any, scripts: Sequence[Script]) -> None:
         redis = _redis_py()
+        self._target = target  # a client's pool may be needed to find its server
+        self._scripts = scripts
         self._errors: Any = redis.exceptions
         self._client: Any = redis.Redis(connection_pool=_pool(redis, target))
         self.broken_at = float("-inf")  # when a connection broke last, on the monotonic clock
@@ -48,7 +65,7 @@ class Link:
         replies = self._execute(commands)
         missing = [place for place, reply in enumerate(replies) if isinstance(reply, self._errors.NoScriptError)]
         if missing:
-            self._execute([("SCRIPT", "LOAD", script.text) for script in every_script()])
+            self._execute([("SCRIPT", "LOAD", script.text) for script in self._scripts])
             again = self._execute([commands[place] for place in missing])
             for place, reply in zip(missing, again, strict=True):
                 replies[place] = reply
@@ -79,7 +96,7 @@ class Link:
             return reply
         if str(reply).startswith(_PASSING) or type(reply).__name__ in _PASSING_TYPES:
             raise Away(str(reply)) from reply
-        raise SourceError(f"Redis refused a command of the relay: {reply}") from reply
+        raise SourceError(f"Redis refused a command: {reply}") from reply
 
     def ask(self, *commands: Sequence[Any]) -> list[Any]:
         """Send commands that may be repeated, and wait for their replies, while the server is away as well.
@@ -122,7 +139,7 @@ def _redis_py() -> Any:
     try:
         import redis
     except ImportError as error:
-        raise UsageError("a RedisRelay needs the package `redis`: pip install 'streamkit-sdk[redis]'") from error
+        raise UsageError("Redis needs the package `redis`: pip install 'streamkit-sdk[redis]'") from error
     return redis
 
 
@@ -141,7 +158,7 @@ def _pool(redis: Any, target: Any) -> Any:
         lent = {name: value for name, value in pool.connection_kwargs.items() if not name.startswith(_OF_ITS_POOL)}
         options = {**lent, **options, "connection_class": pool.connection_class}
     else:
-        raise UsageError(f"a RedisRelay takes the URL of a Redis server, or a `redis.Redis`, not {target!r}")
+        raise UsageError(f"it takes the URL of a Redis server, or a `redis.Redis`, not {target!r}")
     options.update(
         max_connections=CONNECTIONS, timeout=_TIMEOUT, retry=Retry(NoBackoff(), 0), protocol=2, decode_responses=False
     )

@@ -1,0 +1,200 @@
+"""Conversations on a Redis server.
+
+sk:{conversation}:saved   hash        its messages, and what is known of it
+sk:conversations          sorted set  all of them, by when they were updated; best effort, in a slot of its own
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import StaleVersionError, UsageError
+from ..messages import Message
+from ..redis_link import Link, Script
+from .content import messages_from, messages_to_bytes
+from .interface import Conversation, Saved, Store
+
+__all__ = ["RedisStore"]
+
+# Make a conversation that is not there. ARGV[1] is now, ARGV[2] its owner, "" for none.
+_CREATE = """
+local function create()
+  redis.call('HSET', KEYS[1], 'title', '', 'created_at', ARGV[1], 'messages', 0, 'version', 0, 'content', '[]')
+  if ARGV[2] ~= '' then redis.call('HSET', KEYS[1], 'owner', ARGV[2]) end
+end
+"""
+
+# Arguments: now, owner, version, content, its count of messages, 1 and the title or 0. Returns the new version, or as text
+# the one that it has, "" if it was deleted.
+_SAVE = Script(
+    1,
+    _CREATE
+    + """
+local version = redis.call('HGET', KEYS[1], 'version')
+if not version and ARGV[3] == '0' then
+  create()
+  version = '0'
+end
+if version ~= ARGV[3] then return version or '' end
+redis.call('HSET', KEYS[1], 'content', ARGV[4], 'messages', ARGV[5], 'updated_at', ARGV[1])
+if ARGV[6] == '1' then redis.call('HSET', KEYS[1], 'title', ARGV[7]) end
+return redis.call('HINCRBY', KEYS[1], 'version', 1)
+""",
+)
+
+# Arguments: now, owner, the run, the run that is over. Returns the run that holds it.
+_LOCK = Script(
+    1,
+    _CREATE
+    + """
+if redis.call('EXISTS', KEYS[1]) == 0 then create() end
+local run = redis.call('HGET', KEYS[1], 'run')
+if not run or run == ARGV[4] then
+  redis.call('HSET', KEYS[1], 'run', ARGV[3], 'updated_at', ARGV[1])
+  run = ARGV[3]
+end
+return run
+""",
+)
+
+# Argument: the run. Returns 1 if the conversation went with its lock.
+_UNLOCK = Script(
+    1,
+    """
+if redis.call('HGET', KEYS[1], 'run') ~= ARGV[1] then return 0 end
+if redis.call('HGET', KEYS[1], 'version') == '0' then return redis.call('DEL', KEYS[1]) end
+redis.call('HDEL', KEYS[1], 'run')
+return 0
+""",
+)
+
+_ESCAPED = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
+_FIELDS = ("title", "created_at", "updated_at", "messages", "version", "run", "owner")
+
+
+class RedisStore(Store):
+    """Conversations on a Redis server, for servers in any number of processes. It needs the extra `redis`.
+
+    Args:
+        target: a URL, as `redis://localhost:6379/0`; or a `redis.Redis`, whose settings are used.
+        prefix: what the keys begin with.
+
+    Raises:
+        UsageError: redis-py is missing, or an argument is wrong.
+    """
+
+    def __init__(self, target: Any, *, prefix: str = "sk") -> None:
+        if not prefix or "{" in prefix or "}" in prefix:
+            raise UsageError(f"a prefix of keys is a word without braces, not {prefix!r}")
+        self._prefix = prefix
+        self._index = f"{prefix}:conversations"
+        self._link = Link(target, (_SAVE, _LOCK, _UNLOCK))
+
+    def _key(self, id: str) -> bytes:
+        return _bytes(f"{self._prefix}:{{{id.translate(_ESCAPED) or '%'}}}:saved")
+
+    def load(self, id: str) -> Saved | None:
+        """The messages of a conversation."""
+        ((content, version),) = self._link.ask(("HMGET", self._key(id), "content", "version"))
+        return None if version is None else Saved(messages_from(content), int(version))
+
+    def save(
+        self,
+        id: str,
+        messages: Sequence[Message],
+        version: int,
+        *,
+        title: str | None = None,
+        owner: str | None = None,
+    ) -> int:
+        """Replace the messages of a conversation."""
+        now, content = _now(), messages_to_bytes(messages)
+        named = (0,) if title is None else (1, _bytes(title))
+        call = _SAVE(self._key(id), now, _bytes(owner or ""), version, content, len(messages), *named)
+        (reply,) = self._link.ask(call)
+        if isinstance(reply, bytes):
+            state = f"it has version {int(reply)} by now" if reply else "it was deleted"
+            raise StaleVersionError(f"conversation {id!r} cannot be saved in place of version {version}: {state}")
+        self._link.ask(("ZADD", self._index, now, _bytes(id)))
+        new: int = reply
+        return new
+
+    def get(self, id: str) -> Conversation | None:
+        """What is known of a conversation."""
+        (fields,) = self._link.ask(("HMGET", self._key(id), *_FIELDS))
+        return None if fields[1] is None else _conversation(id, fields)
+
+    def list(self, *, limit: int = 50, before: str | None = None) -> Sequence[Conversation]:
+        """Conversations, the last updated first."""
+        start = 0
+        if before is not None:
+            (rank,) = self._link.ask(("ZREVRANK", self._index, _bytes(before)))
+            if rank is None:
+                return []
+            start = rank + 1
+        found: Sequence[Conversation] = []
+        while len(found) < limit:
+            (members,) = self._link.ask(("ZREVRANGE", self._index, start, start + limit - 1))
+            if not members:
+                break
+            ids = [_text(member) for member in members]
+            known = self._link.ask(*(("HMGET", self._key(id), *_FIELDS) for id in ids))
+            found = [
+                *found,
+                *(_conversation(id, one) for id, one in zip(ids, known, strict=True) if one[1] is not None),
+            ]
+            start += len(members)
+        return found[:limit]
+
+    def delete(self, id: str) -> bool:
+        """Remove a conversation."""
+        (removed,) = self._link.ask(("DEL", self._key(id)))
+        self._link.ask(("ZREM", self._index, _bytes(id)))
+        return bool(removed)
+
+    def lock(self, id: str, run_id: str, *, instead_of: str | None = None, owner: str | None = None) -> str:
+        """Take the lock of a conversation for a run."""
+        now = _now()
+        call = _LOCK(self._key(id), now, _bytes(owner or ""), _bytes(run_id), _bytes(instead_of or ""))
+        (holder,) = self._link.ask(call)
+        if _text(holder) == run_id:
+            self._link.ask(("ZADD", self._index, now, _bytes(id)))
+        return _text(holder)
+
+    def unlock(self, id: str, run_id: str) -> None:
+        """Release the lock."""
+        (is_gone,) = self._link.ask(_UNLOCK(self._key(id), _bytes(run_id)))
+        if is_gone:
+            self._link.ask(("ZREM", self._index, _bytes(id)))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._link.close()
+
+
+def _now() -> str:
+    return f"{time.time():.6f}"
+
+
+def _bytes(value: str) -> bytes:
+    return value.encode("utf-8", "surrogatepass")
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogatepass")
+
+
+def _conversation(id: str, fields: Sequence[Any]) -> Conversation:
+    title, created_at, updated_at, messages, version, run, owner = fields
+    return Conversation(
+        id=id,
+        title=_text(title),
+        created_at=float(created_at),
+        updated_at=float(updated_at),
+        messages=int(messages),
+        version=int(version),
+        run=None if run is None else _text(run),
+        owner=None if owner is None else _text(owner),
+    )

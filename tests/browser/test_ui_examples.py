@@ -1,0 +1,123 @@
+"""The examples for user interfaces, built by Vite and driven in Chromium: useChat of `ai` 7, and AG-UI's client.
+
+`npm install --prefix examples/react-usechat` and the same for `ag-ui` bring what they need; or STREAMKIT_UI_EXAMPLES names a
+folder that has both, installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .pages import CHROMIUM, FLAGS, until
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+INSTALLED = Path(os.environ.get("STREAMKIT_UI_EXAMPLES", EXAMPLES))
+NAMES = ("react-usechat", "ag-ui")
+MISSING = [name for name in NAMES if not (INSTALLED / name / "node_modules" / "vite").exists()]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: no program `chromium`"),
+    pytest.mark.skipif(bool(MISSING), reason=f"not installed by npm in {INSTALLED}: {', '.join(MISSING)}"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Any, request: Any, tmp_path: Path) -> Generator[Any]:
+    """The example whose name is the test's parameter, built and served; at the end without an error in the console."""
+    folder = tmp_path / request.param
+    shutil.copytree(EXAMPLES / request.param, folder, ignore=shutil.ignore_patterns("node_modules", "dist"))
+    modules = (INSTALLED / request.param / "node_modules").resolve()
+    (folder / "node_modules").symlink_to(modules)
+    vite = [modules / "node" / "bin" / "node", modules / "vite" / "bin" / "vite.js", "build"]
+    built = subprocess.run(vite, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert built.returncode == 0, built.stdout + built.stderr
+    command = [sys.executable, str(EXAMPLES / "_ui_server.py"), str(folder / "dist")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert server.stdout is not None
+    context = browser.new_context()
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda one: faults.append(one.text) if one.type == "error" and "404" not in one.text else None)
+    try:
+        page.goto(server.stdout.readline().strip())
+        page.wait_for_selector("form input")
+        yield page
+        assert faults == []
+    finally:
+        context.close()
+        server.terminate()
+        server.communicate(timeout=60)
+
+
+def say(page: Any, text: str) -> None:
+    page.fill("form input", text)
+    page.keyboard.press("Enter")
+
+
+def wait(page: Any, text: str) -> None:
+    page.wait_for_selector(f"text={text}", timeout=60_000)
+
+
+@pytest.mark.parametrize("page", ["react-usechat"], indirect=True)
+def test_use_chat_approves_declines_stops_and_goes_on_after_a_reload(page: Any) -> None:
+    say(page, "Add the numbers up to 100.")
+    page.click("text=Run")
+    wait(page, "The code printed 5050.")
+    assert page.locator(".call .output", has_text="5050").count() == 1
+    assert page.locator("article.user").count() == 1
+    say(page, "Once more.")
+    page.click("text=Decline")
+    wait(page, "The code printed Not run")
+    say_when_ready(page, "slow please")
+    wait(page, "word10 word11")
+    page.reload()
+    wait(page, "word20 word21")
+    until(lambda: page.locator("article.assistant").last.inner_text().endswith("word119"), page)
+    words = page.locator("article.assistant").last.inner_text().split()
+    assert words == [f"word{number}" for number in range(120)], "nothing is lost, and nothing comes twice"
+    say_when_ready(page, "slow again")
+    wait(page, "word10 word11")
+    page.click("text=Stop")
+    page.wait_for_selector("text=Send")
+    assert "word119" not in page.locator("article.assistant").last.inner_text()
+
+
+def say_when_ready(page: Any, text: str) -> None:
+    page.wait_for_selector("text=Send")
+    say(page, text)
+
+
+@pytest.mark.parametrize("page", ["ag-ui"], indirect=True)
+def test_the_ag_ui_client_is_interrupted_and_resumes(page: Any) -> None:
+    say(page, "Add the numbers up to 100.")
+    page.click("text=Run")
+    wait(page, "The code printed 5050.")
+    assert "print(sum(range(101)))" in page.inner_text(".call")
+    assert page.locator("article.tool", has_text="5050").count() == 1
+    say(page, "Once more.")
+    page.click("text=Decline")
+    wait(page, "The code printed Not run")
+    assert page.locator("article.user").count() == 2
+    assert page.is_hidden("#problem")
