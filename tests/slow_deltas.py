@@ -33,7 +33,7 @@ __all__ = [
     "slow_share",
 ]
 
-MOST_OPCODES = 310
+MOST_OPCODES = 290
 """Of the decoder, and of counting, for an item that is one delta. The rest of its way to a hook takes about 200, and the
 limit (splitting, a typed decode, one call, one append: `tests/benchmarks/parsing.py`) 73 in all. Most variants take less than
 250; the most is of those whose chunks hold more for the way back, which is measured. Each item is fed alone here."""

@@ -213,6 +213,32 @@ ENDLESS: dict[str, tuple[str, Callable[[int], dict[str, Any]]]] = {
         "openai_chat",
         lambda n: choice({"tool_calls": [{"index": 0, "id": "call", "function": {"arguments": BESIDE}}]}),
     ),
+    "chat: new keys of a call": (
+        "openai_chat",
+        lambda n: choice({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f"}, f"key{n}": BESIDE}]}),
+    ),
+    "chat: new keys beside a text": (
+        "openai_chat",
+        lambda n: choice({"content": "a", "extra_content": {f"key{n}": BESIDE}}),
+    ),
+    "chat: new keys of a choice": ("openai_chat", lambda n: choice({"content": ""}, **{f"key{n}": BESIDE})),
+    "chat: new keys of x_groq": ("openai_chat", lambda n: {**choice({"content": "a"}), "x_groq": {f"key{n}": BESIDE}}),
+    "anthropic: new keys of the message": (
+        "anthropic",
+        lambda n: {"type": "message_delta", "delta": {f"key{n}": BESIDE}},
+    ),
+    "anthropic: new keys of the usage": (
+        "anthropic",
+        lambda n: {"type": "message_delta", "delta": {}, "usage": {f"key{n}": BESIDE}},
+    ),
+    "responses: new keys of an item": (
+        "openai_responses",
+        lambda n: {
+            "type": "response.output_item.added",
+            "output_index": 0,
+            "item": {"id": "i", "type": "message", "role": "assistant", f"key{n}": BESIDE},
+        },
+    ),
     "responses: annotations": (
         "openai_responses",
         lambda n: {

@@ -46,16 +46,20 @@ def fields_of(value: Any) -> dict[str, Any]:
     Raises:
         TypeError: it is another object.
     """
-    kind: Any = type(value)
-    if kind not in _plain_models:
-        if not is_plain_model(kind):
-            raise TypeError("it is no plain model of an SDK")
-        if len(_plain_models) >= _MOST_MODELS:
-            _plain_models.clear()
-        _plain_models.add(kind)
+    if type(value) not in _plain_models:
+        _remember(value)
     extra: dict[str, Any] | None = value.__pydantic_extra__
     fields: dict[str, Any] = value.__dict__
     return {**fields, **extra} if extra else fields
+
+
+def _remember(value: object) -> None:
+    kind: Any = type(value)
+    if not is_plain_model(kind):
+        raise TypeError("it is no plain model of an SDK")
+    if len(_plain_models) >= _MOST_MODELS:
+        _plain_models.clear()
+    _plain_models.add(kind)
 
 
 def open_model(value: Any, nesting: Nesting) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,9 @@ from ..messages.sdk_objects import as_item
 from ..protocols import registry
 from ..protocols.base import Decoder, OwnEvents
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
-from ..protocols.values import is_object
 from ..shared_names import share_names
 from .chained import UpstreamConfirmations
+from .held_items import error_in, is_plain, parsed_item, protocol_of
 from .live import ForeignQuestions, decoder_of_possible_question
 from .source import AsyncSource, Source
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PreparingDecoder", "SourceDecoder"]
 
-_SSE_FIELDS = (b"data", b"event", b"id", b"retry")
 _OTHER = (tuple, Event, int)  # elements of batches that are frames, another stream's events, or bytes
 _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
@@ -198,9 +196,9 @@ class SourceDecoder:
         held_before = len(self._held)
         self._held += tuple(batch)
         for number, item in enumerate(batch, held_before):
-            kind = _protocol_of(item, parsed=parsed)
+            kind = protocol_of(item, parsed=parsed)
             if kind is None and self.may_ask:
-                kind = decoder_of_possible_question(_parsed(item))
+                kind = decoder_of_possible_question(parsed_item(item))
             if kind is not None:
                 break
             if number >= _UNRECOGNISED_LIMIT:
@@ -220,7 +218,7 @@ class SourceDecoder:
     def _unrecognised(self) -> StreamkitError:
         return ProtocolError(
             "unknown-protocol",
-            f"no protocol has items like {repr(_parsed(self._held[0]))[:200]}; "
+            f"no protocol has items like {repr(parsed_item(self._held[0]))[:200]}; "
             f"give `protocol=`, one of: {', '.join(registry.names())}",
             index=0,
         )
@@ -320,7 +318,7 @@ class SourceDecoder:
     def incomplete(self) -> StreamkitError:
         """The error that says where the source was cut off, or that it never was a stream."""
         decoder = self.decoder
-        if decoder is None and _is_plain(self._seen):
+        if decoder is None and is_plain(self._seen):
             return ProtocolError(
                 "unknown-protocol",
                 f"the source is text in no known framing: it begins with {self._seen[:_SHOWN]!r}. Known are Server-Sent "
@@ -342,11 +340,11 @@ class SourceDecoder:
     def _held_error(self) -> Sequence[Event]:
         """The failed run of a source that was nothing but an error, which has about the same shape in every protocol.
         Nothing for one that has only `[DONE]`: it is complete, and empty."""
-        if all(_parsed(held) == "[DONE]" for held in self._held):
+        if all(parsed_item(held) == "[DONE]" for held in self._held):
             return []
         for held in self._held:
-            if (error := _error_in(held)) is not None:
-                return [RunDone(Run(status="failed", error=error, raw=_parsed(held)))]
+            if (error := error_in(held)) is not None:
+                return [RunDone(Run(status="failed", error=error, raw=parsed_item(held)))]
         raise self._unrecognised()
 
 
@@ -398,46 +396,6 @@ def _events_at_end(decoder: Decoder) -> list[Event]:
         if isinstance(event, StreamWarning) and event.index == decoder.index:
             event.index = None
     return events
-
-
-def _protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
-    if isinstance(item, Event):
-        kind: type[Decoder] = registry.find("streamkit").Decoder
-        return kind
-    if parsed:
-        return registry.recognise(as_item(item))
-    return registry.recognise(read_json(item[2]), item[1].decode("utf-8", "replace"))
-
-
-def _parsed(held: Any) -> Any:
-    """A held item, or a held frame's data: as JSON where it is JSON, else as text."""
-    if not is_frame(held):
-        return as_item(held)
-    _, _, data = held
-    value = read_json(data)
-    return data.decode("utf-8", "replace") if value is None else value
-
-
-def _error_in(held: Any) -> dict[str, Any] | None:
-    """The error in a held item or frame: under the key `error`, or the item itself if it is named so."""
-    item = _parsed(held)
-    is_error = is_frame(held) and held[1] == b"error"
-    if is_object(item) and item.get("event") == "error" and "data" in item:
-        item, is_error = item["data"], True
-    if is_object(item):
-        error = item.get("error") or (item if is_error or item.get("type") == "error" else None)
-    else:
-        error = item if is_error else None
-    if error is None:
-        return None
-    return dict(error) if is_object(error) else {"message": str(error)}
-
-
-def _is_plain(start: bytes) -> bool:
-    """Whether a body that begins like this is no Server-Sent Events, nor JSON, even if only its beginning is here."""
-    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    field = re.split(rb"[:\r\n]", text, maxsplit=1)[0]
-    return text[:1] not in (b"{", b"[") and not any(name.startswith(field) for name in _SSE_FIELDS)
 
 
 def _is_complete(data: bytes) -> bool:

@@ -24,6 +24,7 @@ from ...messages.json_text import NOT_JSON, has_surrogates
 from ...messages.sdk_objects import fields_of
 from .. import base
 from ..framing import Frames, as_frame
+from ..held_values import HeldSize, add_values
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without_keys
 from .content import ContentBlocks, MessageIds, Warn
 from .shape import recognises
@@ -48,6 +49,7 @@ class Decoder(base.Decoder):
         # reference to the decoder would be a circle, and keep a finished stream in memory.
         self._faults = faults = list[tuple[str, str]]()
         self._warn_later: Warn = lambda code, fault: faults.append((code, fault))
+        self._held = HeldSize()
         self._is_another_answer = False
         self._has_failed = False
         self._start_answer()
@@ -56,7 +58,7 @@ class Decoder(base.Decoder):
         self._blocks = ContentBlocks(self._ids, self._warn_later)
         self._has_begun = False
         self._has_ended = False
-        self._usage: WireObject = {}
+        self._usage: dict[str, Any] = {}
         self._metadata: dict[str, Any] = {}
 
     @classmethod
@@ -153,7 +155,7 @@ class Decoder(base.Decoder):
                 yield from self._message_delta(item)
             case "message_stop":
                 # Bedrock's metrics are here, and the complete message that the SDK's helper adds.
-                self._metadata |= without_keys(item, "type", "message")
+                yield from self._add_metadata(without_keys(item, "type", "message"))
                 yield from self._end()
             case "message":
                 yield from self._message(item)
@@ -189,7 +191,7 @@ class Decoder(base.Decoder):
             self._is_another_answer = True
         self._has_begun = True
         self._blocks.group = id or None
-        self._metadata |= without_keys(message, *_MESSAGE_KEYS)
+        yield from self._add_metadata(without_keys(message, *_MESSAGE_KEYS))
         model = text_or_none(message.get("model"))
         raw = {key: message[key] for key in message if key != "content"}
         yield e.RunCreated(e.Run(id=id, model=model, metadata=dict(self._metadata), raw=raw or None))
@@ -216,7 +218,8 @@ class Decoder(base.Decoder):
 
     def _message_delta(self, item: WireObject) -> Iterator[e.Event]:
         delta = as_object(item.get("delta"))
-        self._metadata |= without_keys(delta, "stop_reason") | without_keys(item, "type", "delta", "usage")
+        values = without_keys(delta, "stop_reason") | without_keys(item, "type", "delta", "usage")
+        yield from self._add_metadata(values)
         yield from self._count_usage(item.get("usage"))
         yield from self._take_stop_reason(delta.get("stop_reason"))
 
@@ -227,10 +230,18 @@ class Decoder(base.Decoder):
         if not is_object(usage):
             self._warn_later("bad-usage", "its usage is not an object and was skipped")
             return
-        merged = {**self._usage, **without_keys(usage)}
-        if merged != self._usage:
-            self._usage = merged
-            yield usage_of(merged)
+        if changed := add_values(self._usage, without_keys(usage)):
+            yield from self._hold(changed)
+            yield usage_of(self._usage)
+
+    def _add_metadata(self, values: WireObject) -> Iterator[e.Event]:
+        """Add to the run's metadata. Its size is reported."""
+        if changed := add_values(self._metadata, values):
+            yield from self._hold(changed)
+
+    def _hold(self, values: WireObject) -> Iterator[e.Event]:
+        if size := self._held.add(values):
+            yield e.MetadataHeld(None, size)
 
     def _take_stop_reason(self, reason: Any) -> Iterator[e.Event]:
         """A stop_reason says how the message ends."""

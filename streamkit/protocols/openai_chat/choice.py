@@ -11,6 +11,7 @@ from typing import Any
 
 from ...events import AnnotationAdded, Event, RawEvent, RefusalDelta, TextDelta
 from ...messages import Status
+from ..held_values import add_values
 from ..values import (
     WireObject,
     annotation_of,
@@ -161,17 +162,21 @@ class Choice:
         return None
 
     def _add_extra(self, wire: WireObject, *, is_plain: bool) -> None:
-        for key in wire:
-            # The fast path takes plain chunks, and refuses only those with content filter results.
-            if key not in CHOICE_KEYS and wire[key] and (key == "content_filter_results" or not is_plain):
-                self.extra = {**self.extra, key: wire[key]}
+        # The fast path takes plain chunks, and refuses only those with content filter results.
+        taken = ("content_filter_results",) if is_plain else wire.keys() - CHOICE_KEYS
+        extra = self.extra
+        found = {key: wire[key] for key in wire if key in taken and wire[key]}
+        changed = {key: value for key, value in found.items() if key not in extra or extra[key] != value}
+        if changed:
+            self.extra = {**extra, **changed}
+            self._hold(None, changed)
 
     def update_fast_path(self) -> None:
         """Note what the fast path may do with the next chunk."""
         messages = self.messages
         ids = messages.ids
         messages.unreported = 0
-        messages.report_detail()
+        messages.report_held()
         self.is_reasoning = "reasoning" in ids or "redacted" in ids
         if self.is_reasoning or messages.is_text_held:
             self.open_text_id = self.open_refusal_id = None
@@ -216,7 +221,7 @@ class Choice:
             content = self._read_content(self._without_thought_tag(delta.get("content")), chunk)
             yield from self._with_logprobs("text", content, logprobs, chunk)
             if is_object(extra := delta.get("extra_content")):
-                messages.add_returned("text", {"extra_content": extra})
+                messages.add_returned_values("text", "extra_content", extra)
         refusal = messages.append("refusal", self._text_of(delta.get("refusal"), "refusal"))
         yield from self._with_logprobs("refusal", refusal, logprobs, chunk)
         yield from self._read_audio(delta.get("audio"))
@@ -411,8 +416,9 @@ class Choice:
         if before is not None and len(calls.in_order) > count:
             yield from self.messages.pass_call(before)
         call.is_custom = call.is_custom or is_custom
-        if function is not fragment and (extra := without_keys(fragment, *CALL_KEYS)):
-            call.extra = {**call.extra, **extra}
+        extra = without_keys(fragment, *CALL_KEYS) if function is not fragment else {}
+        if extra and (changed := add_values(call.extra, extra)):
+            self._hold(call.message_id, changed)
         yield from self.messages.append_to_call(call, call_id, name, arguments)
 
     def _read_function_call(self, fragment: Any) -> Iterator[Event]:

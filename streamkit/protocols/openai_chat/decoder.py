@@ -18,11 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-from ...events import Event, MetadataHeld, RawEvent, Run, RunCreated, RunDone, StreamWarning, TextDelta
-from ...messages.json_text import NOT_JSON, has_surrogates, json_key
-from ...messages.sdk_objects import fields_of
-from .. import base
-from ..framing import Frame, Frames, as_frame
+from ...events import Event, MetadataHeld, RawEvent, Run, RunCreated, RunDone, StreamWarning
+from ...messages.json_text import NOT_JSON
+from ..framing import Frame, as_frame
+from ..held_values import HeldSize
 from ..values import (
     WireObject,
     as_index,
@@ -34,14 +33,14 @@ from ..values import (
     text_or_none,
 )
 from .choice import Choice
+from .fast_path import FastPath
 from .first_chunk import begin
 from .open_messages import NOTHING as NO_VALUES
-from .parsed_chunk import has_one_value, parsed_piece
-from .pieces import event_with_logprobs, extended_event, plain_event, read_choice
-from .repeated_fields import NOTHING, RepeatedFields
-from .run_metadata import run_metadata, with_metadata
+from .pieces import plain_event, read_choice
+from .repeated_fields import NOTHING
+from .run_metadata import new_values, run_metadata, with_metadata
 from .shape import CHUNK_OBJECTS, recognises
-from .typed_chunk import Chunk, decode_chunk, decode_plain_chunk, read_plain_chunk
+from .typed_chunk import Chunk, decode_plain_chunk
 from .wire import (
     CHANGING_METADATA_KEYS,
     FINISH_REASON_STATUS,
@@ -56,13 +55,8 @@ from .wire import (
 
 __all__ = ["Decoder"]
 
-_NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk as another shape than its own raises
 
-_REPORTED_SIZE = 4096  # characters
-_UNUSUAL_BATCHES = 32
-
-
-class Decoder(base.Decoder):
+class Decoder(FastPath):
     """Decodes Chat Completions chunks of any server.
 
     The run begins with the first chunk that has choices, or the id of an answer (Azure's first chunk has neither). It
@@ -74,141 +68,19 @@ class Decoder(base.Decoder):
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._choices: dict[int, Choice] = {}
         self._has_begun = False
         self._has_ended = False
         self._answer_id: str | None = None
         self._metadata: WireObject = NO_VALUES
-        self._usage: WireObject = NO_VALUES
         self._warnings: list[Event] = []  # and what is held
-        self._unreported = 0  # characters of what is held
-        self._repeated = RepeatedFields()
-        self._new_usage: WireObject | None = None  # of the newest chunk, where it is another one
-        self._is_unusual = False  # the newest delta was no plain one, or the stream is exhausted
-        self._unusual_batches = 0  # in which deltas are still tried as such first
-        self._chunk: Chunk | None = None  # the newest chunk, where that is a typed one
+        self._held = HeldSize()
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether the item's `object` is Chat's, or it has choices with deltas or messages."""
         return recognises(item)
 
-    # -- the fast path: plain deltas of messages that are open
-
-    def feed_frames(self, frames: Frames) -> list[Event]:
-        """The events of frames. A plain delta of an open message is decoded without parsing the rest of its chunk."""
-        if self._is_unusual:
-            return self._feed_unusual(frames)
-        events: list[Event] = []
-        choices = self._choices
-        self._frames = frames
-        self._first = start = self.index
-        surplus = 0  # events so far, less the frames that they came from; a plain delta gives one event
-        data: Any
-        for data in frames:
-            try:
-                wire = decode_plain_chunk(data).choices[0]
-                delta = wire.delta
-                choice = choices[wire.index]
-                text = delta.content
-                if text and not (delta.tool_calls or delta.reasoning or delta.reasoning_content):
-                    message_id = choice.open_text_id
-                    if message_id is not None:
-                        events.append(TextDelta(message_id, text, raw_item=data))
-                        continue
-                event = plain_event(choice, delta, data)
-                if event is not None:
-                    events.append(event)
-                    continue
-            except _NOT_PLAIN:
-                pass  # another chunk, or a frame with an SSE id or name, which is a tuple
-            event = self._extended_event(data)
-            if event is not None:
-                events.append(event)
-                self._is_unusual, self._unusual_batches = True, _UNUSUAL_BATCHES
-                if self._new_usage:
-                    events.append(self._count_usage(self._new_usage, data))
-                    surplus += 1
-                continue
-            self.index = start + len(events) - surplus
-            decoded = self._feed_other(data)
-            events += decoded
-            surplus += len(decoded) - 1
-            if self.exhausted:
-                return events
-        self.index = start + len(frames)
-        return events
-
-    def _feed_unusual(self, frames: Frames) -> list[Event]:
-        """The same after a delta that was no plain one: those that follow mostly are like it, so they are tried as such. Now
-        and then they are not."""
-        events: list[Event] = []
-        if self.exhausted:
-            return events
-        self._unusual_batches -= 1
-        self._is_unusual = self._unusual_batches > 0
-        self._frames = frames
-        self._first = start = self.index
-        for place, data in enumerate(frames):
-            event = self._extended_event(data)
-            if event is None:
-                self._is_unusual, self.index = False, start + place
-                events += self.feed_frames(frames[place:])
-                self._frames, self._first = frames, start
-                return events
-            events.append(event)
-            if self._new_usage:
-                self._usage = self._new_usage
-                counted = read_usage(self._usage)
-                counted.raw_item = data
-                events.append(counted)
-        self.index = start + len(frames)
-        return events
-
-    def _extended_event(self, data: Any) -> Event | None:
-        """The event of a delta of an open message, in a chunk that repeats the other fields of the chunk before. None for
-        any other chunk, which is `_chunk` if it is a typed one."""
-        try:
-            self._chunk = chunk = decode_chunk(data)
-            wire = chunk.choices[0]
-            choice = self._choices[wire.index]
-        except LookupError:
-            return None
-        except _NOT_PLAIN:
-            self._chunk = None
-            return None
-        usage = chunk.usage
-        self._new_usage = usage if usage and usage != self._usage else None
-        if (
-            wire.finish_reason
-            or wire.content_filter_results != choice.filter_results
-            or (chunk.citations, chunk.search_results, chunk.x_groq) != self._repeated.values
-            or (wire.message is not None and chunk.object != "chat.completion.chunk")
-        ):
-            return None
-        if wire.logprobs is None:
-            delta, id = wire.delta, choice.open_text_id
-            text = delta.content
-            if text.__class__ is not str or not text or id is None:
-                return extended_event(choice, wire, data)
-            if (
-                delta.reasoning
-                or delta.reasoning_content
-                or delta.tool_calls
-                or delta.refusal
-                or delta.reasoning_details
-            ):
-                return extended_event(choice, wire, data)
-            return TextDelta(id, text, raw_item=data)
-        is_settled = (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self._repeated.changing
-        return event_with_logprobs(choice, wire, data, is_settled)
-
-    def _count_usage(self, usage: WireObject, data: bytes) -> Event:
-        """The event of usage that changed."""
-        self._usage = usage
-        event = read_usage(usage)
-        event.raw_item = data
-        return event
+    # -- chunks with more than a delta of an open message
 
     def _feed_other(self, frame: Frame | bytes) -> list[Event]:
         """The events of a frame with more than a delta of an open message, or with an SSE id: of a typed chunk, else by the
@@ -274,44 +146,6 @@ class Decoder(base.Decoder):
     def _new_choice(self, index: int, answer_id: str | None) -> Choice:
         return Choice(index, answer_id, self.new_id, self._warn, self._hold)
 
-    def plain_event(self, item: Any) -> Event | None:
-        """The event of a plain delta of an open message. The usual forms of one are read by a few look-ups."""
-        chunk: dict[str, Any] = item if item.__class__ is dict else fields_of(item)
-        (wire,) = choices = chunk["choices"]
-        if wire.__class__ is not dict:
-            wire = fields_of(wire)
-        delta = wire["delta"]
-        if delta.__class__ is not dict:
-            delta = fields_of(delta)
-        index, size = wire.get("index"), len(wire)
-        if (
-            wire.get("finish_reason", 0) is None
-            and (size == 3 or (size == 4 and wire.get("logprobs", 0) is None))
-            and index.__class__ is int
-            and choices.__class__ is list
-            and chunk.get("usage") is None
-            and chunk.get("moderation") is None
-            and "error" not in chunk
-            and "x_groq" not in chunk
-            and "citations" not in chunk
-            and "search_results" not in chunk
-            and "prompt_filter_results" not in chunk
-            and (len(delta) == 1 or has_one_value(delta))
-        ):
-            choice, text = self._choices[index], delta.get("content")
-            if text is None:
-                return parsed_piece(choice, delta, item)
-            id = choice.open_text_id
-            if id is not None and text and text.__class__ is str and (text.isascii() or not has_surrogates(text)):
-                return TextDelta(id, text, raw_item=item)
-        return self._typed_event(item)
-
-    def _typed_event(self, item: Any) -> Event | None:
-        """The event of a plain delta of an open message, in any form."""
-        wire = read_plain_chunk(item).choices[0]
-        event: Any = plain_event(self._choices[wire.index], wire.delta, item)
-        return None if event is None or has_surrogates(event.value) else event
-
     # -- the tolerant path
 
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
@@ -361,7 +195,7 @@ class Decoder(base.Decoder):
         for key in RAW_EVENT_KEYS:
             if chunk.get(key):
                 yield RawEvent(key, chunk)
-        self._metadata = with_metadata(self._metadata, chunk, METADATA_KEYS)
+        self._add_metadata(chunk, METADATA_KEYS)
         choices = self._choices_of(chunk)
         if not self._has_begun and (choices or (as_text(chunk.get("id")) and chunk.get("object") in CHUNK_OBJECTS)):
             yield self._begin(chunk)
@@ -369,7 +203,7 @@ class Decoder(base.Decoder):
         yield from events
         yield from self._read_usage(chunk, choices)
         if not is_only_deltas(events):
-            self._metadata = with_metadata(self._metadata, chunk, CHANGING_METADATA_KEYS)
+            self._add_metadata(chunk, CHANGING_METADATA_KEYS)
         error = error_of(chunk, choices)
         if error is not None and self._has_ended:
             yield RawEvent("error", chunk)
@@ -413,7 +247,7 @@ class Decoder(base.Decoder):
     def _begin(self, chunk: WireObject) -> Event:
         self._has_begun = True
         self._answer_id = text_or_none(chunk.get("id"))
-        self._metadata = with_metadata(self._metadata, chunk, CHANGING_METADATA_KEYS)
+        self._add_metadata(chunk, CHANGING_METADATA_KEYS)
         run = Run(
             id=self._answer_id or "",
             model=text_or_none(chunk.get("model")),
@@ -448,10 +282,14 @@ class Decoder(base.Decoder):
 
     def _hold(self, message_id: str | None, value: object) -> None:
         """Count a value that is held until a message is done, and report some kilobytes at once."""
-        self._unreported += len(json_key(value))
-        if self._unreported > _REPORTED_SIZE:
-            self._warnings.append(MetadataHeld(message_id, self._unreported))
-            self._unreported = 0
+        if size := self._held.add(value):
+            self._warnings.append(MetadataHeld(message_id, size))
+
+    def _add_metadata(self, chunk: WireObject, keys: Iterable[str]) -> None:
+        """Add what a chunk has at these keys to the run's metadata."""
+        before, self._metadata = self._metadata, with_metadata(self._metadata, chunk, keys)
+        if self._metadata is not before and (changed := new_values(before, self._metadata)):
+            self._hold(None, changed)
 
     def _take_warnings(self) -> list[Event]:
         warnings, self._warnings = self._warnings, []

@@ -22,6 +22,7 @@ from ...messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
+from ..held_values import add_values
 from ..values import WireObject, as_text, text_or_json, without_keys
 from .returned_fields import KEY, LISTS, NO_PIECE, GrowingPiece, merge_blocks, merge_fields
 from .tool_calls import NO_CALLS, ToolCall
@@ -38,6 +39,7 @@ _CLASSES: dict[str, type[Message]] = {
     "audio": AudioMessage,
 }
 _REASONING = ("reasoning", "redacted")
+NO_TOKENS: list[Any] = []
 NOTHING: dict[Any, Any] = {}
 """In the place of what no message has needed, shared by all: nothing is added to it."""
 
@@ -66,6 +68,7 @@ class OpenMessages:
         "_metadata",
         "_new_id",
         "_returned",
+        "_unreported_tokens",
         "_warn",
         "growing_detail",
         "ids",
@@ -94,6 +97,7 @@ class OpenMessages:
         self._hold = hold  # reports a value that is held for a message
         self.unreported = 0
         self.growing_detail = NO_PIECE
+        self._unreported_tokens: list[Any] = NO_TOKENS
         self._held_status: Status | None = None
         self._count = 0  # of the messages created so far
         # Each is made when it is needed: by most answers it is not.
@@ -149,11 +153,26 @@ class OpenMessages:
         self.unreported += 1
         self._hold(self.ids.get(kind), values)
 
+    def extend_logprobs(self, tokens: list[Any]) -> None:
+        """For the fast path: more log probabilities of the open text."""
+        if "text" not in self._metadata:
+            self._metadata = {**self._metadata, "text": {}}
+        self._metadata["text"].setdefault("logprobs", []).extend(tokens)
+        self._unreported_tokens = [*self._unreported_tokens, *tokens]
+        self.unreported += 1
+
     def add_returned(self, kind: str, fields: WireObject) -> None:
         """What goes back along with the message of this kind, which need not have been created yet."""
         if kind not in self._returned:
             self._returned = {**self._returned, kind: {}}
         merge_fields(self._returned[kind], fields)
+
+    def add_returned_values(self, kind: str, key: str, values: WireObject) -> None:
+        """Further values of an object that goes back along with the message of this kind."""
+        if kind not in self._returned:
+            self._returned = {**self._returned, kind: {}}
+        if changed := add_values(self._returned[kind].setdefault(key, {}), values):
+            self._hold(self.ids.get(kind), changed)
 
     def returned_fields(self, kind: str) -> WireObject:
         """What goes back along with the open message of this kind."""
@@ -177,15 +196,18 @@ class OpenMessages:
                 self.growing_detail = GrowingPiece(held, LISTS[key])
             self._hold(self.ids.get(kind), piece)
 
-    def report_detail(self) -> None:
-        """Report the size of the texts that the newest detail of the reasoning has taken since the last time."""
+    def report_held(self) -> None:
+        """Report the size of what the fast path has held since the last time."""
         if more := self.growing_detail.join():
             self._hold(self.ids.get("reasoning"), more)
+        if self._unreported_tokens:
+            self._hold(self.ids.get("text"), self._unreported_tokens)
+            self._unreported_tokens = NO_TOKENS
 
     def end_detail(self) -> None:
         """The newest detail of the reasoning takes no more text."""
         if self.growing_detail is not NO_PIECE:
-            self.report_detail()
+            self.report_held()
             self.growing_detail.end()
             self.growing_detail = NO_PIECE
 
@@ -237,6 +259,7 @@ class OpenMessages:
             return
         if kind == "text":
             self._held_status = None
+            self.report_held()
         metadata = self._metadata.pop(kind, None)
         if returned := self._returned.pop(kind, None):
             self.end_detail()

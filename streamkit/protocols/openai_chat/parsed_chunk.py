@@ -12,12 +12,17 @@ from typing import Any
 from ...events import Event, ReasoningDelta
 from ...messages.json_text import has_surrogates
 from ...messages.sdk_objects import fields_of
+from ..values import is_list
 from .choice import Choice
 from .pieces import call_event
 
 __all__ = ["has_one_value", "parsed_piece"]
 
 _OPTIONAL_OF_CALL = ("custom", "extra_content", "provider_specific_fields")
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    return value if value.__class__ is dict else fields_of(value)
 
 
 def has_one_value(delta: Mapping[str, Any]) -> bool:
@@ -36,15 +41,11 @@ def parsed_piece(choice: Choice, delta: Mapping[str, Any], item: Any) -> Event |
                 return None
             return None if has_surrogates(text) else ReasoningDelta(id, text, raw_item=item)
     calls = delta.get("tool_calls")
-    if calls.__class__ is not list:
+    if not is_list(calls) or len(calls) != 1:
         return None
-    (call,) = calls
-    if call.__class__ is not dict:
-        call = fields_of(call)
-    function = call["function"]
-    if function.__class__ is not dict:
-        function = fields_of(function)
-    index, id, arguments = call["index"], call.get("id"), function["arguments"]
+    call = _fields(calls[0])
+    arguments = _fields(call["function"])["arguments"]
+    index, id = call["index"], call.get("id")
     if index.__class__ is not int or arguments.__class__ is not str or has_surrogates(arguments):
         return None
     if (id is not None and id.__class__ is not str) or any(call.get(key) is not None for key in _OPTIONAL_OF_CALL):

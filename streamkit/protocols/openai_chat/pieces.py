@@ -114,7 +114,7 @@ def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, settled:
     if choice.messages.unreported >= _MOST_UNREPORTED:
         return None
     tokens = logprobs.content
-    choice.messages.extend_metadata("text", "logprobs", tokens)
+    choice.messages.extend_logprobs(tokens)
     return TextDelta(id, content, False, {"logprobs": tokens}, raw_item=data)
 
 

@@ -94,7 +94,7 @@ class GrowingPiece:
         self._rest: Any = None
         self._texts: list[str] = []
         self._joined: list[str] = []  # those before
-        piece = held[-1] if held else {}
+        piece: Mapping[str, Any] = held[-1] if held else {}
         keys = [key for key in text_keys if piece.get(key)]
         if len(keys) == 1 and isinstance(piece[keys[0]], str) and "signature" not in piece and "data" not in piece:
             self._key = keys[0]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from ..values import WireObject, as_object, is_object
 from .choice import Choice
 
-__all__ = ["run_metadata", "with_metadata"]
+__all__ = ["new_values", "run_metadata", "with_metadata"]
 
 
 def with_metadata(metadata: WireObject, chunk: WireObject, keys: Iterable[str]) -> WireObject:
@@ -20,6 +21,18 @@ def with_metadata(metadata: WireObject, chunk: WireObject, keys: Iterable[str]) 
         if value and value != metadata.get(key):
             metadata = {**metadata, key: value}
     return metadata
+
+
+def new_values(before: WireObject, metadata: WireObject) -> dict[str, Any]:
+    """What `with_metadata` has added: the values that are new or other ones, and of an object that got more keys those."""
+    changed: dict[str, Any] = {}
+    for key, value in metadata.items():
+        last = before.get(key)
+        if key == "x_groq" and is_object(value) and is_object(last):
+            changed |= {name: one for name, one in value.items() if name not in last or last[name] != one}
+        elif last is not value:
+            changed[key] = value
+    return changed
 
 
 def run_metadata(metadata: WireObject, choices: Collection[Choice]) -> WireObject:

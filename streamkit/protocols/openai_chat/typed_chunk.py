@@ -61,24 +61,29 @@ class PlainToolCall(msgspec.Struct, gc=False):
     provider_specific_fields: None = None
 
 
-class PlainDelta(msgspec.Struct, gc=False):
-    """A piece of text, of reasoning or of one call's arguments. A delta with anything else does not decode as one."""
+class _DeltaFields(msgspec.Struct, gc=False):
+    """What both kinds of deltas have: reasoning or a piece of one call's arguments, and of everything else nothing."""
 
-    content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: Annotated[tuple[PlainToolCall, ...], msgspec.Meta(max_length=1)] | None = None
-    refusal: _NoText = None
     function_call: None = None
     audio: None = None
     annotations: _NoList = None
-    reasoning_details: _NoList = None
     images: _NoList = None
     extra_content: None = None
     thinking_blocks: _NoList = None
     reasoning_text: _NoText = None
     reasoning_opaque: _NoText = None
     executed_tools: _NoList = None
+
+
+class PlainDelta(_DeltaFields, gc=False):
+    """A piece of text, of reasoning or of one call's arguments. A delta with anything else does not decode as one."""
+
+    content: str | None = None
+    refusal: _NoText = None
+    reasoning_details: _NoList = None
 
 
 class _ThinkingText(msgspec.Struct, gc=False):
@@ -91,24 +96,12 @@ class Thinking(msgspec.Struct, tag_field="type", tag="thinking", forbid_unknown_
     thinking: tuple[_ThinkingText, ...]
 
 
-class Delta(msgspec.Struct, gc=False):
+class Delta(_DeltaFields, gc=False):
     """As `PlainDelta`, or a piece of a refusal, or reasoning with its details, or as Mistral sends it."""
 
     content: str | tuple[Thinking] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    tool_calls: Annotated[tuple[PlainToolCall, ...], msgspec.Meta(max_length=1)] | None = None
     refusal: str | None = None
-    function_call: None = None
-    audio: None = None
-    annotations: _NoList = None
     reasoning_details: list[dict[str, Any]] | None = None
-    images: _NoList = None
-    extra_content: None = None
-    thinking_blocks: _NoList = None
-    reasoning_text: _NoText = None
-    reasoning_opaque: _NoText = None
-    executed_tools: _NoList = None
     role: Any = None
 
 

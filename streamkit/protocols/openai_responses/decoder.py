@@ -129,7 +129,9 @@ class Decoder(base.Decoder):
         """The event of a delta of an open part in its common form. Most of them are read by a few look-ups."""
         wire: dict[str, Any] = item if item.__class__ is dict else fields_of(item)
         target = self._response.targets[wire.get("item_id")]
-        text, position, logprobs = wire["delta"], wire.get("sequence_number"), wire.get("logprobs")
+        text: Any = wire["delta"]
+        position: Any = wire.get("sequence_number")
+        logprobs: Any = wire.get("logprobs")
         if (
             wire["type"] == target.type
             and wire.get(target.index_key) is target.part_index  # which holds of small numbers

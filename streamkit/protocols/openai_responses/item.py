@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ...events import Event, MessageCreated, MessageDone, StreamWarning
 from ...messages import Annotation, Message, ReasoningMessage, Status, TextMessage
+from ..held_values import add_values
 from ..values import WireObject, as_list, as_object, as_text, json_text, without_keys
 from .item_types import CALLS, CODE_KEYS, OUTPUT_KEYS, OWN_KEYS, PARTS, Call
 from .part_ids import PartIds
@@ -82,20 +83,22 @@ class Item:
 
     # -- what it states about itself
 
-    def learn(self, wire: WireObject) -> None:
-        """Take over what a form of the item states about it."""
+    def learn(self, wire: WireObject) -> WireObject:
+        """Take over what a form of the item states about it. Returns what of its metadata is new."""
         self._wire = wire or self._wire
         self.type = as_text(wire.get("type")) or self.type
         self.role = as_text(wire.get("role")) or self.role
         self.name = as_text(wire.get("name")) or self.name
         self.call_id = as_text(wire.get("call_id")) or self.call_id
-        self.metadata |= {key: value for key, value in wire.items() if key not in OWN_KEYS and value not in (None, [])}
+        values = {key: value for key, value in wire.items() if key not in OWN_KEYS and value not in (None, [])}
+        changed = add_values(self.metadata, values)
         if (call := CALLS.get(self.type)) is not None:
             self._learn_call(call, wire)
         elif self.type == "shell_call":
             self._learn_shell_call(wire)
         elif self.type == "program" or (self.type in OUTPUT_KEYS and self.type != "function_call_output"):
             self.metadata["item_type"] = self.type
+        return changed
 
     def _learn_call(self, call: Call, wire: WireObject) -> None:
         execution = wire.get("execution", self.metadata.get("execution"))

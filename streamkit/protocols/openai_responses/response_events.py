@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...events import OPEN_MESSAGE_STATUS, Event, RawEvent, Run, RunCreated, RunDone, RunStatus
+from ...events import OPEN_MESSAGE_STATUS, Event, MetadataHeld, RawEvent, Run, RunCreated, RunDone, RunStatus
 from ...messages import Status
 from ..values import (
     WireObject,
@@ -41,7 +41,8 @@ def read_item_added(state: ResponseState, event: WireObject) -> Iterator[Event]:
         return
     id, type, output_index = as_text(wire.get("id")), as_text(wire.get("type")), as_count(event.get("output_index"))
     item = state.items.begin(id, type, output_index)
-    item.learn(wire)
+    if size := state.held.add(item.learn(wire)):
+        yield MetadataHeld(None, size)
     if item.type in _PART_OF_ITEM:
         yield from item.open(_PART_OF_ITEM[item.type])
     elif item.type in CALLS and item.name:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...events import StreamWarning
 from ...messages import Message
+from ..held_values import HeldSize
 from .item import Item
 from .item_index import ItemIndex
 from .item_types import PARTS
@@ -82,6 +83,7 @@ class ResponseState:
     Attributes:
         new_id: returns an unused message id.
         warn: makes a warning of a code, a fault and the kind of what is at fault.
+        held: counts what its items hold.
         has_begun: whether the run has begun.
         has_ended: whether the run has ended.
         is_complete: whether the terminal rule is met.
@@ -95,6 +97,7 @@ class ResponseState:
     def __init__(self, new_id: Callable[[], str], warn: Callable[[str, str, Any], StreamWarning]) -> None:
         self.new_id = new_id
         self.warn = warn
+        self.held = HeldSize()
         self.reset()
 
     def reset(self) -> None:

@@ -1,0 +1,36 @@
+"""What a decoder holds until a message or the run is done: added in place, and measured for the stream's limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..messages.json_text import json_key
+from .values import WireObject
+
+__all__ = ["HeldSize", "add_values"]
+
+_REPORTED_SIZE = 4096  # characters
+
+
+def add_values(held: dict[str, Any], more: WireObject) -> dict[str, Any]:
+    """Add the values of an object to those that are held. Returns those that are new, or other than they were."""
+    changed = {key: value for key, value in more.items() if key not in held or held[key] != value}
+    held.update(changed)
+    return changed
+
+
+class HeldSize:
+    """Counts what is held, so that some kilobytes are reported at once."""
+
+    __slots__ = ("_unreported",)
+
+    def __init__(self) -> None:
+        self._unreported = 0
+
+    def add(self, value: object) -> int:
+        """Count a value, in characters of JSON text. Returns how many are to be reported now, mostly 0."""
+        self._unreported += len(json_key(value))
+        if self._unreported <= _REPORTED_SIZE:
+            return 0
+        size, self._unreported = self._unreported, 0
+        return size

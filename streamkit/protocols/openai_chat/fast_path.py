@@ -1,0 +1,201 @@
+"""The fast path of Chat Completions: the deltas of open messages, of which a stream has thousands.
+
+A chunk that is one piece of an open message is read by its typed struct, or, where it is parsed already, by a few look-ups.
+Everything else is the decoder's own to read, with which this shares the choices and their open messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...events import Event, TextDelta
+from ...messages.json_text import NOT_JSON, has_surrogates
+from ...messages.sdk_objects import fields_of
+from .. import base
+from ..framing import Frame, Frames
+from ..values import WireObject
+from .choice import Choice
+from .open_messages import NOTHING as NO_VALUES
+from .parsed_chunk import has_one_value, parsed_piece
+from .pieces import event_with_logprobs, extended_event, plain_event
+from .repeated_fields import RepeatedFields
+from .typed_chunk import Chunk, decode_chunk, decode_plain_chunk, read_plain_chunk
+from .wire import read_usage
+
+__all__ = ["FastPath"]
+
+_NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk as another shape than its own raises
+_UNUSUAL_BATCHES = 32
+
+
+class FastPath(base.Decoder):
+    """The part of the decoder that reads deltas of open messages."""
+
+    def __init__(self, new_id: Callable[[], str] | None = None) -> None:
+        super().__init__(new_id)
+        self._choices: dict[int, Choice] = {}
+        self._usage: WireObject = NO_VALUES
+        self._repeated = RepeatedFields()
+        self._new_usage: WireObject | None = None  # of the newest chunk, where it is another one
+        self._is_unusual = False  # the newest delta was no plain one, or the stream is exhausted
+        self._unusual_batches = 0  # in which deltas are still tried as such first
+        self._chunk: Chunk | None = None  # the newest chunk, where that is a typed one
+
+    def _feed_other(self, frame: Frame | bytes) -> list[Event]:
+        """The events of a frame that is no delta of an open message, or has an SSE id."""
+        raise NotImplementedError("the decoder's")
+
+    def feed_frames(self, frames: Frames) -> list[Event]:
+        """The events of frames. A plain delta of an open message is decoded without parsing the rest of its chunk."""
+        if self._is_unusual:
+            return self._feed_unusual(frames)
+        events: list[Event] = []
+        choices = self._choices
+        self._frames = frames
+        self._first = start = self.index
+        surplus = 0  # events so far, less the frames that they came from; a plain delta gives one event
+        data: Any
+        for data in frames:
+            try:
+                wire = decode_plain_chunk(data).choices[0]
+                delta = wire.delta
+                choice = choices[wire.index]
+                text = delta.content
+                if text and not (delta.tool_calls or delta.reasoning or delta.reasoning_content):
+                    message_id = choice.open_text_id
+                    if message_id is not None:
+                        events.append(TextDelta(message_id, text, raw_item=data))
+                        continue
+                event = plain_event(choice, delta, data)
+                if event is not None:
+                    events.append(event)
+                    continue
+            except _NOT_PLAIN:
+                pass  # another chunk, or a frame with an SSE id or name, which is a tuple
+            event = self._extended_event(data)
+            if event is not None:
+                events.append(event)
+                self._is_unusual, self._unusual_batches = True, _UNUSUAL_BATCHES
+                if self._new_usage:
+                    events.append(self._count_usage(self._new_usage, data))
+                    surplus += 1
+                continue
+            self.index = start + len(events) - surplus
+            decoded = self._feed_other(data)
+            events += decoded
+            surplus += len(decoded) - 1
+            if self.exhausted:
+                return events
+        self.index = start + len(frames)
+        return events
+
+    def _feed_unusual(self, frames: Frames) -> list[Event]:
+        """The same after a delta that was no plain one: those that follow mostly are like it, so they are tried as such. Now
+        and then they are not."""
+        events: list[Event] = []
+        if self.exhausted:
+            return events
+        self._unusual_batches -= 1
+        self._is_unusual = self._unusual_batches > 0
+        self._frames = frames
+        self._first = start = self.index
+        for place, data in enumerate(frames):
+            event = self._extended_event(data)
+            if event is None:
+                self._is_unusual, self.index = False, start + place
+                events += self.feed_frames(frames[place:])
+                self._frames, self._first = frames, start
+                return events
+            events.append(event)
+            if self._new_usage:
+                self._usage = self._new_usage
+                counted = read_usage(self._usage)
+                counted.raw_item = data
+                events.append(counted)
+        self.index = start + len(frames)
+        return events
+
+    def _extended_event(self, data: Any) -> Event | None:
+        """The event of a delta of an open message, in a chunk that repeats the other fields of the chunk before. None for
+        any other chunk, which is `_chunk` if it is a typed one."""
+        try:
+            self._chunk = chunk = decode_chunk(data)
+            wire = chunk.choices[0]
+            choice = self._choices[wire.index]
+        except LookupError:
+            return None
+        except _NOT_PLAIN:
+            self._chunk = None
+            return None
+        usage = chunk.usage
+        self._new_usage = usage if usage and usage != self._usage else None
+        if (
+            wire.finish_reason
+            or wire.content_filter_results != choice.filter_results
+            or (chunk.citations, chunk.search_results, chunk.x_groq) != self._repeated.values
+            or (wire.message is not None and chunk.object != "chat.completion.chunk")
+        ):
+            return None
+        if wire.logprobs is None:
+            delta, id = wire.delta, choice.open_text_id
+            text: Any = delta.content
+            if text.__class__ is not str or not text or id is None:
+                return extended_event(choice, wire, data)
+            if (
+                delta.reasoning
+                or delta.reasoning_content
+                or delta.tool_calls
+                or delta.refusal
+                or delta.reasoning_details
+            ):
+                return extended_event(choice, wire, data)
+            return TextDelta(id, text, raw_item=data)
+        is_settled = (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self._repeated.changing
+        return event_with_logprobs(choice, wire, data, is_settled)
+
+    def _count_usage(self, usage: WireObject, data: bytes) -> Event:
+        """The event of usage that changed."""
+        self._usage = usage
+        event = read_usage(usage)
+        event.raw_item = data
+        return event
+
+    def plain_event(self, item: Any) -> Event | None:
+        """The event of a plain delta of an open message. The usual forms of one are read by a few look-ups."""
+        chunk: dict[str, Any] = item if item.__class__ is dict else fields_of(item)
+        (wire,) = choices = chunk["choices"]
+        if wire.__class__ is not dict:
+            wire = fields_of(wire)
+        delta = wire["delta"]
+        if delta.__class__ is not dict:
+            delta = fields_of(delta)
+        index: Any = wire.get("index")
+        size = len(wire)
+        if (
+            wire.get("finish_reason", 0) is None
+            and (size == 3 or (size == 4 and wire.get("logprobs", 0) is None))
+            and index.__class__ is int
+            and choices.__class__ is list
+            and chunk.get("usage") is None
+            and chunk.get("moderation") is None
+            and "error" not in chunk
+            and "x_groq" not in chunk
+            and "citations" not in chunk
+            and "search_results" not in chunk
+            and "prompt_filter_results" not in chunk
+            and (len(delta) == 1 or has_one_value(delta))
+        ):
+            choice, text = self._choices[index], delta.get("content")
+            if text is None:
+                return parsed_piece(choice, delta, item)
+            id = choice.open_text_id
+            if id is not None and text and text.__class__ is str and (text.isascii() or not has_surrogates(text)):
+                return TextDelta(id, text, raw_item=item)
+        return self._typed_event(item)
+
+    def _typed_event(self, item: Any) -> Event | None:
+        """The event of a plain delta of an open message, in any form."""
+        wire = read_plain_chunk(item).choices[0]
+        event: Any = plain_event(self._choices[wire.index], wire.delta, item)
+        return None if event is None or has_surrogates(event.value) else event
