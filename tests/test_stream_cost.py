@@ -57,6 +57,7 @@ LOADED = [
     "sources.chained",
     "sources.chunks",
     "sources.decoding",
+    "sources.held_items",
     "sources.interrupt",
     "sources.items",
     "sources.body",
