@@ -86,13 +86,11 @@ class Gate:
     # -- what they show
 
     def check_token(self, request: Request) -> None:
-        """The token is right, or the cookie that it was changed for."""
+        """The token is right; or there is none, and the cookie that it was exchanged for."""
         if self._token is None:
             return
-        kind, _, value = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and hmac.compare_digest(value.strip().encode("utf-8", "replace"), self._token):
-            return
-        if self._has_session(request):
+        shown = request.headers.get("authorization")
+        if shown is None and self._has_session(request):
             if request.method not in _CHANGES:
                 return
             origin = request.headers.get("origin")
@@ -101,6 +99,9 @@ class Gate:
             raise Problem(
                 "origin-not-allowed", "A request with a cookie that changes anything has a same-origin Origin."
             )
+        kind, _, value = (shown or "").partition(" ")
+        if kind.lower() == "bearer" and hmac.compare_digest(value.strip().encode("utf-8", "replace"), self._token):
+            return
         raise Problem("unauthorized", headers={"WWW-Authenticate": "Bearer"})
 
     @property

@@ -299,7 +299,7 @@ def test_a_page_gets_a_cookie(client: Client) -> None:
         old = Gate(TOKEN, (), (), 1)._signature("1000000000")
         for wrong in (
             f"{int(expiry) + 1}.{signature}",
-            f"{expiry}.{signature[:-1]}0",
+            f"{expiry}.{signature[:-1]}{'1' if signature.endswith('0') else '0'}",
             f"1000000000.{old}",
             "x.y",
             expiry,
@@ -308,6 +308,8 @@ def test_a_page_gets_a_cookie(client: Client) -> None:
         ):
             assert code_of(page.get("/runs", headers={"Cookie": f"streamkit={wrong}"})) == (401, "unauthorized"), wrong
         assert code_of(page.post("/session")) == (401, "unauthorized")
+        wrong_token = {**good, **own, "Authorization": "Bearer another"}
+        assert code_of(page.post("/session", headers=wrong_token)) == (401, "unauthorized")
 
 
 # -- authorize
