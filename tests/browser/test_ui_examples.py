@@ -94,6 +94,7 @@ def test_use_chat_approves_declines_stops_and_goes_on_after_a_reload(page: Any) 
     wait(page, "word10 word11")
     page.reload()
     wait(page, "word20 word21")
+    assert page.locator("article.user").count() == 3
     until(lambda: page.locator("article.assistant").last.inner_text().endswith("word119"), page)
     words = page.locator("article.assistant").last.inner_text().split()
     assert words == [f"word{number}" for number in range(120)], "nothing is lost, and nothing comes twice"
