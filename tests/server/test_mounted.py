@@ -64,7 +64,7 @@ def test_it_is_mounted(agents: Agents, mount: Any) -> None:
             assert said(client.events(run["id"])).endswith("It gave: mounted\n")
         assert "; Path=/prefix/api;" in client.post("/session").headers["set-cookie"]
         assert code_of(client.get("/nowhere")) == (404, "not-found")
-        assert client.get(f"{url}/nowhere").status_code == 404
+        assert client.get(f"{url}/no/such/path").status_code == 404
     app.shutdown()
 
 
