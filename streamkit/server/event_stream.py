@@ -25,7 +25,7 @@ from .core import Server
 from .log_events import LogEvents
 from .problem import Problem
 
-__all__ = ["Encoded", "EventStream", "Frames", "Native", "number_of", "open_reading"]
+__all__ = ["Encoded", "EventStream", "Frames", "Native", "is_within", "number_of", "open_reading"]
 
 SILENCE = 15.0  # seconds until a heartbeat
 _MOST = 256  # entries in one write
@@ -191,6 +191,14 @@ async def open_reading(server: Server, record: RunRecord, after: str | None, gap
 def _snapshot_cursor(error: SourceError) -> str | None:
     match = re.search(r"after '([^']+)'", error.message)
     return None if match is None else match[1]
+
+
+def is_within(cursor: str | None, record: RunRecord) -> bool:
+    """Whether a run has come as far as a cursor of it. It has not, if its relay lost what was written last."""
+    if cursor is None or record.cursor is None:
+        return cursor is None
+    place, newest = place_of(cursor, record.id), place_of(record.cursor, record.id)
+    return place.epoch <= newest.epoch and place.number <= newest.number
 
 
 def number_of(cursor: str | None, run_id: str) -> int:

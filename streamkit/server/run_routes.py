@@ -24,7 +24,7 @@ from ..relay.interface import FINAL
 from ..streams.error_mask import ErrorMask
 from .context import Context
 from .core import Server
-from .event_stream import Encoded, EventStream, Frames, Native, number_of, open_reading
+from .event_stream import Encoded, EventStream, Frames, Native, is_within, number_of, open_reading
 from .inputs import RunRequest, answer_in, fingerprint, limit_in
 from .problem import Problem
 from .records import question_of
@@ -175,6 +175,10 @@ class RunRoutes:
             return Response(status_code=204)
         self._server.take_seat(request)
         is_native = protocol == "streamkit"
+        if not is_native:
+            if gap == "error" and after is not None:  # what is before the cursor may be gone
+                (await open_reading(self._server, record, after, gap)).close()
+            gap, number = "snapshot", number if is_within(after, record) else 0
         reading = await open_reading(self._server, record, after if is_native else None, gap)
         writer = self.writer(protocol)
         frames: Frames = Native(writer)

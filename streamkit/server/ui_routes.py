@@ -31,7 +31,7 @@ from .problem import Problem
 from .records import question_of
 from .run_routes import RunRoutes, is_no_input
 from .ui_questions import ends_as_waiting
-from .ui_streams import AgUiStream, chat_continued
+from .ui_streams import AgUiStream, chat_continued, so_far
 
 __all__ = ["UiRoutes"]
 
@@ -75,9 +75,10 @@ class UiRoutes:
         given = _checked_answers(run, answers)
         if run is None or not given:
             raise Problem("question-closed", "Nothing is open that these messages answer.")
+        found = await so_far(self._server, run)  # now, as the log may be trimmed once the run goes on
         for question, answer in given:
             await self._runs.give(run, question, answer)
-        return await chat_continued(self._server, run, version)
+        return await chat_continued(self._server, run, version, found)
 
     async def _turn_of(self, conversation: Conversation, message_id: str | None) -> str | None:
         """Where the turn begins that a message of the assistant, or of the user, belongs to: the id of the user's message.
@@ -157,7 +158,7 @@ class UiRoutes:
         known = await self._server.relay.aget(run_id)
         past = await self._past(conversation, known or run)
         if known is not None and not wanted.resume:
-            return await stream.attached(known, past, shows_messages=True)
+            return await stream.attached(known, past, await so_far(self._server, known), shows_messages=True)
         current = run or await self._newest(wanted.thread_id)
         if wanted.resume or (run is not None and _pending(run)):
             try:
@@ -168,9 +169,10 @@ class UiRoutes:
             asked = {one.interrupt_id for one in wanted.resume}
             if current is None or not given or not asked <= ids or not {*_pending(current)} <= ids:
                 return Response(stream.mismatch(), headers=dict(self._runs.writer("ag_ui").headers))
+            found = await so_far(self._server, current)
             for question, answer in given:
                 await self._runs.give(current, question, answer)
-            return await stream.attached(current, past, shows_messages=False)
+            return await stream.attached(current, past, found, shows_messages=False)
         input = checked_input(wanted.new_messages)
         if not input:
             raise RequestError("messages", "have nothing new of the user's")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from ..messages import Message
 from ..protocols import ag_ui, vercel_ui
 from ..protocols.event_stream import EventStreamWriter
 from ..relay import RunRecord
+from ..relay.cursors import place_of
 from ..streams.error_mask import ErrorMask
 from .core import Server
 from .event_stream import Encoded, EventStream, number_of, open_reading
@@ -37,14 +38,14 @@ class SoFar:
         self.shown: list[Event] = []
         self.cursor: str | None = None
 
-    def read(self, entries: Iterable[Any], until: str | None) -> bool:
-        """Take entries. Returns whether these were the last ones."""
+    def read(self, entries: Iterable[Any], is_there: Callable[[str], bool]) -> bool:
+        """Take entries, up to one that is there. Returns whether these were the last ones."""
         for entry in entries:
             if b'"run_done"' in entry.data[:30] or b'"stream_e' in entry.data[:30]:
                 return True
             self.shown += self.events.read(entry.data, entry.cursor, is_snapshot=entry.snapshot)
             self.cursor = entry.cursor
-            if entry.cursor == until:
+            if is_there(entry.cursor):
                 return True
         return False
 
@@ -54,10 +55,11 @@ async def so_far(server: Server, record: RunRecord) -> SoFar:
     found = SoFar()
     if record.cursor is None:
         return found
+    newest = place_of(record.cursor, record.id)
     reading = await open_reading(server, record, None)
     try:
-        async for entries in reading:
-            if found.read(entries, record.cursor):
+        async for entries in reading:  # a snapshot may stand for more
+            if found.read(entries, lambda cursor: place_of(cursor, record.id) >= newest):
                 break
     finally:
         reading.close()
@@ -73,13 +75,13 @@ def _writer(server: Server, encoder: Any) -> EventStreamWriter:
     return EventStreamWriter(encoder, mask=ErrorMask(expose=server.expose_errors))
 
 
-async def chat_continued(server: Server, record: RunRecord, version: Any) -> EventStream:
+async def chat_continued(server: Server, record: RunRecord, version: Any, found: SoFar) -> EventStream:
     """The UI message goes on after a question: `start` with the same id, then what comes after it.
 
     Args:
         record: of the moment before the question was answered.
+        found: what the run had written then.
     """
-    found = await so_far(server, record)
     # What was read out of the arguments of a call is not sent: the client has the call.
     messages = [one for one in found.events.engine.messages if one.role != "user" and "field" not in one.metadata]
     encoder = vercel_ui.Encoder(version, message_id=record.id, after=messages, expose_errors=True)
@@ -116,9 +118,10 @@ class AgUiStream:
         )
         return EventStream(reading, frames, {"X-Streamkit-Run": record.id})
 
-    async def attached(self, record: RunRecord, past: list[Message], *, shows_messages: bool) -> EventStream:
+    async def attached(
+        self, record: RunRecord, past: list[Message], found: SoFar, *, shows_messages: bool
+    ) -> EventStream:
         """A run from here on: RUN_STARTED, the messages that have ended if they are to be shown, what is open, what is new."""
-        found = await so_far(self._server, record)
         engine = found.events.engine
         writer, opener = _writer(self._server, self._encoder()), _writer(self._server, self._encoder())
         for event in filter(is_no_input, found.shown):

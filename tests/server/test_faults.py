@@ -349,3 +349,51 @@ def test_metadata_that_looks_like_ag_ui_does_no_harm(agents: Agents, value: Any)
     with serve(create_app(agents, token=TOKEN)) as url, Client(url) as client:
         run = client.begin("hello", metadata={"ag_ui": value})
         assert client.until(run["id"], "done", "error")["status"] == "done"
+
+
+# -- logs that are trimmed
+
+
+def test_what_follows_an_answer_is_shown_even_if_it_came_at_once(agents: Agents) -> None:
+    """The run is over, and its log trimmed, before the response to the answer begins."""
+
+    class Slow(sk.MemoryRelay):
+        waits = True
+
+        def answer(self, run_id: str, *arguments: Any) -> Any:
+            result = super().answer(run_id, *arguments)
+            wait_for(lambda: (record := self.get(run_id)) is None or record.status == "done")
+            return result
+
+    app = create_app(agents, token=TOKEN, relay=Slow(limit=16))
+    with serve(app) as url, Client(url) as client:
+        asked = client.frames("/chat", method="POST", json=said_by_user("u", "run say x", "talk"))
+        (request,) = [frame.data for frame in asked if frame.type == "tool-approval-request"]
+        part = {
+            "type": "tool-execute_code",
+            "toolCallId": request["toolCallId"],
+            "state": "approval-responded",
+            "input": {},
+            "approval": {"id": request["approvalId"], "approved": True},
+        }
+        body = said_by_user("u", "run say x", "talk")
+        body["messages"].append({"id": "m", "role": "assistant", "parts": [part]})
+        frames = client.frames("/chat", method="POST", json=body)
+    assert "".join(frame.data["delta"] for frame in frames if frame.type == "text-delta").startswith("It gave: x")
+
+
+def test_cursors_that_are_not_in_the_log_in_another_protocol(agents: Agents) -> None:
+    """Trimmed, or written and lost by a relay that crashed: what is there, from its beginning, or 410. Never nothing."""
+    app = create_app(agents, token=TOKEN, relay=sk.MemoryRelay(limit=16))
+    with serve(app) as url, Client(url) as client:
+        run = client.begin("count 40")
+        cursor = str(client.events(run["id"])[-1].id)
+        path, name = f"/runs/{run['id']}/events", cursor.partition(".")[2]
+        for after in ("1-3", "1-4000", "9-1"):
+            query = {"after": f"{after}.{name}", "protocol": "vercel_ui"}
+            types = [frame.type for frame in client.frames(path, params=query)]
+            assert (types[0], types[-1]) == ("start", "[DONE]"), after
+            assert "text-delta" in types
+            assert code_of(client.get(path, params={**query, "gap": "error"})) == (410, "cursor-trimmed")
+        near = f"{cursor.partition('-')[0]}-{int(cursor.partition('-')[2].partition('.')[0]) - 1}.{name}"
+        assert client.get(path, params={**query, "after": near, "gap": "error"}).status_code == 200
