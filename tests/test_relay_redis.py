@@ -152,6 +152,28 @@ def test_a_reply_to_a_producer_that_was_fenced_meanwhile_stores_nothing() -> Non
     other.flush()
 
 
+def test_what_others_write_into_one_run_ends_the_readings_of_that_run_alone() -> None:
+    """A message that is no batch is passed over; an entry that is none fails the readings of its run."""
+    relay = ON_REDIS.make()
+    client = redis.Redis(port=shared_server().port)
+    writers = {name: relay.open(name, control=lambda control: None) for name in ("good", "bad")}
+    readings = {name: relay.read(name) for name in writers}
+    for name, writer in writers.items():
+        writer.append(lines(1))
+        writer.flush()
+        assert len(next(readings[name])) == 1
+        client.publish(Keys(relay.prefix, name).log, b"1 nonsense")
+        writer.append(lines(1, 2))
+        assert [entry.data for entry in next(readings[name])] == lines(1, 2)
+    client.xadd(Keys(relay.prefix, "bad").log, {"x": "y"}, id="1-99")
+    with pytest.raises(sk.SourceError, match="'bad': what Redis holds of it cannot be read"):
+        next(relay.read("bad"))
+        next(readings["bad"])
+    writers["good"].append(lines(1, 3))
+    assert [entry.data for entry in next(readings["good"])] == lines(1, 3)
+    client.close()
+
+
 # -- 16: processes die
 
 
