@@ -24,6 +24,7 @@ Authorize: TypeAlias = Callable[[Run | None, Request], bool | str | Awaitable[bo
 """Says whether a request may do something with a run; None where there is none yet. A text allows it, and is the owner of what
 is created."""
 
+_SEAT = "streamkit.seat"  # in the scope of a request that counts among the readers
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}").fullmatch
 
 
@@ -47,6 +48,27 @@ class Server:
         self.max_readers = max_readers
         self.readers = 0
         self._authorize = authorize
+
+    # -- who reads
+
+    def take_seat(self, request: Request) -> None:
+        """Count a request among the readers, until its response is over. It is called before anything is changed for it, or
+        waited for.
+
+        Raises:
+            Problem: there are too many.
+        """
+        if _SEAT in request.scope:
+            return
+        if self.readers >= self.max_readers:
+            raise Problem("too-many-readers", "This process has as many readers as it may have.")
+        request.scope[_SEAT] = True
+        self.readers += 1
+
+    def leave_seat(self, request: Request) -> None:
+        """The response is over, or there was none."""
+        if request.scope.pop(_SEAT, False):
+            self.readers -= 1
 
     # -- who may
 
