@@ -177,8 +177,10 @@ class RunRoutes:
         is_native = protocol == "streamkit"
         reading = await open_reading(self._server, record, after if is_native else None, gap)
         writer = self.writer(protocol)
-        frames: Frames = Native(writer)
-        if not is_native:
+        frames: Frames
+        if is_native:
+            frames = Native(writer, self._server.shared_frames(record.id))
+        else:
             frames = Encoded(
                 writer,
                 record.id,
