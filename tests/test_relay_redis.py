@@ -415,6 +415,8 @@ def test_wrong_arguments_are_refused() -> None:
     ):
         with pytest.raises(sk.UsageError, match=says):
             RedisRelay("redis://127.0.0.1", **wrong)
+    with pytest.raises(sk.UsageError, match=r"is like redis://localhost:6379/0: .*redis://"):
+        RedisRelay("localhost:6379")
     with pytest.raises(sk.UsageError, match="not 17"):
         RedisRelay(17)
 
