@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ from ..stores import Conversation, Store
 from .problem import Problem
 from .records import Run, run_of
 from .runs import Runs
+from .shared_frames import SharedFrames
 
 __all__ = ["Authorize", "Server", "is_id"]
 
@@ -48,6 +50,11 @@ class Server:
         self.max_readers = max_readers
         self.readers = 0
         self._authorize = authorize
+        self._frames: weakref.WeakValueDictionary[str, SharedFrames] = weakref.WeakValueDictionary()
+
+    def shared_frames(self, run_id: str) -> SharedFrames:
+        """What the readers of a run share, for as long as there are any."""
+        return self._frames.setdefault(run_id, SharedFrames())
 
     # -- who reads
 

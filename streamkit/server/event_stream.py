@@ -24,6 +24,7 @@ from ..streams.failures import details_of
 from .core import Server
 from .log_events import LogEvents
 from .problem import Problem
+from .shared_frames import SharedFrames
 
 __all__ = ["Encoded", "EventStream", "Frames", "Native", "is_within", "number_of", "open_reading"]
 
@@ -49,9 +50,25 @@ class Frames:
         """The frames of each entry."""
         raise NotImplementedError
 
+    def body(self, entries: Sequence[Entry]) -> bytes:
+        """The frames of all entries."""
+        return b"".join(self.of(entries))
+
 
 class Native(Frames):
-    """Passes lines on."""
+    """Passes lines on.
+
+    Args:
+        shared: the frames that all readers of the run share.
+    """
+
+    def __init__(self, writer: EventStreamWriter, shared: SharedFrames) -> None:
+        super().__init__(writer)
+        self._shared = shared
+
+    def body(self, entries: Sequence[Entry]) -> bytes:
+        """The frames of all entries."""
+        return self._shared.of(entries, super().body)
 
     def of(self, entries: Sequence[Entry]) -> Iterator[bytes]:
         """One frame of each entry."""
@@ -153,17 +170,13 @@ class EventStream(StreamingResponse):
         yield frames.writer.opening() + frames.beginning
         try:
             while not frames.has_ended:
-                entries: list[Entry] | None = None
-                # The scope ends a wait alone: entries are taken in one step, after it.
-                with anyio.move_on_after(SILENCE) as silence:
-                    entries = await reading.apull()
-                if silence.cancelled_caught:
-                    yield HEARTBEAT
-                    continue
+                entries: list[Entry] | None = await reading.apull(SILENCE)
                 if entries is None:
                     break
+                if not entries:
+                    yield HEARTBEAT
                 for start in range(0, len(entries), _MOST):
-                    if body := b"".join(frames.of(entries[start : start + _MOST])):
+                    if body := frames.body(entries[start : start + _MOST]):
                         yield body
         except SourceError as error:  # the run was deleted; or what comes next is gone, and no snapshot is wanted
             yield frames.writer.event(StreamException(type(error).__name__, str(error), details_of(error), error))

@@ -181,8 +181,10 @@ class RunRoutes:
             gap, number = "snapshot", number if is_within(after, record) else 0
         reading = await open_reading(self._server, record, after if is_native else None, gap)
         writer = self.writer(protocol)
-        frames: Frames = Native(writer)
-        if not is_native:
+        frames: Frames
+        if is_native:
+            frames = Native(writer, self._server.shared_frames(record.id))
+        else:
             frames = Encoded(
                 writer,
                 record.id,
@@ -246,10 +248,12 @@ def check_protocol(name: str) -> None:
     try:
         registry.find(name)
     except UsageError:
-        raise Problem("unknown-protocol", f"there is no protocol {quote(name[:40])!r}") from None
+        raise Problem(
+            "unknown-protocol", f"there is no protocol {quote(name[:40])!r}; there are: {', '.join(registry.names())}"
+        ) from None
 
 
 def is_no_input(event: Any) -> bool:
-    """Whether an event is of what the run gave: a user interface has its user's words already."""
+    """Whether an event is not about the run's input: a user interface shows what its user wrote already."""
     message = getattr(event, "message", None) or getattr(event, "snapshot", None)
     return message is None or getattr(message, "role", None) not in ("user", "system")
