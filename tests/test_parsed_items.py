@@ -407,6 +407,16 @@ BYTES["two calls side by side"] = (
         {**function(" "), "index": 1},
     ),
 )
+BYTES["texts in turn, and one of no message"] = (
+    "openai_assistants",
+    [
+        thread()[0],
+        *(
+            {"event": "thread.message.delta", "data": {**thread("a")[2]["data"], "id": id}}
+            for id in ("m", "n", "m", None)
+        ),
+    ],
+)
 BYTES["calls of one index"] = (
     "openai_assistants",
     step(

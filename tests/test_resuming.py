@@ -254,6 +254,14 @@ ODD_LINES = {
     ],
     "two events in a line": [created, done + b"," + done],
     "a last line that is no event": [created, b'{"type":"text_delta","message_id":"m","value":"a"}', done[:-2]],
+    "content in deltas alone": [
+        *(created, b'{"type":"text_delta","message_id":"m","value":"a"}'),
+        done.replace(b',"content":"a"', b""),
+    ],
+    "what only its beginning says": [
+        created.replace(b'"run_id"', b'"name":"n","metadata":{"k":1},"run_id"'),
+        done,
+    ],
     "what is nested deep": [created, done[:-2] + b',"metadata":{"a":' + b"[" * 300 + b"]" * 300 + b"}}}"],
 }
 

@@ -91,7 +91,7 @@ class Past:
         ended: list[re.Match[bytes]] = []
         for span in _spans(text):
             active, done = span.group("active", "done")
-            if done is not None and (active is None or active == b"null"):
+            if done is not None and (active is None or active == b"null") and _is_whole(span, done):
                 ended.append(span)
                 continue
             start, end = span.span()
@@ -188,6 +188,17 @@ class Past:
         if len(done) != len(lines):  # a line with more than one object, which is no event
             return [*map(_message_in, lines)]
         return [one.message if one.is_regular else None for one in done]
+
+
+def _is_whole(span: re.Match[bytes], done: bytes) -> bool:
+    """Whether the last line of a message has all that the others have: the fields with which it was created, in the same
+    form, and content."""
+    text, start = span.string, span.start("id") - 1
+    end = text.index(b"\n", start)
+    begin, _, rest = text[start : end - 2].partition(b',"status":"in_progress"')
+    if not (done.startswith(begin, start - span.start() - 3) and rest in done):  # `created` is longer than `done`
+        return False
+    return b'"content":' in done or span.start("done") == end + 1
 
 
 def _is_done(line: bytes) -> bool:

@@ -350,6 +350,8 @@ class Decoder(base.Decoder):
             key = id or self.new_id()
             message = self._messages[key] = ThreadMessage(key, self.warn, self._ids.unused)
             message.step_id = self._step_ids.get(id)
+        if message is not self._latest_message:
+            self._open_texts.clear()  # the fast path is for the latest one, to which a delta without an id belongs
         self._latest_message = message
         return message
 
