@@ -1,7 +1,7 @@
 """All benchmarks in one run, with the peers beside streamkit.
 
-    python -m tests.benchmarks --quick                       # under a minute
-    python -m tests.benchmarks                               # under ten
+    python -m tests.benchmarks --quick                       # about two minutes
+    python -m tests.benchmarks                               # under fifteen
     python -m tests.benchmarks --only clients,turns          # these sections; --list names them all
     python -m tests.benchmarks --json out.json --markdown out.md --plot out.svg
     python -m tests.benchmarks --from out.json --plot out.svg   # without measuring again
@@ -39,7 +39,10 @@ SECTIONS = (
     "sources",
     "lifetimes",
     "encoding",
+    "ui_encoding",
     "relay",
+    "redis_relay",
+    "server",
     "memory",
     "imports",
     "json_fields",
