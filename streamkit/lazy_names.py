@@ -10,7 +10,9 @@ from typing import Any
 __all__ = ["lazy_names"]
 
 
-def lazy_names(module: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_names(
+    module: str, places: Mapping[str, str], *, extra: str | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The functions `__getattr__` and `__dir__` of a module with such names.
 
     Type checkers are to see the names as imports under `TYPE_CHECKING`, and not these functions: to them, a module with a
@@ -19,12 +21,19 @@ def lazy_names(module: str, places: Mapping[str, str]) -> tuple[Callable[[str], 
     Args:
         module: the module's `__name__`.
         places: for each name the module that has it, relative to this one's package: `{"Recorder": ".recorder"}`.
+        extra: the extra that brings the packages which these modules import.
     """
 
     def get(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        value = getattr(import_module(places[name], module), name)
+        try:
+            value = getattr(import_module(places[name], module), name)
+        except ModuleNotFoundError as error:
+            if extra is None or (error.name or "").startswith("streamkit"):
+                raise
+            needs = f"{module}.{name} needs the package `{error.name}`"
+            raise ImportError(f"{needs}: pip install 'streamkit-sdk[{extra}]'") from error
         setattr(sys.modules[module], name, value)  # so that it is found there the next time
         return value
 

@@ -162,4 +162,7 @@ def _pool(redis: Any, target: Any) -> Any:
     options.update(
         max_connections=CONNECTIONS, timeout=_TIMEOUT, retry=Retry(NoBackoff(), 0), protocol=2, decode_responses=False
     )
-    return own(*arguments, **options)
+    try:
+        return own(*arguments, **options)
+    except ValueError as error:
+        raise UsageError(f"the URL of a Redis server is like redis://localhost:6379/0: {error}") from error

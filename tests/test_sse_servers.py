@@ -251,12 +251,25 @@ def test_a_response_is_refused_before_its_status_leaves() -> None:
     assert made.headers["content-type"] == "text/event-stream"
 
 
+def test_what_is_no_stream_is_refused() -> None:
+    """A request of a client, which somebody forgot to wrap in `sk.astream`."""
+    response = importlib.import_module("streamkit.server").EventStreamResponse
+    with pytest.raises(sk.UsageError, match=r"takes what sk\.astream\(…\) or sk\.stream\(…\) returns, not a list"):
+        response(["a request"])
+
+
 def test_without_starlette_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it is used, and not when the package is imported."""
-    monkeypatch.delitem(sys.modules, "streamkit.server.response", raising=False)
-    monkeypatch.setitem(sys.modules, "starlette.responses", None)
-    with pytest.raises(ImportError, match=r'pip install "streamkit-sdk\[server\]"'):
-        importlib.import_module("streamkit.server.response")
+    """When one of its names is used, and not when the package is imported."""
+    for module in [name for name in sys.modules if name.startswith("streamkit.server")]:
+        monkeypatch.delitem(sys.modules, module)
+    for module in ("starlette", "starlette.requests", "starlette.responses"):
+        monkeypatch.setitem(sys.modules, module, None)
+    server = importlib.import_module("streamkit.server")
+    for name in ("EventStreamResponse", "create_app"):
+        with pytest.raises(
+            ImportError, match=rf"server\.{name} needs .*starlette.*: pip install 'streamkit-sdk\[server\]'"
+        ):
+            getattr(server, name)
 
 
 def test_a_view_for_threads_frees_its_task_at_once() -> None:

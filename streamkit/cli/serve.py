@@ -151,7 +151,8 @@ def _listen(port: int | None) -> socket.socket:
     except OSError as error:
         if port is None:
             return socket.create_server(("127.0.0.1", 0))
-        raise UsageError(f"port {port} cannot be used: {error.strerror}") from error
+        advice = "choose another with `--port N`, or leave the option out"
+        raise UsageError(f"port {port} cannot be used: {error.strerror}; {advice}") from error
 
 
 def _store_path(data: str | None) -> str:

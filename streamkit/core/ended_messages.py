@@ -58,12 +58,15 @@ class EndedMessages(Event):
         lines: they as they are encoded.
         decode: makes the event of a line, for an engine to complete.
         read: makes the event of a line whose message is read later on.
+        are_created: whether each had been created in the log: one whose id was in use is another message then, and else the
+            same one again.
     """
 
     messages: Sequence[EndedMessage]
     lines: Sequence[bytes]
     decode: Callable[[bytes], Event]
     read: Callable[[bytes], Event]
+    are_created: bool
 
 
 def answered_calls(messages: Sequence[EndedMessage]) -> set[str]:

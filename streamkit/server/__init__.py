@@ -1,4 +1,7 @@
-"""Streams and runs over HTTP. It needs an extra: `pip install "streamkit-sdk[server]"`, which is imported where it is used."""
+"""Streams and runs over HTTP.
+
+It needs an extra, `pip install 'streamkit-sdk[server]'`: importing a name that uses it raises an `ImportError` without it.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -21,4 +24,4 @@ _PLACES = {
 }
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, _PLACES)
+    __getattr__, __dir__ = lazy_names(__name__, _PLACES, extra="server")

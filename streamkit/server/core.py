@@ -26,6 +26,7 @@ Authorize: TypeAlias = Callable[[Run | None, Request], bool | str | Awaitable[bo
 """Says whether a request may do something with a run; None where there is none yet. A text allows it, and is the owner of what
 is created."""
 
+_SEAT = "streamkit.seat"  # in the scope of a request that counts among the readers
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}").fullmatch
 
 
@@ -54,6 +55,27 @@ class Server:
     def shared_frames(self, run_id: str) -> SharedFrames:
         """What the readers of a run share, for as long as there are any."""
         return self._frames.setdefault(run_id, SharedFrames())
+
+    # -- who reads
+
+    def take_seat(self, request: Request) -> None:
+        """Count a request among the readers, until its response is over. It is called before anything is changed for it, or
+        waited for.
+
+        Raises:
+            Problem: there are too many.
+        """
+        if _SEAT in request.scope:
+            return
+        if self.readers >= self.max_readers:
+            raise Problem("too-many-readers", "This process has as many readers as it may have.")
+        request.scope[_SEAT] = True
+        self.readers += 1
+
+    def leave_seat(self, request: Request) -> None:
+        """The response is over, or there was none."""
+        if request.scope.pop(_SEAT, False):
+            self.readers -= 1
 
     # -- who may
 

@@ -26,7 +26,7 @@ from .log_events import LogEvents
 from .problem import Problem
 from .shared_frames import SharedFrames
 
-__all__ = ["Encoded", "EventStream", "Frames", "Native", "check_room", "number_of", "open_reading"]
+__all__ = ["Encoded", "EventStream", "Frames", "Native", "number_of", "open_reading"]
 
 SILENCE = 15.0  # seconds until a heartbeat
 _MOST = 256  # entries in one write
@@ -136,7 +136,6 @@ class EventStream(StreamingResponse):
     """A response with the events of a run.
 
     Args:
-        server: whose readers it counts among.
         reading: the log.
         frames: make the body of it.
         headers: further ones of the response.
@@ -145,14 +144,12 @@ class EventStream(StreamingResponse):
 
     def __init__(
         self,
-        server: Server,
         reading: Reading,
         frames: Frames,
         headers: Mapping[str, str],
         on_disconnect: Callable[[], Any] | None = None,
     ) -> None:
         super().__init__(self._body(), headers={**frames.writer.headers, **headers})
-        self._server = server
         self._reading = reading
         self._frames = frames
         self._on_disconnect = on_disconnect
@@ -160,11 +157,9 @@ class EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
-        self._server.readers += 1
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._server.readers -= 1
             self._reading.close()
             if self._on_disconnect is not None and not self._is_complete:
                 with anyio.CancelScope(shield=True):
@@ -188,12 +183,6 @@ class EventStream(StreamingResponse):
         if ending := frames.writer.ending():
             yield ending
         self._is_complete = True
-
-
-def check_room(server: Server) -> None:
-    """Refuse another reader where there are too many."""
-    if server.readers >= server.max_readers:
-        raise Problem("too-many-readers", "This process has as many readers as it may have.")
 
 
 async def open_reading(server: Server, record: RunRecord, after: str | None, gap: Any = "snapshot") -> Reading:

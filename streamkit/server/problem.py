@@ -1,4 +1,4 @@
-"""What a request gets that fails: `application/problem+json` (RFC 9457).
+"""The response to a request that fails: `application/problem+json` (RFC 9457).
 
     {"type": "urn:streamkit:error:run-not-found", "title": "There is no such run.", "status": 404, "instance": "urn:uuid:…"}
 
@@ -23,24 +23,24 @@ log = logging.getLogger("streamkit.server")
 URN = "urn:streamkit:error:"
 PROBLEMS: Mapping[str, tuple[int, str]] = {
     "bad-json": (400, "The body is not JSON."),
-    "bad-cursor": (400, "The cursor is none of this run."),
+    "bad-cursor": (400, "The cursor is not one of this run."),
     "bad-query": (400, "A parameter of the query is not valid."),
     "unknown-protocol": (400, "There is no such protocol."),
     "unauthorized": (401, "The token is missing or wrong."),
     "forbidden": (403, "This is not allowed."),
     "origin-not-allowed": (403, "Pages of this origin are not allowed."),
-    "not-found": (404, "There is no such page."),
+    "not-found": (404, "There is nothing at this path."),
     "run-not-found": (404, "There is no such run."),
     "conversation-not-found": (404, "There is no such conversation."),
     "question-not-found": (404, "There is no such question."),
     "method-not-allowed": (405, "This method is not allowed here."),
     "already-answered": (409, "The question has another answer already."),
     "conversation-busy": (409, "The conversation has an open run."),
-    "question-closed": (409, "The question takes no answer any more."),
-    "cursor-trimmed": (410, "The events after the cursor are not there any more."),
+    "question-closed": (409, "The question can no longer be answered."),
+    "cursor-trimmed": (410, "The log no longer has the events after the cursor."),
     "body-too-large": (413, "The body is too large."),
-    "unsupported-media-type": (415, "The body is to be application/json."),
-    "host-not-allowed": (421, "This host is not served here."),
+    "unsupported-media-type": (415, "The Content-Type of the request has to be application/json."),
+    "host-not-allowed": (421, "The Host of the request is not one of the allowed hosts."),
     "invalid": (422, "The request is not valid."),
     "idempotency-mismatch": (422, "Another request had this Idempotency-Key."),
     "too-many-readers": (429, "There are too many readers."),

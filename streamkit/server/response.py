@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
+from starlette.responses import StreamingResponse
 
-try:
-    from starlette.responses import StreamingResponse
-except ImportError as error:
-    raise ImportError('streamkit.server needs an extra: pip install "streamkit-sdk[server]"') from error
+from ..errors import UsageError
 
 if TYPE_CHECKING:
     from starlette.background import BackgroundTask
@@ -32,14 +30,14 @@ class EventStreamResponse(StreamingResponse):
             return EventStreamResponse(sk.astream(ask(await request.json())), "vercel_ui")
 
     Args:
-        stream: of `astream`, or of `stream`, which threads then run.
-        protocol: as for `stream.sse`, and so are the `options`.
-        status_code: of the response.
-        headers: besides those of the event stream.
+        stream: a stream of `astream`; or one of `stream`, which is then read in threads.
+        protocol: as for `stream.sse`, and so are the other `options`.
+        status_code: the status of the response.
+        headers: headers to send besides those of the event stream.
         background: runs when the response is over, as in any response of Starlette.
 
     Raises:
-        UsageError: as `stream.sse`.
+        UsageError: `stream` is not a stream, or an argument of `stream.sse` is wrong.
     """
 
     def __init__(
@@ -52,6 +50,9 @@ class EventStreamResponse(StreamingResponse):
         background: BackgroundTask | None = None,
         **options: Any,
     ) -> None:
+        if not callable(getattr(stream, "sse", None)):
+            kind = type(stream).__name__
+            raise UsageError(f"EventStreamResponse takes what sk.astream(…) or sk.stream(…) returns, not a {kind}")
         self._body = stream.sse(protocol, **options)
         body = self._body if isinstance(self._body, AsyncIterator) else _in_threads(self._body)
         super().__init__(body, status_code, {**self._body.headers, **(headers or {})}, background=background)

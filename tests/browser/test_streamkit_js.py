@@ -187,3 +187,29 @@ def test_a_hook_that_fails_ends_the_stream_and_a_misspelt_one_is_refused() -> No
     *told, misspelt = script(source)
     assert told == ["the hook's own", "end", "the hook's own"]
     assert misspelt.endswith("on_text_delta, not onTextDelta")
+
+
+def test_what_leads_to_no_server_or_is_no_handler_is_refused_in_words() -> None:
+    """At once where it can be seen, and after the patience where nobody answers."""
+    source = """
+      const errors = [];
+      const note = (error) => errors.push([error.name, error.message]);
+      for (const url of ["localhost:8765", "/api/", undefined]) {
+        try { js.connect({ url }); } catch (error) { note(error); }
+      }
+      const client = js.connect({ url: "http://127.0.0.1/", fetch: () => Promise.reject(new TypeError("fetch failed")), patience: -1 });
+      class Page extends js.EventHandler {}
+      for (const handler of [Page, null]) {
+        try { client.run("Hi", { handler }); } catch (error) { note(error); }
+      }
+      await client.run("Hi").untilDone().catch(note);
+      console.log(JSON.stringify(errors));
+    """
+    *usage, lost = script(source)
+    assert [name for name, _ in usage] == ["UsageError"] * 5
+    assert [text.partition(":")[0] for _, text in usage[1:3]] == [
+        'the url "/api/" leads to no server',
+        "connect() without a url leads to no server",
+    ]
+    assert [text.partition(": ")[2] for _, text in usage[3:]] == ["pass new Page()", "pass an object"]
+    assert lost == ["SourceError", "the server cannot be reached: fetch failed"]

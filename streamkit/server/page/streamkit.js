@@ -687,7 +687,7 @@ class RunStream extends RunState {
   /** Wait before the connection is opened again: longer after each failure, and not when the network is back. */
   async #wait(cause) {
     const { patience = 300_000, maxDelay = 15_000 } = this.#options;
-    if (Date.now() - this.#lastByte > patience) throw cause;
+    if (Date.now() - this.#lastByte > patience) throw unreachable(cause);
     const base = this.#parser.retry ?? 1000;
     const delay = cause.retryAfter ?? Math.min(maxDelay, base * 2 ** this.#failures++) * (0.5 + Math.random() / 2);
     this.#changed("waiting");
@@ -742,8 +742,19 @@ class RunStream extends RunState {
 
 const RETRIED = new Set([408, 425, 429, 502, 503, 504]);
 
+/** The error of a stream whose connection could not be opened again. */
+function unreachable(cause) {
+  if (cause instanceof StreamkitError) return cause;
+  const why = [cause.message, cause.cause?.message].filter(Boolean).join(": "); // of Node's `fetch failed`
+  return Object.assign(new StreamkitError(`the server cannot be reached: ${why}`, { name: "SourceError" }), { cause });
+}
+
 /** Give a handler its stream. Throws for hooks that would never be called. */
 function prepare(handler, stream) {
+  if (handler === null || typeof handler !== "object") {
+    const name = typeof handler === "function" ? `new ${handler.name || "Page"}()` : "an object";
+    throw new StreamkitError(`a handler is an object with hooks: pass ${name}`, { name: "UsageError" });
+  }
   for (let from = handler; from && from !== Object.prototype; from = Object.getPrototypeOf(from)) {
     for (const name of Object.getOwnPropertyNames(from)) {
       if (!/^on[A-Z]/.test(name)) continue;
@@ -775,7 +786,7 @@ class Client {
   #options;
 
   constructor({ url, token = null, fetch = globalThis.fetch.bind(globalThis), ...options }) {
-    this.#url = new URL(String(url).replace(/\/?$/, "/"), globalThis.location?.href).href;
+    this.#url = serverUrl(url);
     this.#token = token;
     this.#fetch = fetch;
     this.#options = options;
@@ -863,6 +874,18 @@ async function refusal(response) {
   const seconds = Number(response.headers.get("retry-after") || NaN);
   if (seconds >= 0) error.retryAfter = seconds * 1000;
   return error;
+}
+
+/** The address of a server, with a slash at its end; in a page it may be relative to the page's. */
+function serverUrl(url) {
+  try {
+    const whole = new URL(String(url).replace(/\/?$/, "/"), globalThis.location?.href);
+    if (url != null && /^https?:$/.test(whole.protocol)) return whole.href;
+  } catch {
+    // the error below says more
+  }
+  const fault = `${url === undefined ? "connect() without a url" : `the url ${JSON.stringify(url)}`} leads to no server`;
+  throw new StreamkitError(`${fault}: pass one like "http://localhost:8000/", or in a page "/api/"`, { name: "UsageError" });
 }
 
 function newKey() {
