@@ -55,9 +55,10 @@ PICTURE = ROOT / ".docs" / "pictures" / "speed.svg"
 
 def measure(section: str, profile: Profile) -> Table:
     """A section's rows. One that cannot run, or fails, has a row that says so."""
-    module: Any = importlib.import_module(f"tests.benchmarks.{section}")
-    table = Table(section, module.TITLE, module.ABOUT)
+    table = Table(section, section, "")
     try:
+        module: Any = importlib.import_module(f"tests.benchmarks.{section}")
+        table.title, table.about = module.TITLE, module.ABOUT
         for row in module.rows(profile):
             table.rows.append(row)
     except ModuleNotFoundError as error:

@@ -21,6 +21,7 @@ from itertools import count
 from typing import Any
 
 import anyio
+import redis
 
 import streamkit as sk
 from streamkit.protocols import codec
@@ -34,8 +35,8 @@ TITLE = "A relay on Redis"
 ABOUT = """\
 The relay on a Redis server of its own on loopback, beside the relay in memory, by the clock on the wall. *Latency* is from
 `append` in a thread to a reader that waits, of events that come one by one, 200 a second. *redis-py alone* is `XADD` and a
-blocking `XREAD`, as one writes it by hand without what a relay does beside. *At once*: as fast as a loop appends, until all are stored. *Read
-again*: a reader that comes when the run is over, and one that has all but the last 100 events."""
+blocking `XREAD`, as one writes it by hand without what a relay does beside. *At once*: as fast as a loop appends, until all
+are stored. *Read again*: a reader that comes when the run is over, and one that has all but the last 100 events."""
 
 PAUSE = 0.005  # seconds between two events whose latency is measured
 _numbers = count()  # of runs
@@ -93,8 +94,6 @@ def latency(relay: Relay, face: str, n: int, pause: float = PAUSE) -> list[float
 
 def latency_by_hand(url: str, n: int, pause: float = PAUSE) -> list[float]:
     """The same of a Redis stream, with redis-py alone."""
-    import redis
-
     name, last = _run_id(), "$"
     took: list[float] = []
     with closing(redis.Redis.from_url(url)) as ours, closing(redis.Redis.from_url(url)) as theirs:

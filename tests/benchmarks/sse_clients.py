@@ -114,7 +114,8 @@ class _Clients:
 
 def follow(pipe: Connection, port: int, clients: int, runs: int) -> None:
     """Connect, and obey until the pipe is closed: the number of the event to wait for, and within how many seconds to leave
-    and resume meanwhile, or None. Answers with seconds: medians, and until all had the last event; or with a text that says what failed."""
+    and resume meanwhile, or None. Answers with seconds: percentiles of the latency, and until all had the last event; or with
+    a text that says what failed."""
     allow_sockets()
     all = _Clients(port, clients, runs)
     try:
