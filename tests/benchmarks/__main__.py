@@ -1,7 +1,7 @@
 """All benchmarks in one run, with the peers beside streamkit.
 
-    python -m tests.benchmarks --quick                       # under a minute
-    python -m tests.benchmarks                               # under ten
+    python -m tests.benchmarks --quick                       # about two minutes
+    python -m tests.benchmarks                               # under fifteen
     python -m tests.benchmarks --only clients,turns          # these sections; --list names them all
     python -m tests.benchmarks --json out.json --markdown out.md --plot out.svg
     python -m tests.benchmarks --from out.json --plot out.svg   # without measuring again
@@ -39,7 +39,10 @@ SECTIONS = (
     "sources",
     "lifetimes",
     "encoding",
+    "ui_encoding",
     "relay",
+    "redis_relay",
+    "server",
     "memory",
     "imports",
     "json_fields",
@@ -52,9 +55,10 @@ PICTURE = ROOT / ".docs" / "pictures" / "speed.svg"
 
 def measure(section: str, profile: Profile) -> Table:
     """A section's rows. One that cannot run, or fails, has a row that says so."""
-    module: Any = importlib.import_module(f"tests.benchmarks.{section}")
-    table = Table(section, module.TITLE, module.ABOUT)
+    table = Table(section, section, "")
     try:
+        module: Any = importlib.import_module(f"tests.benchmarks.{section}")
+        table.title, table.about = module.TITLE, module.ABOUT
         for row in module.rows(profile):
             table.rows.append(row)
     except ModuleNotFoundError as error:

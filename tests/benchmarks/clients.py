@@ -10,7 +10,7 @@ import streamkit as sk
 
 from .faces import Texts
 from .measuring import Clock, Contestant, Profile, Row, Workers, check, contest, process
-from .server import URL
+from .model_server import URL
 from .wires import answer
 
 TITLE = "End to end, through the real client"
@@ -201,7 +201,7 @@ CASES = (  # the wire format, how the case is called, the baseline
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    with process("-m", "tests.benchmarks.server") as port, Workers(__name__) as workers:
+    with process("-m", "tests.benchmarks.model_server") as port, Workers(__name__) as workers:
         for wire, title, baseline in CASES:
             faces = {n: c for n, c in CONTESTANTS.items() if n.endswith("asyncio") == baseline.endswith("asyncio")}
             for pace, milliseconds in PACES.items():

@@ -8,7 +8,7 @@ from typing import Any
 
 from .clients import ASYNC_RAW, async_raw_loop, make_client, with_async_hook, with_async_text_deltas
 from .measuring import Clock, Contestant, Profile, Row, Workers, check, contest, process
-from .server import URL
+from .model_server import URL
 from .wires import answer
 
 TITLE = "Streams held on one core"
@@ -52,7 +52,7 @@ CONTESTANTS = {
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    with process("-m", "tests.benchmarks.server") as port, Workers(__name__) as workers:
+    with process("-m", "tests.benchmarks.model_server") as port, Workers(__name__) as workers:
         yield from contest(
             workers,
             CONTESTANTS,

@@ -25,7 +25,19 @@ __all__ = [
     "put_between",
 ]
 
-PACKAGES = ("streamkit-sdk", "openai", "anthropic", "httpx2", "msgspec", "anyio", "openai-agents", "pydantic-ai-slim")
+PACKAGES = (
+    "streamkit-sdk",
+    "openai",
+    "anthropic",
+    "httpx2",
+    "msgspec",
+    "anyio",
+    "openai-agents",
+    "pydantic-ai-slim",
+    "starlette",
+    "uvicorn",
+    "redis",
+)
 
 
 class Report(NamedTuple):
