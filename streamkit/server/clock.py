@@ -1,4 +1,4 @@
-"""The clock of the runs in this process: signs of life, and pauses."""
+"""The clock of the runs in this process: it sends their heartbeats, and pauses those that wait for too long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Clock"]
 
-_HEARTBEAT = 5.0  # seconds between two signs of life
+_HEARTBEAT = 5.0  # seconds
 
 
 class Clock:
@@ -46,7 +46,7 @@ class Clock:
             del runs
 
     def _look(self, runs: Runs) -> float:
-        """Give signs of life, and pause what has waited for too long. Returns the seconds until the next look."""
+        """Send heartbeats, and pause runs that have waited for too long. Returns the seconds until the next look."""
         wait, now = _HEARTBEAT, time.monotonic()
         for execution in [*runs.active.values()]:
             if execution.publisher is not None:

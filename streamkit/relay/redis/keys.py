@@ -1,4 +1,4 @@
-"""The names of what Redis holds of a run. The braces make a Redis Cluster keep all of it in one slot, as scripts need it.
+"""The keys under which Redis has a run. Their braces make a Redis Cluster store all of them in one slot, as scripts need it.
 
     sk:{run}:run         hash        its record
     sk:{run}:log         stream      its events: an entry is a batch, and its id the batch's epoch and last number
