@@ -69,7 +69,8 @@ BACKWARDS = {
     ("computer.stopping", "computer.runner"): "a supervisor and a stop act on their runner",
 }
 
-# What the core may import besides itself. `threading` is there for the lock of `Answer`, whose calls are thread-safe.
+# What the core may import besides itself. `threading` is there for the locks of `Answer`, whose calls are thread-safe, and
+# of messages that are made when any thread reads them.
 ALLOWED = {
     "__future__",
     "base64",
@@ -214,10 +215,11 @@ def test_the_core_does_no_input_or_output(path: Path) -> None:
 
 
 def test_only_the_answers_know_threads() -> None:
-    """Of the core, the objects that other threads answer alone have a lock."""
+    """Of the core, the objects that other threads answer have a lock, and the messages that the first thread which reads
+    them makes, where a stream has resumed."""
     core = [path for path in modules() if name_of(path).split(".")[0] in CORE]
     threaded = [name_of(path) for path in core if ("threading", False) in imports(path)]
-    assert threaded == ["messages.answer"]
+    assert sorted(threaded) == ["core.open_messages", "messages.answer"]
 
 
 def test_every_protocol_is_a_module_with_its_three_parts() -> None:

@@ -612,3 +612,33 @@ def test_raw_and_receivers_have_the_dict_of_an_object(each: bool) -> None:
 
 def test_an_anthropic_object_is_opened() -> None:
     assert as_item(AnthropicModel.construct(a=1)) == {"a": 1}
+
+
+def thinking(text: str) -> Wire:
+    return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]}
+
+
+PLAIN = {**STREAMS, "chat, reasoning as a part": ("openai_chat", chat(*map(thinking, "abc")))}
+
+
+def with_other_keys(value: Any) -> Iterator[Any]:
+    """An item without each of its keys, with an empty one in its place, and with another key beside it."""
+    for key in value if isinstance(value, dict) else range(len(value) if isinstance(value, list) else 0):
+        if isinstance(value, dict):
+            yield {name: one for name, one in value.items() if name != key}
+            yield {**value, key: ""}
+            yield {**value, "other": "x"}
+        for one in with_other_keys(value[key]):
+            yield changed(value, (key,), one)
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_keys_that_are_missing_or_new_give_the_same_events_on_both_paths(case: str) -> None:
+    """Also those by which an item, or a part of it, says what it is; as bytes and as dicts."""
+    name, (*start, odd, end) = PLAIN[case]
+    for one in with_other_keys(odd):
+        items = [*start, odd, one, end]
+        assert told(kind_of(name), items) == told(tolerant(name), items)
+        if all("event" in item and "data" in item for item in items) or not kind_of(name).wraps_event_name:
+            frames = frames_made_of(name, items)
+            assert told_by_frames(name, frames, fast=True) == told_by_frames(name, frames, fast=False)

@@ -895,6 +895,21 @@ async def test_a_wait_is_ended_from_any_thread(face: Face, kind: Kind) -> None:
     assert writer.fenced is None
 
 
+@every_relay
+@pytest.mark.anyio
+async def test_a_silence_ends_a_pull_and_loses_nothing(kind: Kind) -> None:
+    """It gives an empty list, again and again; then what has come."""
+    relay = kind.make()
+    writer = await relay.aopen("run", control=lambda control: None)
+    reading = await relay.aread("run")
+    for _ in range(3):
+        assert await reading.apull(0.01) == []
+    writer.append(lines(1))
+    assert numbers(await reading.apull(20)) == [1]
+    writer.end("done")
+    assert await reading.apull(20) is None
+
+
 @driven
 async def test_the_end_adds_to_what_is_known_of_a_run(face: Face, kind: Kind) -> None:
     """What its producer knows only then, such as why it ended. A second end adds nothing."""

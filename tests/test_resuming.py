@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -227,3 +228,85 @@ def test_a_trimmed_run_resumes_from_its_snapshot() -> None:
     assert stream.get_final_messages() == whole.get_final_messages()
     assert [*stream.pending] == [*whole.pending]
     assert [warning.code for warning in stream.warnings] == [warning.code for warning in whole.warnings]
+
+
+def of_lines(relay: MemoryRelay, *lines: bytes) -> str:
+    """A run that some other producer wrote. Gives the cursor after these lines."""
+    log = relay.open("run", control=lambda control: None)
+    begin = [b'{"type":"run_created","run":{"id":"r"}}', b'{"type":"run_step_created","run_step":{"id":"s"}}']
+    cursors = log.append([*begin, *lines])
+    log.append([codec.encode_event(e.StreamEnd())])
+    log.end("done")
+    return cursors[-1]
+
+
+def text_lines(id: str, content: str, **fields: Any) -> list[bytes]:
+    message = sk.TextMessage(id, content=content, run_id="r", step_id="s", **fields)
+    return [codec.encode_event(event) for event in (e.TextCreated(message.header()), e.TextDone(message))]
+
+
+created, done = text_lines("m", "a")
+ODD_LINES = {
+    "an id twice": [created, done, *text_lines("m", "b")],
+    "an id twice, with annotations": [
+        *(created, done),
+        *text_lines("m", "b", annotations=[m.Annotation(type="url_citation", url="u")]),
+    ],
+    "two events in a line": [created, done + b"," + done],
+    "a last line that is no event": [created, b'{"type":"text_delta","message_id":"m","value":"a"}', done[:-2]],
+    "what is nested deep": [created, done[:-2] + b',"metadata":{"a":' + b"[" * 300 + b"]" * 300 + b"}}}"],
+}
+
+
+@pytest.mark.parametrize("case", ODD_LINES)
+def test_lines_that_others_wrote_give_the_messages_that_a_stream_over_all_events_has(case: str) -> None:
+    """None is lost, and none raises when it is read."""
+    relay = MemoryRelay()
+    cursor = of_lines(relay, *ODD_LINES[case])
+    wanted = sk.stream([*relay.reader("run")], after=cursor, protocol="streamkit")
+    wanted.until_done()
+    stream = sk.stream(relay.reader("run"), after=cursor)
+    stream.until_done()
+    assert [message.to_dict() for message in stream.messages] == [message.to_dict() for message in wanted.messages]
+    assert [warning.code for warning in stream.warnings] == [warning.code for warning in wanted.warnings]
+
+
+def test_threads_that_read_a_message_at_once_get_the_same_object() -> None:
+    """It is made by the first one."""
+    relay = MemoryRelay()
+    cursor = many(relay, 3)
+    stream = sk.stream(relay.reader("run"), after=cursor)
+    next(iter(stream))
+    decode, others = stream.engine.decode_line, list[Any]()
+    other = threading.Thread(target=lambda: others.extend(stream.messages))
+
+    def decode_while_another_thread_reads(line: bytes) -> e.Event:
+        if other.ident is None:
+            other.start()
+            other.join(0.05)  # as far as it comes
+        return decode(line)
+
+    stream.engine.decode_line = decode_while_another_thread_reads
+    first = stream.messages
+    other.join()
+    assert [*map(id, others)] == [*map(id, first)] == [*map(id, stream.messages)]
+
+
+def test_a_call_that_was_cut_off_takes_no_number_from_a_later_one_with_its_id() -> None:
+    """A reader finds the question of each call that waits, and `pending` is as if nothing had been left encoded."""
+    relay = MemoryRelay()
+    with sk.Emitter(relay, "run") as emitter:
+        emitter.tool_call("f", {}, call_id="c")
+        cut = sk.ToolCallMessage("cut", name="f", call_id="c", content="{", status="incomplete")
+        emitter.emit(e.ToolCallDone(cut))
+        emitter.tool_call("f", {}, call_id="c")
+        assert [*emitter.pending] == ["c", "c.2"]
+        assert emitter.cursor is not None
+        for options in ({}, {"after": emitter.cursor}):
+            stream = sk.stream(relay.reader("run"), **options)
+            events = iter(stream)
+            while [*stream.pending] != ["c", "c.2"]:
+                next(events)
+            calls = [call for call in stream.messages if isinstance(call, sk.ToolCallMessage) and call.id != "cut"]
+            assert [call.waiting for call in calls] == [True, True]
+            stream.close()

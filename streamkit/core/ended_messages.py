@@ -58,12 +58,15 @@ class EndedMessages(Event):
         lines: their encoded forms, one line each.
         decode: returns the event of a line, for the engine to complete now.
         read: returns the event of a line whose message is only read later.
+        are_created: whether each was created in the log. If so, one whose id was in use already is another message; if not,
+            it is the same message once more.
     """
 
     messages: Sequence[EndedMessage]
     lines: Sequence[bytes]
     decode: Callable[[bytes], Event]
     read: Callable[[bytes], Event]
+    are_created: bool
 
 
 def answered_calls(messages: Sequence[EndedMessage]) -> set[str]:

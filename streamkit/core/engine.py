@@ -91,7 +91,8 @@ class Engine(MessageContent):
         if max(len(self._messages), len(self.confirmations), len(self.runs.steps)) <= limit:
             return
         newest = limit - limit // 8
-        for message in _cut(self.messages, newest, lambda message: message.status != "in_progress"):
+        self._read_all()
+        for message in _cut(self._messages, newest, lambda message: message.status != "in_progress"):
             self.forgotten_deltas += message.delta_count
             self._by_id.pop(message.id, None)
             self._ids.forget(message.id)

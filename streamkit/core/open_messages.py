@@ -6,6 +6,7 @@ A decoder refers to a message by an id of its own. That is the message's id too,
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from .. import events as e
@@ -53,6 +54,7 @@ class OpenMessages(PendingAnswers):
     _annotated: dict[str, set[bytes]] = NOTHING  # the annotations of open messages
     _early_lines: dict[str, int | None] = NOTHING  # active lines of console messages that have not begun
     _encoded = NOTHING  # messages that are still encoded, by their ids: their places in the list, and their lines
+    _reading: RLock  # while one of them is read, where there are any
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
         super().__init__(wake)
@@ -111,9 +113,11 @@ class OpenMessages(PendingAnswers):
     @property
     def messages(self) -> list[Message]:
         """All messages, in the order they were created; the open ones are live."""
-        for id in [*self._encoded]:
-            self._read(id)
-        return self._messages
+        if self._encoded is NOTHING:
+            return self._messages
+        with self._reading:
+            self._read_all()
+            return [*self._messages]  # a stream that is about to resume adds encoded ones
 
     @property
     def open_messages(self) -> list[Message]:
@@ -133,18 +137,25 @@ class OpenMessages(PendingAnswers):
             self._read(id)
         return self._by_id.get(id)
 
+    def _read_all(self) -> None:
+        """Make all messages that are still encoded."""
+        for id in [*self._encoded]:
+            self._read(id)
+
     def _read(self, id: str) -> None:
         """Make a message of its line. Any thread may call it, two at once, too."""
-        if (found := self._encoded.get(id)) is None:
-            return
-        place, line = found
         from .ended_messages import message_of
 
-        message = message_of(self.decode_line(line))
-        self._messages[place] = message
-        if id in self._by_id:  # the stream may be over
-            self._by_id[id] = message
-        self._encoded.pop(id, None)
+        with self._reading:  # so that it is made once, and its place is the same until it stands there
+            if (found := self._encoded.get(id)) is None:
+                return
+            place, line = found
+            message = message_of(self.decode_line(line))
+            self._messages[place] = message
+            by_id = self._by_id
+            if id in by_id:  # the stream may be over, or end now
+                by_id[id] = message
+            self._encoded.pop(id, None)
 
     # -- those that had ended before the stream resumed
 
@@ -161,7 +172,7 @@ class OpenMessages(PendingAnswers):
 
         answered = answered_calls(ended.messages)
         if self._encoded is NOTHING:
-            self._encoded = {}
+            self._reading, self._encoded = RLock(), {}
         by_id, encoded, messages = self._by_id, self._encoded, self._messages
         early_lines, sizes = self._early_lines, self._sizes
         for message, line in zip(ended.messages, ended.lines, strict=True):
@@ -179,9 +190,10 @@ class OpenMessages(PendingAnswers):
                 continue
             if (call_id := message.answers) is not None:
                 self._call_answered(call_id)
-            encoded[id] = len(messages), line
-            by_id[id] = _UNREAD
-            messages.append(_UNREAD)
+            with self._reading:
+                encoded[id] = len(messages), line
+                by_id[id] = _UNREAD
+                messages.append(_UNREAD)
 
     def _is_answered(self, call: EndedMessage, answered: Container[str]) -> bool:
         """Whether a call wants no output, because another message is its output, or for its own sake."""
@@ -250,8 +262,9 @@ class OpenMessages(PendingAnswers):
         """A message is done. `key` is the id that the decoder uses for it."""
         status = "completed" if status == "in_progress" else status
         call = message if isinstance(message, ToolCallMessage) and not message.provider_executed else None
-        pending_key = self._questions.ids.free(call.call_id or call.id) if call is not None else ""
+        pending_key = ""
         if call is not None and status == "completed":
+            pending_key = self._questions.ids.free(call.call_id or call.id)  # a number that is passed over is not found
             yield from self._check_arguments(call, pending_key, cause)  # it is open: if this raises, the end closes it
         self._open.pop(key, None)
         self._renamed.pop(key, None)

@@ -101,6 +101,8 @@ def _complete_ended(engine: Engine, event: EndedMessages) -> Iterator[Event]:
     for line in engine.keep_encoded(event) if engine.can_keep_encoded else event.lines:
         done = event.decode(line)
         done.position = event.position
+        if event.are_created and isinstance(done, Done):
+            yield from engine.complete_event(done.message.created_event(done.message, position=event.position))
         yield from engine.complete_event(done)
 
 

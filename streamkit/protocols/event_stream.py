@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -131,7 +132,13 @@ class EventStreamWriter:
 def _encoder_of(protocol: str) -> Encoder:
     """The protocol's encoder, which shows the errors that it gets: `mask` has changed them already."""
     kind: Callable[..., Encoder] = registry.find(protocol).Encoder
-    return kind(expose_errors=True) if "expose_errors" in inspect.signature(kind).parameters else kind()
+    return kind(expose_errors=True) if _masks_errors(kind) else kind()
+
+
+@lru_cache
+def _masks_errors(kind: Callable[..., Encoder]) -> bool:
+    """Whether an encoder masks errors unless it is told otherwise. A signature takes longer than a whole stream's beginning."""
+    return "expose_errors" in inspect.signature(kind).parameters
 
 
 def _json(item: Any) -> bytes:

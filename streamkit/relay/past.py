@@ -89,11 +89,11 @@ class Past:
         text = b"".join((self._rest, *[part for line in lines for part in (line, b"\n")]))
         self._rest = b""
         counted = 0  # up to where the lines of the text are counted in `_number`
-        ended: list[bytes] = []
+        ended: list[re.Match[bytes]] = []
         for span in _spans(text):
             active, done = span.group("active", "done")
             if done is not None and (active is None or active == b"null"):
-                ended.append(done)
+                ended.append(span)
                 continue
             start, end = span.span()
             if span.lastgroup == "open" and not is_end:
@@ -128,35 +128,53 @@ class Past:
         events: list[Event] = []
         for are_done, group in groupby(lines, _is_done):
             if are_done:
-                events += self._ended([*group], number, entry.cursor)
+                events += self._taken_in([*group], entry.cursor)
             else:
                 events += [self._decode(line, entry.cursor) for line in group]
         yield Snapshot(events=events, dropped=dropped, position=entry.cursor)
 
-    def _ended(self, lines: Sequence[bytes], number: int, cursor: str | None = None) -> Iterator[Event]:
-        """The events of messages that have ended, one after the other."""
-        if not lines:
-            return
-        cursor = cursor or self._cursor(number)
+    def _ended(self, spans: Sequence[re.Match[bytes]], number: int) -> Iterator[Event]:
+        """The events of messages that have ended, one after the other, the last one with the line of this number."""
+        if spans:
+            yield from self._taken_in([span["done"] for span in spans], self._cursor(number), spans)
+
+    def _taken_in(
+        self, lines: Sequence[bytes], cursor: str, spans: Sequence[re.Match[bytes] | None] = ()
+    ) -> Iterator[Event]:
+        """The events of messages that have ended, by their last lines. `spans`: all lines of each, if they are there."""
         messages = self._messages(lines)
         if all(messages):  # the common case
-            yield self._kept(lines, messages, cursor)
+            yield self._kept(lines, messages, cursor, are_created=bool(spans))
             return
-        for is_kept, group in groupby(zip(lines, messages, strict=True), _has_message):
+        together = zip(lines, messages, spans or [None] * len(lines), strict=True)
+        for is_kept, group in groupby(together, _has_message):
             if is_kept:
-                kept, ended = zip(*group, strict=True)
-                yield self._kept(kept, ended, cursor)
+                kept, ended, _ = zip(*group, strict=True)
+                yield self._kept(kept, ended, cursor, are_created=bool(spans))
             else:
-                for line, _ in group:
-                    yield self._decode(line, cursor)
+                for line, _, span in group:
+                    yield from self._decoded(line, span, cursor)
 
-    def _kept(self, lines: Sequence[bytes], messages: Sequence[Any], cursor: str) -> Event:
+    def _decoded(self, line: bytes, span: re.Match[bytes] | None, cursor: str) -> Iterator[Event]:
+        """The events of a message that is taken in as any other: of its last line, or of all, if that is no event."""
+        done = self._decode(line, cursor)
+        if span is None:
+            yield done
+        elif isinstance(done, Done):
+            yield done.message.created_event(done.message, position=cursor)
+            yield done
+        else:
+            for one in span[0].removesuffix(b"\n").split(b"\n"):
+                yield self._decode(one, cursor)
+
+    def _kept(self, lines: Sequence[bytes], messages: Sequence[Any], cursor: str, *, are_created: bool) -> Event:
         decode = self._decode
         return EndedMessages(
             messages=messages,
             lines=lines,
             decode=lambda line: decode(line, cursor),
-            read=codec.decode_event,
+            read=_read,
+            are_created=are_created,
             position=cursor,
         )
 
@@ -168,6 +186,8 @@ class Past:
             done = _decode_lines(b"[%b]" % b",".join(lines))
         except (msgspec.MsgspecError, RecursionError, ValueError):
             return [*map(_message_in, lines)]
+        if len(done) != len(lines):  # a line with more than one object, which is no event
+            return [*map(_message_in, lines)]
         return [one.message if one.is_regular else None for one in done]
 
 
@@ -175,8 +195,16 @@ def _is_done(line: bytes) -> bool:
     return _match_done(line) is not None
 
 
-def _has_message(line: tuple[bytes, EndedMessage | None]) -> bool:
+def _has_message(line: tuple[bytes, EndedMessage | None, object]) -> bool:
     return line[1] is not None
+
+
+def _read(line: bytes) -> Event:
+    """The event of a line, as the reader decodes it."""
+    try:
+        return codec.line_decoder()(line)
+    except Exception:  # one that msgspec alone does not decode
+        return codec.decode_event(line)
 
 
 class _DoneLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
@@ -77,14 +78,15 @@ class Reading(ABC):
             waker.wait(taken if self.attend is None else min(taken, self.attend()))
         return None
 
-    async def apull(self) -> Any:
-        """As `pull`, for tasks on asyncio and trio."""
+    async def apull(self, silence: float | None = None) -> Any:
+        """As `pull`, for tasks on asyncio and trio. After so many seconds of silence: an empty list."""
         if not self._has_waited:  # other tasks of this event loop run, however much there is to read
             await anyio.lowlevel.checkpoint()
         waker = self._waker
         if not isinstance(waker, TaskWaker):
             waker = self._waker = task_waker()
         self._has_waited = False
+        began: float | None = None
         while not self._is_over:
             taken = self.take(waker) if self._held is None else self._take_held()
             if isinstance(taken, list):
@@ -92,7 +94,17 @@ class Reading(ABC):
             if taken is None:
                 return None
             self._has_waited = True
-            await waker.wait(taken if self.attend is None else min(taken, self.attend()))
+            if self.attend is not None:
+                taken = min(taken, self.attend())
+            if silence is not None:
+                # The first wait is for the same time always, so that the waker's timer serves many of them.
+                now = time.monotonic()
+                began = now if began is None else began
+                left = silence - (now - began)
+                if left <= 0:
+                    return []
+                taken = min(taken, left)
+            await waker.wait(taken)
         return None
 
     def __iter__(self) -> Self:

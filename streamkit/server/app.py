@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import anyio
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -155,16 +156,22 @@ class App:
             await self._live(receive, send)
         elif scope["type"] == "http":
             request = Request(scope, receive)
-            response = await self._respond(request)
-            for name, value in self._gate.cors_headers(request).items():
-                response.headers.append(name, value)
-            if response.headers.get("content-type", "").partition(";")[0] != "text/event-stream":
-                for name, value in _SAFE.items():
-                    response.headers.setdefault(name, value)
-            await response(scope, receive, send)
+            try:
+                await self._serve(request, send)
+            finally:
+                self._server.leave_seat(request)
         elif scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1000})
+
+    async def _serve(self, request: Request, send: Send) -> None:
+        response = await self._respond(request)
+        for name, value in self._gate.cors_headers(request).items():
+            response.headers.append(name, value)
+        if response.headers.get("content-type", "").partition(";")[0] != "text/event-stream":
+            for name, value in _SAFE.items():
+                response.headers.setdefault(name, value)
+        await response(request.scope, request.receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -172,7 +179,7 @@ class App:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
             else:
-                await anyio.to_thread.run_sync(self.shutdown)
+                await anyio.to_thread.run_sync(self.shutdown, limiter=anyio.CapacityLimiter(1))
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

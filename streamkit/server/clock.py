@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .execution import Execution
     from .runs import Runs
 
 __all__ = ["Clock"]
+
+log = logging.getLogger("streamkit.server")
 
 _HEARTBEAT = 5.0  # seconds
 
@@ -49,13 +53,19 @@ class Clock:
         """Send heartbeats, and pause runs that have waited for too long. Returns the seconds until the next look."""
         wait, now = _HEARTBEAT, time.monotonic()
         for execution in [*runs.active.values()]:
-            if execution.publisher is not None:
-                execution.publisher.log.heartbeat()
-            since, limit = execution.waits_since, execution.pause_after
-            if since is None or limit is None:
-                continue
-            if now >= since + limit:
-                execution.pause()
-            else:
-                wait = min(wait, since + limit - now)
+            try:
+                wait = min(wait, self._look_at(execution, now))
+            except Exception as error:  # of the relay: it is tried again, and other runs must not be affected
+                log.error("run %s: no heartbeat: %s", execution.run_id, error, exc_info=error)
         return wait
+
+    def _look_at(self, execution: Execution, now: float) -> float:
+        if execution.publisher is not None:
+            execution.publisher.log.heartbeat()
+        since, limit = execution.waits_since, execution.pause_after
+        if since is None or limit is None:
+            return _HEARTBEAT
+        if now < since + limit:
+            return since + limit - now
+        execution.pause()
+        return _HEARTBEAT

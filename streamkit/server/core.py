@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ from ..stores import Conversation, Store
 from .problem import Problem
 from .records import Run, run_of
 from .runs import Runs
+from .shared_frames import SharedFrames
 
 __all__ = ["Authorize", "Server", "is_id"]
 
@@ -24,6 +26,7 @@ Authorize: TypeAlias = Callable[[Run | None, Request], bool | str | Awaitable[bo
 """Returns whether a request may do something with a run, which is None where there is none yet: True, False, or the name of
 the user, who then owns what is created."""
 
+_SEAT = "streamkit.seat"  # in the scope of a request that counts among the readers
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}").fullmatch
 
 
@@ -47,6 +50,32 @@ class Server:
         self.max_readers = max_readers
         self.readers = 0
         self._authorize = authorize
+        self._frames: weakref.WeakValueDictionary[str, SharedFrames] = weakref.WeakValueDictionary()
+
+    def shared_frames(self, run_id: str) -> SharedFrames:
+        """What the readers of a run share, for as long as there are any."""
+        return self._frames.setdefault(run_id, SharedFrames())
+
+    # -- who reads
+
+    def take_seat(self, request: Request) -> None:
+        """Count a request among the readers, until its response is over. It is called before anything is changed for it, or
+        waited for.
+
+        Raises:
+            Problem: there are too many.
+        """
+        if _SEAT in request.scope:
+            return
+        if self.readers >= self.max_readers:
+            raise Problem("too-many-readers", "This process has as many readers as it may have.")
+        request.scope[_SEAT] = True
+        self.readers += 1
+
+    def leave_seat(self, request: Request) -> None:
+        """The response is over, or there was none."""
+        if request.scope.pop(_SEAT, False):
+            self.readers -= 1
 
     # -- authorization
 

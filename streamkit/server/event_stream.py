@@ -24,8 +24,9 @@ from ..streams.failures import details_of
 from .core import Server
 from .log_events import LogEvents
 from .problem import Problem
+from .shared_frames import SharedFrames
 
-__all__ = ["Encoded", "EventStream", "Frames", "Native", "check_room", "number_of", "open_reading"]
+__all__ = ["Encoded", "EventStream", "Frames", "Native", "number_of", "open_reading"]
 
 SILENCE = 15.0  # seconds until a heartbeat
 _MOST = 256  # entries in one write
@@ -49,9 +50,25 @@ class Frames:
         """The frames of each entry."""
         raise NotImplementedError
 
+    def body(self, entries: Sequence[Entry]) -> bytes:
+        """The frames of all entries."""
+        return b"".join(self.of(entries))
+
 
 class Native(Frames):
-    """Sends the lines of the log as they are: streamkit's own protocol."""
+    """Sends the lines of the log as they are: streamkit's own protocol.
+
+    Args:
+        shared: the frames that all readers of the run share.
+    """
+
+    def __init__(self, writer: EventStreamWriter, shared: SharedFrames) -> None:
+        super().__init__(writer)
+        self._shared = shared
+
+    def body(self, entries: Sequence[Entry]) -> bytes:
+        """The frames of all entries."""
+        return self._shared.of(entries, super().body)
 
     def of(self, entries: Sequence[Entry]) -> Iterator[bytes]:
         """One frame of each entry."""
@@ -119,7 +136,6 @@ class EventStream(StreamingResponse):
     """A response with the events of a run.
 
     Args:
-        server: whose readers it counts among.
         reading: the log.
         frames: make the body of it.
         headers: further ones of the response.
@@ -128,14 +144,12 @@ class EventStream(StreamingResponse):
 
     def __init__(
         self,
-        server: Server,
         reading: Reading,
         frames: Frames,
         headers: Mapping[str, str],
         on_disconnect: Callable[[], Any] | None = None,
     ) -> None:
         super().__init__(self._body(), headers={**frames.writer.headers, **headers})
-        self._server = server
         self._reading = reading
         self._frames = frames
         self._on_disconnect = on_disconnect
@@ -143,11 +157,9 @@ class EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
-        self._server.readers += 1
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._server.readers -= 1
             self._reading.close()
             if self._on_disconnect is not None and not self._is_complete:
                 with anyio.CancelScope(shield=True):
@@ -158,29 +170,19 @@ class EventStream(StreamingResponse):
         yield frames.writer.opening() + frames.beginning
         try:
             while not frames.has_ended:
-                entries: list[Entry] | None = None
-                # The scope ends a wait alone: entries are taken in one step, after it.
-                with anyio.move_on_after(SILENCE) as silence:
-                    entries = await reading.apull()
-                if silence.cancelled_caught:
-                    yield HEARTBEAT
-                    continue
+                entries: list[Entry] | None = await reading.apull(SILENCE)
                 if entries is None:
                     break
+                if not entries:
+                    yield HEARTBEAT
                 for start in range(0, len(entries), _MOST):
-                    if body := b"".join(frames.of(entries[start : start + _MOST])):
+                    if body := frames.body(entries[start : start + _MOST]):
                         yield body
         except SourceError as error:  # the run was deleted, or its next events were dropped and `gap` is `error`
             yield frames.writer.event(StreamException(type(error).__name__, str(error), details_of(error), error))
         if ending := frames.writer.ending():
             yield ending
         self._is_complete = True
-
-
-def check_room(server: Server) -> None:
-    """Refuse another reader if there are too many."""
-    if server.readers >= server.max_readers:
-        raise Problem("too-many-readers", "This process has as many readers as it may have.")
 
 
 async def open_reading(server: Server, record: RunRecord, after: str | None, gap: Any = "snapshot") -> Reading:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import anyio.to_thread
 
 from ..agent import Agent, AsyncAgent
@@ -62,6 +63,7 @@ class Execution:
         self.ended = threading.Event()
         self._lock = threading.Lock()
         self._soon = scheduler()
+        self._making = anyio.CancelScope()  # around the factory, which may hang
         self._runs = runs
         self._agent: Any = None
         self._stream: Any = None
@@ -103,6 +105,8 @@ class Execution:
         self._is_cancelled = True
         if self._stream is not None:
             self._stream.cancel()
+        elif self._agent is None:
+            self._soon(self._making.cancel)
 
     def pause(self) -> None:
         """Leave the run to whoever takes it over."""
@@ -151,14 +155,19 @@ class Execution:
         self._runs.remove(self)
 
     async def _execute(self) -> None:
+        error: BaseException | None = None
         try:
-            self._agent = await self._make_agent()
-            self._prepare()
-        except Exception as error:
-            self._agent = None
-            await anyio.to_thread.run_sync(self._end, "failed", error)
-            return
-        if isinstance(self._agent, AsyncAgent):
+            with self._making:
+                self._agent = await self._make_agent()
+                self._prepare()
+        except BaseException as raised:
+            self._agent, error = None, raised
+            if _is_of_the_loop(raised):
+                self._end("cancelled", None)
+                raise
+        if self._agent is None:
+            await _in_thread(self._end, "cancelled" if error is None else "failed", error)
+        elif isinstance(self._agent, AsyncAgent):
             await self._run_in_task()
         else:
             threading.Thread(target=self._run_in_thread, name=f"streamkit-run-{self.run_id}", daemon=True).start()
@@ -168,7 +177,7 @@ class Execution:
         if inspect.iscoroutinefunction(factory):
             made = factory(self.context)
         else:
-            made = await anyio.to_thread.run_sync(factory, self.context)
+            made = await _in_thread(factory, self.context, can_be_left=True)
         if inspect.isawaitable(made):
             made = await made
         if not isinstance(made, Agent | AsyncAgent):
@@ -192,22 +201,24 @@ class Execution:
                 stream.until_done()
         except BaseException as raised:  # an exception that ends the thread ends the run
             error = raised
-        self._end(self._status, error)
-        self._leave()
+        try:
+            self._end(self._status, error)
+        finally:
+            self._leave()
 
     async def _run_in_task(self) -> None:
         error: BaseException | None = None
         try:
             async with self._begin_stream(_AsyncPublishing(self)) as stream:
                 await stream.until_done()
-        except Exception as raised:
+        except BaseException as raised:
+            if _is_of_the_loop(raised):
+                if self.waits_since is not None:
+                    self.pause()
+                self._end("cancelled", None)
+                raise
             error = raised
-        except BaseException:  # the event loop ends
-            if self.waits_since is not None:
-                self.pause()
-            self._end("cancelled", None)
-            raise
-        await anyio.to_thread.run_sync(self._end, self._status, error)
+        await _in_thread(self._end, self._status, error)
 
     def _begin_stream(self, handler: Any) -> Any:
         stream = self._agent.stream(self.context.input or None, handler)
@@ -244,6 +255,7 @@ class Execution:
     def publish(self, event: Event) -> None:
         """Publish an event of the agent's stream. A question waits for an answer from anywhere."""
         assert self.publisher is not None
+        self.waits_since = None  # it goes on, even if the answer came before it began to wait
         waiting = _question_in(event)
         if waiting is not None and waiting.waiting:
             waiting.defer(_LONGEST)
@@ -296,7 +308,10 @@ class Execution:
         except Exception as failure:
             log.error("%s: run %s cannot be saved", publisher.instance, self.run_id, exc_info=failure)
             error = error or failure
-        self._runs.release(self.context.conversation_id, self.run_id)
+        try:
+            self._runs.release(self.context.conversation_id, self.run_id)
+        except Exception as failure:  # the lock of a run that is over counts for nothing
+            log.error("%s: run %s keeps its lock", publisher.instance, self.run_id, exc_info=failure)
         summary = None if error is None else {"type": type(error).__name__, "message": str(error)}
         publisher.end(status, summary)
 
@@ -323,6 +338,17 @@ class _AsyncPublishing(AsyncEventHandler):
         if self._execution.must_save(event):
             await self._execution.asave(event)
         self._execution.publish(event)
+
+
+def _is_of_the_loop(error: BaseException) -> bool:
+    """Whether this ends the event loop, and not the run alone: a tool that calls `sys.exit` ends its run."""
+    return isinstance(error, (anyio.get_cancelled_exc_class(), KeyboardInterrupt, GeneratorExit))
+
+
+async def _in_thread(function: Callable[..., Any], *arguments: Any, can_be_left: bool = False) -> Any:
+    """Call a function in a thread of its own: those that hang, all threads of the event loop even, do not hold it up."""
+    limiter = anyio.CapacityLimiter(1)
+    return await anyio.to_thread.run_sync(function, *arguments, abandon_on_cancel=can_be_left, limiter=limiter)
 
 
 def _question_in(event: Event) -> Any:

@@ -24,7 +24,7 @@ from ..relay.interface import FINAL
 from ..streams.error_mask import ErrorMask
 from .context import Context
 from .core import Server
-from .event_stream import Encoded, EventStream, Frames, Native, check_room, number_of, open_reading
+from .event_stream import Encoded, EventStream, Frames, Native, number_of, open_reading
 from .inputs import RunRequest, answer_in, fingerprint, limit_in
 from .problem import Problem
 from .records import question_of
@@ -62,6 +62,8 @@ class RunRoutes:
         conversation = wanted.conversation or (secrets.token_urlsafe(16) if key is None else f"c-{run_id}")
         if wanted.conversation is not None:
             await self._server.check_conversation(request, conversation)
+        if wanted.stream:
+            self._server.take_seat(request)
         context = Context(
             run_id=run_id,
             conversation_id=conversation,
@@ -78,7 +80,11 @@ class RunRoutes:
             return JSONResponse(run, 200 if is_replay else 201, headers)
         leaves = partial(self._server.relay.acancel, run_id, "disconnected")
         return await self.stream(
-            record, wanted.protocol, headers=headers, on_disconnect=leaves if wanted.on_disconnect == "cancel" else None
+            request,
+            record,
+            wanted.protocol,
+            headers=headers,
+            on_disconnect=leaves if wanted.on_disconnect == "cancel" else None,
         )
 
     def id_of(self, *names: str) -> str:
@@ -150,10 +156,11 @@ class RunRoutes:
         check_protocol(protocol)
         record = await self._server.record(request, request.path_params["run"])
         after = request.headers.get("last-event-id", query.get("after")) or None
-        return await self.stream(record, protocol, after=after, gap=gap)
+        return await self.stream(request, record, protocol, after=after, gap=gap)
 
     async def stream(
         self,
+        request: Request,
         record: RunRecord,
         protocol: str,
         *,
@@ -166,12 +173,14 @@ class RunRoutes:
         number = number_of(after, record.id)
         if record.status in FINAL and after is not None and after == record.cursor:
             return Response(status_code=204)
-        check_room(self._server)
+        self._server.take_seat(request)
         is_native = protocol == "streamkit"
         reading = await open_reading(self._server, record, after if is_native else None, gap)
         writer = self.writer(protocol)
-        frames: Frames = Native(writer)
-        if not is_native:
+        frames: Frames
+        if is_native:
+            frames = Native(writer, self._server.shared_frames(record.id))
+        else:
             frames = Encoded(
                 writer,
                 record.id,
@@ -180,9 +189,7 @@ class RunRoutes:
                 at_question=at_question_of(protocol),
                 questions_from=number_of(record.cursor, record.id),
             )
-        return EventStream(
-            self._server, reading, frames, {"X-Streamkit-Run": record.id, **(headers or {})}, on_disconnect
-        )
+        return EventStream(reading, frames, {"X-Streamkit-Run": record.id, **(headers or {})}, on_disconnect)
 
     def writer(self, protocol: Any) -> EventStreamWriter:
         """The writer of frames in a protocol, or with an encoder. It masks the texts of errors."""

@@ -8,8 +8,9 @@ from typing import Any
 
 import anyio
 
-from ..errors import StreamkitError
+from ..errors import StaleVersionError, StreamkitError
 from ..messages import Message
+from ..protocols.values import is_list, is_object
 from ..relay import Relay
 from ..relay.interface import FINAL
 from ..stores import Store
@@ -20,6 +21,7 @@ from .problem import Problem
 
 __all__ = ["DEFAULT_PAUSE", "Runs"]
 
+_NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 _FAREWELL = 10.0  # seconds that runs get at shutdown
 
 
@@ -46,6 +48,7 @@ class Runs:
         self.active: dict[str, Execution] = {}
         self.clock = Clock(self)
         self._most = most
+        self._beginning = 0
         self._pause_after = pause_after
 
     # -- for executions
@@ -58,16 +61,24 @@ class Runs:
         return self._pause_after
 
     def tools_of(self, context: Context) -> Iterable[Mapping[str, Any]]:
-        """The tools that the client itself runs."""
-        tools = context.metadata.get("ag_ui", {}).get("tools", ())
-        return [
-            {
-                "name": tool["name"],
-                "description": tool.get("description") or "",
-                "parameters": tool.get("parameters") or {"type": "object", "properties": {}},
-            }
-            for tool in tools
-        ]
+        """The tools that the client itself runs. Any client may send this metadata: what is no tool is left out, and so is a
+        second one of the same name."""
+        sent = context.metadata.get("ag_ui")
+        tools = sent.get("tools") if is_object(sent) else None
+        found: dict[str, Mapping[str, Any]] = {}
+        for tool in tools if is_list(tools) else ():
+            if not is_object(tool) or not isinstance(name := tool.get("name"), str):
+                continue
+            description, parameters = tool.get("description"), tool.get("parameters")
+            found.setdefault(
+                name,
+                {
+                    "name": name,
+                    "description": description if isinstance(description, str) else "",
+                    "parameters": parameters if is_object(parameters) and parameters else _NO_PARAMETERS,
+                },
+            )
+        return found.values()
 
     def remove(self, execution: Execution) -> None:
         """Forget an execution that has ended or is paused."""
@@ -82,7 +93,8 @@ class Runs:
 
     def check_room(self) -> None:
         """Refuse another run where there are too many. Those that wait for answers do not count."""
-        if sum(one.waits_since is None for one in [*self.active.values()]) >= self._most:
+        running = sum(one.waits_since is None for one in [*self.active.values()])
+        if running + self._beginning >= self._most:
             raise Problem("too-many-runs", "This process has as many open runs as it may have.")
 
     async def begin(self, context: Context, info: Mapping[str, Any]) -> None:
@@ -93,29 +105,39 @@ class Runs:
             Problem: the conversation has another open run, or there are too many.
         """
         self.check_room()
+        self._beginning += 1  # before anything is waited for
+        try:
+            await self._begin(context, info)
+        finally:
+            self._beginning -= 1
+
+    async def _begin(self, context: Context, info: Mapping[str, Any]) -> None:
         execution = Execution(self, context)
         writer = await self.relay.aopen(context.run_id, info, control=execution.receive)
         try:
             await self._lock(context)
-            saved = await self.store.aload(context.conversation_id)
-            context.messages, version = ([*saved.messages], saved.version) if saved is not None else ([], 0)
-            _name(context.input, context.messages, context.run_id)
-            title = title_of(context.input) if not any(one.role == "user" for one in context.messages) else None
-            execution.version = await self.store.asave(
-                context.conversation_id,
-                [*context.messages, *context.input],
-                version,
-                title=title,
-                owner=context.owner,
-            )
-        except BaseException:
+            execution.version = await self._save_input(context)
+        except BaseException as error:
             with anyio.CancelScope(shield=True):
-                await self.relay.adelete(context.run_id)
-                await self.store.aunlock(context.conversation_id, context.run_id)
+                try:
+                    await self.relay.adelete(context.run_id)
+                finally:
+                    await self.store.aunlock(context.conversation_id, context.run_id)
+            if isinstance(error, StaleVersionError):  # it was rolled back or deleted at this very moment
+                raise Problem("conversation-busy", "The conversation was changed meanwhile.") from None
             raise
         self.active[context.run_id] = execution
         execution.begin(writer)
         self.clock.wake()
+
+    async def _save_input(self, context: Context) -> int:
+        """Add what the user says to the conversation. Returns its version."""
+        saved = await self.store.aload(context.conversation_id)
+        context.messages, version = ([*saved.messages], saved.version) if saved is not None else ([], 0)
+        _name(context.input, context.messages, context.run_id)
+        title = title_of(context.input) if not any(one.role == "user" for one in context.messages) else None
+        messages = [*context.messages, *context.input]
+        return await self.store.asave(context.conversation_id, messages, version, title=title, owner=context.owner)
 
     async def _lock(self, context: Context) -> None:
         """Lock the conversation for this run. The lock of a run that has ended is taken from it."""

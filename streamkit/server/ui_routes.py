@@ -25,7 +25,7 @@ from ..stores import Conversation
 from .context import Context
 from .conversation_routes import ConversationRoutes
 from .core import Server, is_id
-from .event_stream import Encoded, EventStream, check_room, number_of, open_reading
+from .event_stream import Encoded, EventStream, number_of, open_reading
 from .inputs import checked_input
 from .problem import Problem
 from .records import question_of
@@ -53,18 +53,21 @@ class UiRoutes:
         """New input, an edited message, answers to questions, or another try. The response is the stream of the run."""
         wanted, version = vercel_ui.from_request(body), _version(request)
         owner, conversation, run = await self._find(request, "id", wanted.id)
+        self._server.take_seat(request)
         if wanted.trigger == "submit-message" and not wanted.new_messages:
             return await self._chat_answers(run, wanted.answers, version)
-        if run is not None:
-            await self._supersede(run)
+        again = conversation if wanted.trigger == "regenerate-message" else None
         input = checked_input(wanted.new_messages)
-        if conversation is not None:
-            if wanted.trigger == "regenerate-message":
-                input = await self._regenerate(conversation, wanted.message_id)
-            elif wanted.message_id is not None:
-                await self._replace(conversation, wanted.message_id)
-        if not input:
+        turn = None if again is None else await self._turn_of(again, wanted.message_id)
+        if again is None and not input:
             raise RequestError("messages", "have nothing new of the user's")
+        self._server.runs.check_room()
+        if run is not None:  # nothing is wrong with the request: now it may change something
+            await self._supersede(run)
+        if again is not None:
+            input = await self._regenerate(again, turn)
+        elif conversation is not None and wanted.message_id is not None:
+            await self._replace(conversation, wanted.message_id)
         record = await self._begin(wanted.id, input, dict(wanted.body), owner)
         return await self._chat_from_beginning(record, version)
 
@@ -76,16 +79,24 @@ class UiRoutes:
             await self._runs.give(run, question, answer)
         return await chat_continued(self._server, run, version)
 
-    async def _regenerate(self, conversation: Conversation, message_id: str | None) -> list[Message]:
-        """Remove the turn that this message belongs to, and all after it. Returns the user's messages of that turn."""
+    async def _turn_of(self, conversation: Conversation, message_id: str | None) -> str | None:
+        """The id of the user's message with which the turn of this message begins; None, the last turn, if no message is
+        named.
+
+        Raises:
+            RequestError: there is no such message.
+        """
+        if message_id is None:
+            return None
         saved = await self._server.store.aload(conversation.id)
-        before = None
         for message in [] if saved is None else saved.messages:
             if message.role == "user" and message_id in (message.run_id, message.id, message.group):
-                before = message.id
-                break
-        if message_id is not None and before is None:
-            raise RequestError("messageId", "is the id of no message in this conversation")
+                return message.id
+        raise RequestError("messageId", "is the id of no message in this conversation")
+
+    async def _regenerate(self, conversation: Conversation, before: str | None) -> list[Message]:
+        """Remove the turn that begins with this message, or the last one, and all after it. Returns the user's messages of
+        that turn."""
         removed = await self._conversations.roll_back(conversation, before)
         return [message for message in removed if message.role == "user" and message.run_id == removed[0].run_id]
 
@@ -98,8 +109,11 @@ class UiRoutes:
 
     async def chat_stream(self, request: Request, body: Any) -> Response:
         """The open run, from the beginning of its message; 204 if there is none."""
-        run = await self._open_run(request)
-        return Response(status_code=204) if run is None else await self._chat_from_beginning(run, _version(request))
+        run, version = await self._open_run(request), _version(request)
+        if run is None:
+            return Response(status_code=204)
+        self._server.take_seat(request)
+        return await self._chat_from_beginning(run, version)
 
     async def chat_stop(self, request: Request, body: Any) -> Response:
         """Stop the open run; 204 if there is none."""
@@ -121,7 +135,6 @@ class UiRoutes:
         return JSONResponse({"id": found.id, "messages": shown})
 
     async def _chat_from_beginning(self, record: RunRecord, version: Any) -> EventStream:
-        check_room(self._server)
         reading = await open_reading(self._server, record, None)
         encoder = vercel_ui.Encoder(version, message_id=record.id, expose_errors=True)
         frames = Encoded(
@@ -131,7 +144,7 @@ class UiRoutes:
             at_question=ends_as_waiting,
             questions_from=number_of(record.cursor, record.id),
         )
-        return EventStream(self._server, reading, frames, {"X-Streamkit-Run": record.id})
+        return EventStream(reading, frames, {"X-Streamkit-Run": record.id})
 
     # -- AG-UI
 
@@ -139,6 +152,7 @@ class UiRoutes:
         """Begin or continue the run of a `RunAgentInput`. The same one again attaches to its run."""
         wanted = ag_ui.from_request(body)
         owner, conversation, run = await self._find(request, "threadId", wanted.thread_id)
+        self._server.take_seat(request)
         stream = AgUiStream(self._server, wanted)
         run_id = self._runs.id_of("agui", owner or "", wanted.thread_id, wanted.run_id)
         known = await self._server.relay.aget(run_id)

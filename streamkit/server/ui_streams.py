@@ -15,7 +15,7 @@ from ..protocols.event_stream import EventStreamWriter
 from ..relay import RunRecord
 from ..streams.error_mask import ErrorMask
 from .core import Server
-from .event_stream import Encoded, EventStream, check_room, number_of, open_reading
+from .event_stream import Encoded, EventStream, number_of, open_reading
 from .log_events import LogEvents
 from .run_routes import is_no_input
 from .ui_questions import ends_as_waiting
@@ -79,7 +79,6 @@ async def chat_continued(server: Server, record: RunRecord, version: Any) -> Eve
     Args:
         record: of the moment before the question was answered.
     """
-    check_room(server)
     found = await so_far(server, record)
     # What was read out of the arguments of a call is not sent: the client has the call.
     messages = [one for one in found.events.engine.messages if one.role != "user" and "field" not in one.metadata]
@@ -107,7 +106,6 @@ class AgUiStream:
 
     async def beginning(self, record: RunRecord, past: list[Message]) -> EventStream:
         """A run from its beginning."""
-        check_room(self._server)
         reading = await open_reading(self._server, record, None)
         frames = Encoded(
             _writer(self._server, self._encoder()),
@@ -116,11 +114,10 @@ class AgUiStream:
             at_question=self._at_question(past),
             questions_from=number_of(record.cursor, record.id),
         )
-        return EventStream(self._server, reading, frames, {"X-Streamkit-Run": record.id})
+        return EventStream(reading, frames, {"X-Streamkit-Run": record.id})
 
     async def attached(self, record: RunRecord, past: list[Message], *, shows_messages: bool) -> EventStream:
         """A run from here on: RUN_STARTED, the messages that have ended if they are to be shown, what is open, what is new."""
-        check_room(self._server)
         found = await so_far(self._server, record)
         engine = found.events.engine
         writer, opener = _writer(self._server, self._encoder()), _writer(self._server, self._encoder())
@@ -187,4 +184,4 @@ async def _response(
     if is_waiting:
         frames.beginning += b"".join(at_question(found.events, writer))
         frames.has_ended = True
-    return EventStream(server, reading, frames, {"X-Streamkit-Run": record.id})
+    return EventStream(reading, frames, {"X-Streamkit-Run": record.id})

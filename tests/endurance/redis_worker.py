@@ -62,6 +62,10 @@ def read(relay: RedisRelay, run_id: str) -> dict[str, Any]:
                     faults.append(f"{entry.cursor} is {data}")
                 seen = number
         record = relay.get(run_id)
+        # The end that was read may be in the tail that Redis loses: the run is `lost` once the lease is over.
+        while record is not None and record.status == "running" and time.monotonic() < deadline:
+            time.sleep(0.05)
+            record = relay.get(run_id)
         end = "gone" if record is None else record.status
     except sk.SourceError as error:
         end = f"failed {error.status_code}"

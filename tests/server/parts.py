@@ -25,6 +25,7 @@ from ..agent.parts import ToyComputer, code
 __all__ = ["TOKEN", "Agents", "Client", "Frame", "eventually", "frames_of", "serve", "wait_for"]
 
 TOKEN = "correct-horse"
+_TIMEOUT = 12.0  # seconds of silence; less than those until a heartbeat, which would keep a test waiting for ever
 SECRET = "sk-secret /home/somebody"  # in errors that no client may see
 ASK = {
     "name": "ask",
@@ -193,7 +194,7 @@ class Client(httpx.Client):
 
     def __init__(self, url: str, **options: Any) -> None:
         headers = {"Authorization": f"Bearer {TOKEN}", **options.pop("headers", {})}
-        super().__init__(base_url=url, headers=headers, timeout=20, **options)
+        super().__init__(base_url=url, headers=headers, timeout=_TIMEOUT, **options)
 
     def begin(self, input: Any, **more: Any) -> dict[str, Any]:
         """Begin a run."""

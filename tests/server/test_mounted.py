@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import time
-import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +15,7 @@ from streamkit.server import create_app, page_files
 from streamkit.testing import ModelServer, Reply
 
 from ..agent.parts import code
+from ..web_frameworks import django_apps
 from .parts import TOKEN, Agents, Client, said, serve
 from .test_runs import code_of
 
@@ -38,16 +37,7 @@ def in_fastapi(app: Any) -> Any:
 
 def in_django(app: Any) -> Any:
     """Django's ASGI app beside it, as Django's documentation has it for other apps."""
-    from django.conf import settings
-
-    if not settings.configured:
-        settings.configure(ROOT_URLCONF="streamkit_urls", SECRET_KEY="x", ALLOWED_HOSTS=["*"], DEBUG=False)
-        urls = types.ModuleType("streamkit_urls")
-        urls.urlpatterns = []  # type: ignore[attr-defined]
-        sys.modules["streamkit_urls"] = urls
-    from django.core.asgi import get_asgi_application
-
-    django = get_asgi_application()
+    django = django_apps()[0]  # a process has one Django project
     prefix = "/prefix/api"
 
     async def outer(scope: Any, receive: Any, send: Any) -> None:
@@ -74,7 +64,7 @@ def test_it_is_mounted(agents: Agents, mount: Any) -> None:
             assert said(client.events(run["id"])).endswith("It gave: mounted\n")
         assert "; Path=/prefix/api;" in client.post("/session").headers["set-cookie"]
         assert code_of(client.get("/nowhere")) == (404, "not-found")
-        assert client.get(f"{url}/nowhere").status_code == 404
+        assert client.get(f"{url}/no/such/path").status_code == 404
     app.shutdown()
 
 

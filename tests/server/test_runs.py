@@ -12,7 +12,10 @@ import httpx
 import pytest
 
 import streamkit as sk
+from streamkit.protocols.event_stream import EventStreamWriter
+from streamkit.relay import Entry
 from streamkit.server import create_app
+from streamkit.server.shared_frames import SharedFrames
 
 from .parts import TOKEN, Agents, Client, frames_of, said, serve, wait_for
 
@@ -257,6 +260,66 @@ def test_the_frames_are_a_source_of_streams(client: Client, ended: tuple[str, li
 
 
 # -- readers and producers
+
+
+def test_a_silent_run_shows_that_it_is_there(
+    client: Client, relay: sk.MemoryRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a comment after each silence; what comes then is sent as ever."""
+    monkeypatch.setattr("streamkit.server.event_stream.SILENCE", 0.01)
+    emitter = sk.Emitter(relay)
+    with client.stream("GET", f"/runs/{emitter.run_id}/events") as response:
+        pieces, text = response.iter_text(), ""
+        while text.count(": hb\n\n") < 3:
+            text += next(pieces)
+        emitter.text("at last")
+        emitter.close()
+        text += "".join(pieces)
+    assert said([*frames_of(iter([text]))]) == "at last"
+
+
+def test_an_event_is_framed_once_for_all_its_readers(
+    client: Client, relay: sk.MemoryRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    framed: list[bytes] = []
+    line = EventStreamWriter.line
+
+    def counted(self: EventStreamWriter, data: bytes, cursor: str | None = None) -> bytes:
+        framed.append(data)
+        return line(self, data, cursor)
+
+    monkeypatch.setattr(EventStreamWriter, "line", counted)
+    emitter = sk.Emitter(relay)
+    emitter.text("before")
+    path = f"/runs/{emitter.run_id}/events"
+    with client.stream("GET", path) as one, client.stream("GET", path) as other:
+        both = [response.iter_text() for response in (one, other)]
+        texts = ["", ""]
+        for words in ("before", "beside"):
+            if words == "beside":
+                emitter.text(words)
+            for number, pieces in enumerate(both):
+                while words not in texts[number]:
+                    texts[number] += next(pieces)
+        assert len(framed) == len({*framed})
+        emitter.close()
+        ended = [text + "".join(pieces) for text, pieces in zip(texts, both, strict=True)]
+    assert ended[0] == ended[1]
+
+
+def test_frames_are_shared_by_what_they_hold() -> None:
+    """Another run's event may have the same cursor, and a snapshot has that of an event."""
+    shared = SharedFrames()
+    made: list[Any] = []
+
+    def make(entries: Any) -> bytes:
+        made.append(entries)
+        return b"".join(entry.data for entry in entries)
+
+    one = Entry("1-1.00000000", b"one")
+    for entries in ([one], [Entry(*one)], [one._replace(data=b"two")], [one], [one, one]):
+        assert shared.of(entries, make) == b"".join(entry.data for entry in entries)
+    assert len(made) == 4
 
 
 @KINDS

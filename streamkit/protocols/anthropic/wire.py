@@ -5,7 +5,7 @@ The deltas of text come in thousands: for these there are typed structs, which a
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -68,7 +68,8 @@ class InputDelta(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=Fa
     piece: _NonEmpty = msgspec.field(name="partial_json")
 
 
-class _ContentBlockDelta(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
+class _ContentBlockDelta(msgspec.Struct, gc=False):
+    type: Literal["content_block_delta"]  # a tag may be missing
     index: int
     delta: _TextDelta | _ThinkingDelta | InputDelta
 

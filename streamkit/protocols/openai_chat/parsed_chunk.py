@@ -15,10 +15,11 @@ from ...messages.sdk_objects import fields_of
 from ..values import is_list
 from .choice import Choice
 from .pieces import call_event
+from .returned_fields import CALL_KEYS
 
 __all__ = ["has_one_value", "parsed_piece"]
 
-_OPTIONAL_OF_CALL = ("custom", "extra_content", "provider_specific_fields")
+_PLAIN_KEYS_OF_CALL = CALL_KEYS - {"custom"}  # what a call has under others goes back with it
 
 
 def _fields(value: Any) -> Mapping[str, Any]:
@@ -48,6 +49,8 @@ def parsed_piece(choice: Choice, delta: Mapping[str, Any], item: Any) -> Event |
     index, id = call["index"], call.get("id")
     if index.__class__ is not int or arguments.__class__ is not str or has_surrogates(arguments):
         return None
-    if (id is not None and id.__class__ is not str) or any(call.get(key) is not None for key in _OPTIONAL_OF_CALL):
+    if (id is not None and id.__class__ is not str) or any(
+        call[key] is not None for key in call.keys() - _PLAIN_KEYS_OF_CALL
+    ):
         return None
     return call_event(choice, index, id, arguments, item)

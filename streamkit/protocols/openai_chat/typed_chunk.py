@@ -50,8 +50,9 @@ class _PlainFunction(msgspec.Struct, gc=False):
     arguments: str
 
 
-class PlainToolCall(msgspec.Struct, gc=False):
-    """A fragment of the arguments of a function call that has begun."""
+class PlainToolCall(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A fragment of the arguments of a function call that has begun. What it has under other keys would go back with the
+    call, so it has no others than those that the call has fields for."""
 
     index: int
     function: _PlainFunction
@@ -59,6 +60,10 @@ class PlainToolCall(msgspec.Struct, gc=False):
     custom: None = None
     extra_content: None = None
     provider_specific_fields: None = None
+    type: Any = None
+    name: Any = None
+    arguments: Any = None
+    input: Any = None
 
 
 class _DeltaFields(msgspec.Struct, gc=False):
@@ -90,9 +95,10 @@ class _ThinkingText(msgspec.Struct, gc=False):
     text: str
 
 
-class Thinking(msgspec.Struct, tag_field="type", tag="thinking", forbid_unknown_fields=True, gc=False):
+class Thinking(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A piece of reasoning as Mistral sends it, as a part of the content."""
 
+    type: Literal["thinking"]  # a tag may be missing
     thinking: tuple[_ThinkingText, ...]
 
 

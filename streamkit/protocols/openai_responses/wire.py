@@ -185,8 +185,16 @@ DELTA_STRUCTS: dict[str, type[Any]] = {
 }
 """By the keys of `TEXT_STREAMS`, and of what a shell command printed."""
 
+
+class _NoDelta(msgspec.Struct, tag_field="type", tag="", gc=False):
+    """Beside another struct: msgspec takes an item without `type` for one that is alone."""
+
+    def __post_init__(self) -> None:
+        raise ValueError("its type is empty")
+
+
 DELTA_DECODERS: dict[type[Any], Callable[[bytes], Any]] = {
-    struct: msgspec.json.Decoder(struct).decode for struct in DELTA_STRUCTS.values()
+    struct: msgspec.json.Decoder(struct | _NoDelta).decode for struct in DELTA_STRUCTS.values()
 }
 """Decoders of a single type, which are faster than `decode_any_delta`."""
 DELTA_DECODERS[_DeltaWithLogprobs] = DELTA_DECODERS[_OutputTextDelta]

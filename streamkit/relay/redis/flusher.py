@@ -137,8 +137,9 @@ class Flusher:
                 except Away as error:
                     outbox.failed(time.monotonic(), str(error))
                     away = error
-                except SourceError:
-                    _log.exception("run %r: Redis refuses what its producer wrote", outbox.run_id)
+                except Exception as error:  # whatever it is, the other runs go on
+                    refused = "Redis refuses" if isinstance(error, SourceError) else "it is not known what became of"
+                    _log.exception("run %r: %s what its producer wrote", outbox.run_id, refused)
                     outbox.fence("unreachable")
             if away is not None:
                 raise away

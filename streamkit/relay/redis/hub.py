@@ -35,7 +35,7 @@ class Hub:
     """The inside of one relay.
 
     Args:
-        lease: seconds after which a producer that gave no sign of life counts as dead.
+        lease: seconds without a heartbeat after which a producer counts as dead.
         bury: ends a run whose producer is dead, in a thread where it may wait.
 
     Attributes:

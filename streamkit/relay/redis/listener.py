@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from .hub import Hub
 
 __all__ = ["Listener"]
+
+_log = logging.getLogger("streamkit.relay")
 
 
 class Listener:
@@ -69,7 +72,10 @@ class Listener:
                 continue
             kind, channel, data = message[0], message[1], message[2]
             if kind == b"message" and channel != self.wake_channel:
-                self._hub.receive(channel, data)
+                try:
+                    self._hub.receive(channel, data)
+                except ValueError:  # somebody else's; what it stood for is found in the log
+                    _log.warning("what was published on %r is no batch of events", channel)
             elif kind == b"subscribe" and channel != self.wake_channel:
                 self._hub.confirmed(channel)
             elif kind != b"unsubscribe":

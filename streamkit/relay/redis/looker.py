@@ -3,12 +3,15 @@ subscribed, or while the connection was broken, and records. It also reports tha
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Sequence
+from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from ...errors import SourceError
 from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE, Away
 from .reading import RedisReading, not_found
 from .record import STATE_FIELDS, State
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from .hub import Hub
 
 __all__ = ["READER_LIFE", "Looker"]
+
+_log = logging.getLogger("streamkit.relay")
 
 READER_LIFE = 15.0  # seconds without a heartbeat after which a reader no longer counts
 _SILENCE = 2.0  # seconds without news of a run after which its record is read
@@ -115,20 +120,31 @@ class Looker:
             pipeline += self._commands(feed, readings, trimmed, expiry)
         replies = iter(self._link.send(pipeline)[len(commands) :])
         for feed, readings in by_feed.items():
-            fields, leased, questions = (self._link.check(next(replies)) for _ in range(3))
-            found = [self._link.check(next(replies)) for _ in readings]
+            found = [*islice(replies, 3 + len(readings))]
             for reading in readings:
                 if reading.is_new:
                     reading.is_new = False
-                    for _ in _signs(b"", 0.0, ""):
-                        next(replies)
-            self._update(feed, fields, bool(leased), questions)
-            for reading, reply in zip(readings, found, strict=True):
-                if reading in trimmed and not feed.is_gone:
-                    reading.snapshot(*reply)
-                elif not feed.is_gone:
-                    self._hand_out(feed, reading, reply)
-            feed.wake()
+                    _ = [*islice(replies, len(_signs(b"", 0.0, "")))]
+            try:
+                self._take(feed, readings, trimmed, [self._link.check(one) for one in found])
+            except Away:
+                raise
+            except Exception as error:  # the other runs go on
+                _log.exception("run %r: what Redis holds of it cannot be read", feed.run_id)
+                feed.fail(SourceError(f"run {feed.run_id!r}: what Redis holds of it cannot be read: {error}"))
+
+    def _take(
+        self, feed: Feed, readings: Sequence[RedisReading], trimmed: set[RedisReading], replies: Sequence[Any]
+    ) -> None:
+        """What Redis says of one run, and of the log for each of its readings."""
+        fields, leased, questions, *found = replies
+        self._update(feed, fields, bool(leased), questions)
+        for reading, reply in zip(readings, found, strict=True):
+            if reading in trimmed and not feed.is_gone:
+                reading.snapshot(*reply)
+            elif not feed.is_gone:
+                self._hand_out(feed, reading, reply)
+        feed.wake()
 
     def _commands(
         self, feed: Feed, readings: Sequence[RedisReading], trimmed: set[RedisReading], expiry: float

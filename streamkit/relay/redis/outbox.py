@@ -207,6 +207,8 @@ class Outbox:
         news = self._news
         reason: str | None = None
         with self._changed:
+            if self.fenced is not None:
+                return False  # meanwhile, by another thread: nothing waits any more
             for one, reply in zip(work, replies, strict=True):
                 if reply.startswith(b"ok"):
                     self._store(one, now)

@@ -1,0 +1,351 @@
+"""What goes wrong around a run: parts that fail or hang, requests at the same moment, limits that are reached. No slot is
+lost, no run stays open, and nothing is changed for a request that is refused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+
+import streamkit as sk
+from streamkit.agent import AsyncAgent, tool
+from streamkit.server import Context, create_app
+from streamkit.stores import MemoryStore
+
+from .parts import TOKEN, Agents, Client, serve, wait_for
+from .test_runs import KINDS, code_of, of
+
+
+@pytest.fixture(scope="module")
+def agents() -> Iterator[Agents]:
+    made = Agents()
+    yield made
+    made.close()
+
+
+def said_by_user(id: str, text: str, conversation: str, **more: Any) -> dict[str, Any]:
+    """The body of `useChat`."""
+    message = {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}
+    return {"id": conversation, "trigger": "submit-message", "messages": [message], **more}
+
+
+# -- slots
+
+
+class Gated(sk.MemoryRelay):
+    """Reads and opens nothing before its gate is open."""
+
+    waits = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def read(self, *arguments: Any, **options: Any) -> Any:
+        assert self.gate.wait(60)
+        return super().read(*arguments, **options)
+
+    def open(self, *arguments: Any, **options: Any) -> Any:
+        assert self.gate.wait(60)
+        return super().open(*arguments, **options)
+
+
+def _done(coming: list[Any], count: int) -> bool:
+    return len([one for one in coming if one.done()]) == count
+
+
+def test_slots_are_taken_before_anything_waits(agents: Agents) -> None:
+    """Of six requests at once two find room, even while the relay is slow."""
+    relay = Gated()
+    app = create_app(agents, token=TOKEN, relay=relay, max_runs=2, max_readers=2)
+    with serve(app) as url, Client(url) as client, ThreadPoolExecutor(6) as pool:
+        done = client.begin("hello")["id"]
+        client.until(done, "done")
+        wait_for(lambda: not app.runs.active)
+        requests: list[tuple[Callable[[], Any], str, int]] = [
+            (lambda: client.get(f"/runs/{done}/events"), "too-many-readers", 200),
+            (lambda: client.post("/runs", json={"input": "hello"}), "too-many-runs", 201),
+        ]
+        for request, code, status in requests:
+            relay.gate.clear()
+            coming = [pool.submit(request) for _ in range(6)]
+            try:
+                wait_for(partial(_done, coming, 4))
+            finally:
+                relay.gate.set()
+            answers = [one.result() for one in coming]
+            assert sorted(one.status_code for one in answers) == [status] * 2 + [429] * 4
+            assert {code_of(one)[1] for one in answers if one.status_code == 429} == {code}
+            for one in answers:
+                if status == one.status_code == 201:
+                    client.until(one.json()["id"], "done")
+        wait_for(lambda: not app.runs.active and not app._server.readers)
+
+
+def test_a_run_that_nobody_could_read_does_not_begin(agents: Agents) -> None:
+    """Nor is a turn taken back, nor a question answered."""
+    app = create_app(agents, token=TOKEN, max_readers=1)
+    with serve(app) as url, Client(url) as client:
+        hanging = client.begin("hang")
+        client.events(client.begin("one", conversation="talk")["id"])
+        asking = client.begin("run say x", conversation="asking")
+        client.until_asked(asking["id"])
+        before = client.get("/runs").json()["runs"]
+        agent_input: dict[str, Any] = {
+            "threadId": "t",
+            "runId": "r",
+            "state": {},
+            "tools": [],
+            "context": [],
+            "forwardedProps": {},
+        }
+        agent_input["messages"] = [{"id": "u", "role": "user", "content": "hello"}]
+        with client.stream("GET", f"/runs/{hanging['id']}/events") as reader:
+            pieces = reader.iter_bytes()
+            next(pieces)
+            for path, body in (
+                ("/runs", {"input": "hello", "stream": True}),
+                ("/chat", said_by_user("u", "hello", "new")),
+                ("/chat", said_by_user("u", "hello", "asking")),
+                ("/chat", {"id": "talk", "trigger": "regenerate-message", "messages": []}),
+                ("/agui", agent_input),
+            ):
+                assert code_of(client.post(path, json=body)) == (429, "too-many-readers"), path
+        client.post(f"/runs/{hanging['id']}/cancel")
+        now = client.get("/runs").json()["runs"]
+        assert [one["id"] for one in now] == [one["id"] for one in before]
+        assert client.run(asking["id"])["pending"]
+        assert len(client.get("/conversations/talk/messages").json()["messages"]) == 2
+        client.post(f"/runs/{asking['id']}/cancel")
+
+
+def test_a_turn_stays_where_no_run_can_take_its_place(agents: Agents) -> None:
+    app = create_app(agents, token=TOKEN, max_runs=1)
+    with serve(app) as url, Client(url) as client:
+        client.events(client.begin("one", conversation="talk")["id"])
+        wait_for(lambda: not app.runs.active)
+        hanging = client.begin("hang")
+        again = {"id": "talk", "trigger": "regenerate-message", "messages": []}
+        assert code_of(client.post("/chat", json=again)) == (429, "too-many-runs")
+        assert len(client.get("/conversations/talk/messages").json()["messages"]) == 2
+        client.post(f"/runs/{hanging['id']}/cancel")
+
+
+def test_no_refusal_and_no_client_that_leaves_keeps_a_slot(agents: Agents) -> None:
+    relay = sk.MemoryRelay()
+    app = create_app(agents, token=TOKEN, relay=relay, max_readers=3)
+    with serve(app) as url, Client(url) as client:
+        hanging = client.begin("hang")["id"]
+        path = f"/runs/{hanging}/events"
+        for _ in range(3):
+            assert client.get(path, params={"after": "1-1.deadbeef"}).status_code == 400
+            assert client.get(path, params={"after": "x", "protocol": "vercel_ui"}).status_code == 400
+            assert client.get(path, params={"protocol": "none"}).status_code == 400
+            assert client.head(path).status_code == 405
+            assert client.post("/runs", json={"input": 1, "stream": True}).status_code == 422
+            for protocol in ("streamkit", "vercel_ui", "ag_ui"):
+                with client.stream("GET", path, params={"protocol": protocol}) as response:
+                    assert response.status_code == 200
+            wait_for(lambda: not app._server.readers)
+        record = relay.get(hanging)
+        assert record is not None
+        assert record.readers == 0
+        client.post(f"/runs/{hanging}/cancel")
+        wait_for(lambda: not app.runs.active)
+
+
+# -- parts that fail
+
+
+class BrokenStore(MemoryStore):
+    """Cannot release a lock."""
+
+    def unlock(self, id: str, run_id: str) -> None:
+        raise sk.SourceError("the store is away")
+
+
+@KINDS
+def test_a_store_that_fails_at_the_end_leaves_no_run_open(agents: Agents, kind: str) -> None:
+    """The next run of the conversation takes the lock of the one that is over."""
+    app = create_app(agents, token=TOKEN, store=BrokenStore())
+    with serve(app) as url, Client(url) as client:
+        for _ in range(2):
+            run = client.begin("hello", conversation="talk", **of(kind))
+            client.until(run["id"], "done", "error")
+            wait_for(lambda: not app.runs.active)
+
+
+def test_the_clock_outlives_a_relay_that_fails(agents: Agents) -> None:
+    """What it could not do for one run it does for the next."""
+
+    class Failing(sk.MemoryRelay):
+        fails = True
+
+        def get(self, run_id: str) -> Any:
+            if threading.current_thread().name == "streamkit-server-clock" and self.fails:
+                self.fails = False
+                raise sk.SourceError("the relay is away")
+            return super().get(run_id)
+
+    relay = Failing()
+    app = create_app(agents, token=TOKEN, relay=relay, pause_after=0.01)
+    with serve(app) as url, Client(url) as client:
+        client.begin("run say x")
+        wait_for(lambda: not relay.fails)
+        second = client.begin("run say x")
+        client.until(second["id"], "paused")
+
+
+class Stop(BaseException):
+    """Not an `Exception`."""
+
+
+@pytest.mark.parametrize("error", [SystemExit, Stop])
+def test_a_tool_ends_its_run_and_not_the_server(agents: Agents, error: type[BaseException]) -> None:
+    def factory(context: Context) -> Any:
+        if context.metadata.get("kind") == "factory":
+            raise error("no")
+
+        @tool
+        def careful(n: int) -> str:
+            """Do it.
+
+            Args:
+                n: how often.
+            """
+            raise error("no")
+
+        return AsyncAgent(agents._async_client, tools=[careful], protocol="openai_chat", model="m")
+
+    app = create_app(factory, token=TOKEN)
+    with serve(app) as url, Client(url) as client:
+        for kind in ("tool", "factory"):
+            run = client.begin("careful", metadata={"kind": kind})
+            after = client.until(run["id"], "done", "error", "cancelled", "lost")["status"]
+            # A tool that exits has failed as any other does, and the model goes on.
+            assert after == ("done" if (kind, error) == ("tool", SystemExit) else "error"), kind
+            wait_for(lambda: not app.runs.active)
+
+
+@KINDS
+def test_a_factory_that_hangs_can_be_stopped(kind: str) -> None:
+    release = threading.Event()
+
+    def hangs(context: Context) -> Any:
+        release.wait(60)
+
+    async def hangs_async(context: Context) -> Any:
+        import anyio
+
+        await anyio.sleep(3600)
+
+    app = create_app(hangs_async if kind == "async" else hangs, token=TOKEN)
+    with serve(app) as url, Client(url) as client:
+        try:
+            run = client.begin("hello")
+            assert client.post(f"/runs/{run['id']}/cancel").status_code == 202
+            client.until(run["id"], "cancelled")
+            wait_for(lambda: not app.runs.active)
+        finally:
+            release.set()
+
+
+# -- at the same moment
+
+
+def test_a_conversation_that_changes_while_a_run_begins_is_busy(agents: Agents) -> None:
+    """Rolled back or deleted by another between the run's reading and its saving."""
+
+    class Changing(MemoryStore):
+        change: Callable[[], Any] | None = None
+
+        def load(self, id: str) -> Any:
+            found = super().load(id)
+            if self.change is not None:
+                change, self.change = self.change, None
+                change()
+            return found
+
+    store = Changing()
+    app = create_app(agents, token=TOKEN, store=store)
+    with serve(app) as url, Client(url) as client:
+        changes: list[Callable[[], Any]] = [
+            lambda: store.save("talk", [], 3),  # what the user said is version 1, the step's end 2, the run's 3
+            lambda: store.delete("talk"),
+        ]
+        for change in changes:
+            client.events(client.begin("hello", conversation="talk")["id"])
+            store.change = change
+            refused = client.post("/runs", json={"input": "more", "conversation": "talk"})
+            assert code_of(refused) == (409, "conversation-busy")
+            assert not app.runs.active
+        client.events(client.begin("hello", conversation="talk")["id"])
+
+
+def test_a_run_that_was_answered_at_once_does_not_count_as_waiting(agents: Agents) -> None:
+    """The answer comes before the agent has begun to wait: it must not be paused in the middle of its work."""
+    executions: list[Any] = []
+
+    class Eager(sk.MemoryRelay):
+        def open(self, run_id: str, *arguments: Any, **options: Any) -> Any:
+            writer = super().open(run_id, *arguments, **options)
+            append = writer.append
+
+            def answering(events: Any, **options: Any) -> Any:
+                cursors = append(events, **options)
+                if b'"run_requires_action"' in events[0]:
+                    executions.append(app.runs.active[run_id])
+                    record = self.get(run_id)
+                    assert record is not None
+                    (question,) = record.questions
+                    self.answer(run_id, question, {"approved": True})
+                return cursors
+
+            setattr(writer, "append", answering)  # noqa: B010 - of this writer alone
+            return writer
+
+    app = create_app(agents, token=TOKEN, relay=Eager())
+    with serve(app) as url, Client(url) as client:
+        client.until(client.begin("run say x")["id"], "done")
+    assert [one.waits_since for one in executions] == [None]
+
+
+# -- what clients send
+
+
+def test_a_refused_message_does_not_end_the_run_before_it(agents: Agents) -> None:
+    app = create_app(agents, token=TOKEN)
+    with serve(app) as url, Client(url) as client:
+        run = client.begin("run say x", conversation="talk")
+        client.until_asked(run["id"])
+        bodies = [
+            said_by_user("u", "hello", "talk", trigger="regenerate-message", messageId="unknown"),
+            {"id": "talk", "trigger": "regenerate-message", "messageId": "unknown", "messages": []},
+        ]
+        for body in bodies:
+            assert client.post("/chat", json=body).status_code == 422
+            assert client.run(run["id"])["pending"]
+        client.post(f"/runs/{run['id']}/cancel")
+
+
+def test_regenerate_without_a_message_takes_back_the_last_turn(agents: Agents) -> None:
+    with serve(create_app(agents, token=TOKEN)) as url, Client(url) as client:
+        for text in ("one", "two"):
+            client.events(client.begin(text, conversation="talk")["id"])
+        client.frames("/chat", method="POST", json={"id": "talk", "trigger": "regenerate-message", "messages": []})
+        messages = client.get("/conversations/talk/messages").json()["messages"]
+        assert [one["content"] for one in messages] == ["one", "You said: one", "two", "You said: two"]
+
+
+@pytest.mark.parametrize(
+    "value", ["x", 1, [], {"tools": 1}, {"tools": [1, {}, {"name": 1}]}, {"tools": [{"name": "a"}, {"name": "a"}]}]
+)
+def test_metadata_that_looks_like_ag_ui_does_no_harm(agents: Agents, value: Any) -> None:
+    with serve(create_app(agents, token=TOKEN)) as url, Client(url) as client:
+        run = client.begin("hello", metadata={"ag_ui": value})
+        assert client.until(run["id"], "done", "error")["status"] == "done"
