@@ -2,7 +2,7 @@
 
     StreamkitError
     ├── UsageError               the caller erred: a wrong argument, an answer that cannot be taken
-    │   ├── ProducerFenced       the run in a relay is not this producer's any more: another took it over, or it is gone
+    │   ├── ProducerFenced       the run in a relay has another producer by now, has ended, or is gone
     │   └── StaleVersionError    a conversation in a store has another version by now than the one to be replaced
     ├── RequestError             a client erred: the request that it sent to our server is malformed
     ├── ProtocolError            an item of the source is malformed (strict streams only)

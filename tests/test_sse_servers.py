@@ -260,6 +260,7 @@ def test_what_is_no_stream_is_refused() -> None:
 
 def test_without_starlette_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """When one of its names is used, and not when the package is imported."""
+    monkeypatch.setattr(sk, "server", importlib.import_module("streamkit.server"), raising=False)  # it is put back
     for module in [name for name in sys.modules if name.startswith("streamkit.server")]:
         monkeypatch.delitem(sys.modules, module)
     for module in ("starlette", "starlette.requests", "starlette.responses"):

@@ -1,7 +1,7 @@
-"""Messages that had ended before a stream resumed: they stay in their encoded form until somebody reads them.
+"""Messages that had ended before the cursor after which a stream resumes. They stay encoded until somebody reads them.
 
-Nobody receives their events, so of each an engine needs only what later events may refer to: its id, its size, and the call
-that it belongs to. To make a message takes ten times as long as that.
+Nobody receives their events, so of each the engine needs only what later events may refer to: its id, its size, and the call
+that it belongs to. Making the whole message takes ten times as long.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ class EndedMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
     @property
     def wants_output(self) -> bool:
-        """Whether it is a complete call that somebody else than its provider answers."""
+        """Whether it is a complete call that waits for an output, which the provider does not give itself."""
         return self.type == "tool_call" and self.status == "completed" and not self.provider_executed
 
     @property
     def answers(self) -> str | None:
-        """The id of the call that it answers, None if it answers none."""
+        """The id of the call whose output it is; None if it is no output."""
         return self.call_id if self.role == "computer" or self.type == "tool_output" else None
 
 
 class EndedMessages(Event):
-    """Not an event of streams: messages that ended one after the other, before the cursor after which a stream resumes.
+    """Messages that ended one after the other before the cursor. Only the engine receives this event; no hook has it.
 
     Attributes:
         messages: their static forms.
-        lines: they as they are encoded.
-        decode: makes the event of a line, for an engine to complete.
-        read: makes the event of a line whose message is read later on.
-        are_created: whether each had been created in the log: one whose id was in use is another message then, and else the
-            same one again.
+        lines: their encoded forms, one line each.
+        decode: returns the event of a line, for the engine to complete now.
+        read: returns the event of a line whose message is only read later.
+        are_created: whether each was created in the log. If so, one whose id was in use already is another message; if not,
+            it is the same message once more.
     """
 
     messages: Sequence[EndedMessage]
@@ -70,7 +70,7 @@ class EndedMessages(Event):
 
 
 def answered_calls(messages: Sequence[EndedMessage]) -> set[str]:
-    """The ids of the calls among these messages that a later one of them answers. Without ids that two calls have."""
+    """The ids of the calls among these messages that a later one of them answers, without ids that two calls share."""
     calls: set[str] = set()
     twice: set[str] = set()
     answered: set[str] = set()
@@ -90,7 +90,7 @@ def message_of(event: Event) -> Message:
     assert isinstance(event, Done)
     message = event.message
     if message.content:
-        message.replace_content(message.content)  # which counts as the one delta that it was
+        message.replace_content(message.content)  # the content counts as one delta
     message.finish()
     if isinstance(message, ToolCallMessage) and not message.provider_executed:
         message.answer_slot = Answer(f"tool call {message.call_id or message.id!r}", _nothing)

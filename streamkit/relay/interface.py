@@ -64,11 +64,11 @@ Gap = Literal["snapshot", "error"]
 
 
 class RunRecord(msgspec.Struct, kw_only=True):
-    """What is known of a run besides its log.
+    """The record of a run: all that a relay stores of it besides its log and its snapshot.
 
     Attributes:
         id: the run's.
-        status: as it is now: of a run whose producer died, `paused` or `lost`.
+        status: the present one; of a run whose producer died, `paused` or `lost`.
         epoch: how many producers it has had.
         cursor: of the newest event; None before the first.
         created_at: in Unix seconds.
@@ -117,7 +117,7 @@ class Cancelled(NamedTuple):
 
 
 class Fenced(NamedTuple):
-    """The run is not this producer's any more; `reason` is that of `ProducerFenced`."""
+    """The run no longer belongs to this producer; `reason` is that of `ProducerFenced`."""
 
     reason: str
 
@@ -126,7 +126,7 @@ Control: TypeAlias = Answered | Unattended | Cancelled | Fenced
 
 
 class LogWriter(InTasks, ABC):
-    """What one producer writes a run with, as long as it is the run's. If it is dropped without `end` or `pause`, its
+    """With this one producer writes a run, as long as it has the run. If it is dropped without `end` or `pause`, its
     producer counts as dead.
 
     Attributes:
@@ -152,7 +152,7 @@ class LogWriter(InTasks, ABC):
     @property
     @abstractmethod
     def fenced(self) -> str | None:
-        """Why nothing can be written any more, as `ProducerFenced.reason`; None as far as is known that it can."""
+        """Why nothing more can be written, as `ProducerFenced.reason`; None as long as writing works."""
 
     @abstractmethod
     def append(self, events: Sequence[bytes], *, urgent: bool = False) -> list[Cursor]:
@@ -182,11 +182,11 @@ class LogWriter(InTasks, ABC):
 
     @abstractmethod
     def unattended(self, question_id: str) -> float:
-        """For how many seconds no reader has been there that may lead to an answer; 0 before the first reader came."""
+        """For how many seconds the run has had no reader that may answer; 0 before the first reader came."""
 
     @abstractmethod
     def snapshot(self, data: bytes) -> None:
-        """Store the state at `cursor`: a line as in `Entry`. What an earlier snapshot stands for may be dropped."""
+        """Store the state at `cursor`: a line as in `Entry`. The events before an earlier snapshot may be dropped."""
 
     @abstractmethod
     def pause(self) -> None:
@@ -199,7 +199,7 @@ class LogWriter(InTasks, ABC):
         """End the run. Open questions are closed. Returns whether this call ended it; a later one changes nothing.
 
         Args:
-            info: what is known of the run now, which is added to `RunRecord.info`.
+            info: facts about the run that are added to `RunRecord.info`.
         """
 
     @abstractmethod
@@ -207,8 +207,8 @@ class LogWriter(InTasks, ABC):
         """Wait until all is stored.
 
         Raises:
-            ProducerFenced: it cannot be.
-            SourceError: it was not within so many seconds.
+            ProducerFenced: nothing more can be stored.
+            SourceError: it took longer than `timeout` seconds.
         """
 
     def heartbeat(self) -> None:

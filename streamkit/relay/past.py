@@ -1,6 +1,6 @@
-"""What a stream that resumes takes in without a word: the log up to its cursor.
+"""The part of a run's log before the cursor after which a stream resumes. It rebuilds the state and calls no hook.
 
-Of a message that has ended only the last line counts, which has all of it; and that stays a line until somebody reads the
+Of a message that has ended only the last line is used, which has the whole message, and it is decoded when somebody reads the
 message. All other lines are decoded one by one.
 """
 
@@ -24,7 +24,7 @@ from .cursors import Entry, cursor_of, place_of, run_name
 __all__ = ["Past"]
 
 # One message from its beginning to its end, when nothing else stands between its lines; or as far as the text goes; or any
-# other line. What an active line says counts only if it is the last, and the message remembers none.
+# other line. Of the active lines in between only the last counts, and if that is null, the message has none.
 _spans = re.compile(
     rb"""
     \{"type":"(?P<kind>\w+)_created","message":\{"(?P<id>id":"[^"\\]*")[^\n]*+\n
@@ -43,20 +43,20 @@ class Past:
     """The log of a run up to a cursor, as events for an engine alone.
 
     Args:
-        run_id: whose log it is.
+        run_id: the id of the run.
         until: the cursor.
-        decode: makes the event of a line, and of its cursor.
-        keeps_lines: whether messages that have ended may be given as `EndedMessages`.
+        decode: returns the event of a line, given the line and its cursor.
+        keeps_lines: whether messages that have ended may be returned as `EndedMessages`.
 
     Attributes:
-        is_over: whether the cursor was reached, or a snapshot of what came after it.
+        is_over: whether the cursor was reached, or a snapshot that replaces the events up to a later place.
     """
 
     def __init__(self, run_id: str, until: str, decode: Callable[[bytes, str], Event], *, keeps_lines: bool) -> None:
         self.is_over = False
         self._run_id, self._until, self._decode, self._keeps_lines = run_id, until, decode, keeps_lines
         self._name = run_name(run_id)
-        self._epoch: str = ""  # of the lines that come; "" where it is not known
+        self._epoch: str = ""  # of the next lines; "" before the first, and after a snapshot
         self._number = 0  # of the last line that was decoded
         self._rest = b""  # the lines after it, which begin a message that goes on in the next entries
         self._has_begun = False
@@ -84,10 +84,11 @@ class Past:
         return [*events, *self._events(lines, is_end=False)], ()
 
     def _events(self, lines: Sequence[bytes], *, is_end: bool) -> Iterator[Event]:
-        """The events of some more lines. `is_end`: they are the last ones, or something else comes between them and the next."""
+        """The events of more lines. `is_end`: no message goes on after them, as they are the last, or a snapshot or another
+        producer follows."""
         text = b"".join((self._rest, *[part for line in lines for part in (line, b"\n")]))
         self._rest = b""
-        counted = 0  # how much of the text the number of the last line stands for
+        counted = 0  # up to where the lines of the text are counted in `_number`
         ended: list[re.Match[bytes]] = []
         for span in _spans(text):
             active, done = span.group("active", "done")
@@ -112,8 +113,8 @@ class Past:
         return cursor_of(int(self._epoch), number, self._name)
 
     def _snapshot(self, entry: Entry) -> Iterator[Event]:
-        """The events of a snapshot: what it consists of, where it is the first that a stream gets, and stands for what
-        comes before the cursor."""
+        """The events of a snapshot. The first one of a stream is split into its events, unless it goes beyond the
+        cursor."""
         number = place_of(entry.cursor, self._run_id).number
         is_gap = number > place_of(self._until, self._run_id).number
         self.is_over = is_gap
@@ -231,7 +232,7 @@ class _DoneLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 @lru_cache(256)
 def _is_regular(version: int, event: str, type: str, format: str | None, role: str, provider: bool) -> bool:
-    """Whether an event of this wire type ends such messages, and says nothing else."""
+    """Whether an event of this wire type ends such messages, and has no fields besides the message."""
     kind = EVENTS.get(event)
     return (
         kind is not None

@@ -1,4 +1,4 @@
-"""The app: which endpoint a request comes to, what it has to pass before, and how failures are answered."""
+"""The app: the table of endpoints, the checks that a request passes before one is called, and the response if it fails."""
 
 from __future__ import annotations
 
@@ -68,24 +68,27 @@ def create_app(
     It is served by itself (`uvicorn module:app`), or mounted in another app under any prefix.
 
     Args:
-        factory: makes the agent of a run: an `Agent` or an `AsyncAgent`. It may be `async def`.
-        token: what clients send as `Authorization: Bearer`. None if `authorize` alone decides.
-        relay: where runs are; a `MemoryRelay` by default. One that several processes share lets each serve the runs of all.
-        store: where conversations are; a `MemoryStore` by default.
-        authorize: decides whether a request may do something with a run; sync or async. It gets the run, or None where there
-            is none yet, and the request. A text allows it, and is the owner of what is created.
-        allowed_hosts: the names under which the app is served. Addresses are always allowed.
+        factory: called with the `Context` of each run; returns its agent, a new `Agent` or `AsyncAgent`. It may be
+            `async def`.
+        token: the secret that clients send as `Authorization: Bearer …`. None if `authorize` alone decides.
+        relay: where runs are stored; a `MemoryRelay` by default. With a relay that several processes share, such as a
+            `RedisRelay`, each of them serves the runs of all.
+        store: where conversations are stored; a `MemoryStore` by default.
+        authorize: called as `authorize(run, request)`, sync or async, with the `Run`, or None where there is none yet, and
+            Starlette's `Request`. It returns whether this is allowed: True, False, or the user's name, which allows it and
+            is stored as the owner of what the request creates.
+        allowed_hosts: the names of hosts under which clients reach the app, without ports. IP addresses are always allowed.
         allowed_origins: other origins whose pages may call it, such as `https://example.org`.
-        max_runs: how many runs this process has at once; those that wait for answers do not count.
-        max_readers: how many streams this process has at once.
-        max_body: bytes of a request's body.
-        pause_after: seconds that an agent waits for an answer before its run is left to whoever gets the answer; None for no
-            limit. An agent with a computer waits without a limit, unless this is set.
-        expose_errors: show clients the texts of errors. For development.
-        page: serve a chat page at `/`.
+        max_runs: how many runs this process executes at once, besides those that wait for answers. Beyond it: status 429.
+        max_readers: how many responses with events this process sends at once. Beyond it: status 429.
+        max_body: how many bytes a request's body may have. Beyond it: status 413.
+        pause_after: seconds that an agent waits for an answer before its run is paused, and whichever process gets the
+            answer goes on with it; None for no limit. An agent with a computer is not paused unless this is set.
+        expose_errors: send clients the texts of errors. For development.
+        page: serve a chat page at `/`, and `streamkit.js`.
 
     Raises:
-        UsageError: there is neither a token nor `authorize`.
+        UsageError: there is neither a token nor `authorize`, or the token is empty.
     """
     _check_token(token, authorize)
     runs = Runs(factory, relay or MemoryRelay(), store or MemoryStore(), most=max_runs, pause_after=pause_after)
@@ -102,10 +105,10 @@ def _check_token(token: str | None, authorize: Authorize | None) -> None:
 
 
 class App:
-    """The ASGI app.
+    """The ASGI app that `create_app` makes.
 
     Attributes:
-        runs: those of this process.
+        runs: the runs that this process executes.
     """
 
     def __init__(self, server: Server, gate: Gate, *, secret: bytes, page: bool) -> None:

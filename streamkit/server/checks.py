@@ -1,6 +1,6 @@
-"""What every request has to pass, in this order: Host, Origin, method and path, token, size, content type, JSON.
+"""The checks of every request, in this order: Host, Origin, method and path, token, size, content type, JSON.
 
-Whether the JSON has the right shape is the endpoint's to say, and then `authorize` says whether it may.
+The endpoint then checks the shape of the JSON, and `authorize` whether the request may do this.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Gate:
     """The checks of one app.
 
     Args:
-        token: what clients show; None if `authorize` alone decides.
-        allowed_hosts: the names under which the app is served. Addresses pass: a page that has another name bound to one
-            still sends that name.
+        token: the secret that clients send; None if `authorize` alone decides.
+        allowed_hosts: the names under which the app is served. IP addresses pass: where an attacker's name leads to one
+            (DNS rebinding), the browser still sends that name.
         allowed_origins: the origins of other pages that may call it.
-        max_body: bytes of a body.
+        max_body: how many bytes a body may have.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Gate:
         self._origins = set(allowed_origins)
         self._max_body = max_body
 
-    # -- who asks
+    # -- where a request comes from
 
     def check_host(self, request: Request) -> None:
-        """The host is one of ours."""
+        """Refuse a Host that is not allowed."""
         hosts = request.headers.getlist("host")
         match = _HOST(hosts[0]) if len(hosts) == 1 else None
         if match is not None:
@@ -62,7 +62,7 @@ class Gate:
         raise Problem("host-not-allowed")
 
     def check_origin(self, request: Request) -> None:
-        """A page that asks is ours, or an allowed one."""
+        """Refuse a page of another origin, unless that is allowed."""
         origin = request.headers.get("origin")
         if origin is not None and not self._is_own(origin, request) and origin not in self._origins:
             raise Problem("origin-not-allowed")
@@ -75,7 +75,7 @@ class Gate:
         return _with_port(host, scheme) == _with_port(request.headers.get("host", ""), scheme)
 
     def cors_headers(self, request: Request) -> dict[str, str]:
-        """What lets an allowed page read the response."""
+        """The headers with which a browser lets a page of an allowed origin read the response."""
         if not self._origins:
             return {}
         origin = request.headers.get("origin", "")
@@ -83,10 +83,10 @@ class Gate:
         exposed = {"Access-Control-Expose-Headers": _EXPOSED} if allowed else {}
         return {"Vary": "Origin", **allowed, **exposed}
 
-    # -- what they show
+    # -- token and cookie
 
     def check_token(self, request: Request) -> None:
-        """The token is right; or there is none, and the cookie that it was exchanged for."""
+        """Refuse a wrong token; without one, the cookie counts that it was exchanged for."""
         if self._token is None:
             return
         shown = request.headers.get("authorization")
@@ -106,7 +106,7 @@ class Gate:
 
     @property
     def has_token(self) -> bool:
-        """Whether there is a token, so that there are sessions."""
+        """Whether the app has a token, which can be exchanged for a cookie."""
         return self._token is not None
 
     def session(self, request: Request) -> str:
@@ -128,13 +128,13 @@ class Gate:
         assert self._token is not None
         return hmac.new(self._token, expiry.encode(), hashlib.sha256).hexdigest()
 
-    # -- what they send
+    # -- the body
 
     async def body(self, request: Request) -> bytes:
-        """The body, if it is not too large.
+        """The body of a request.
 
         Raises:
-            Problem: it is, or it is not JSON by its type.
+            Problem: it is too large, or its Content-Type is not that of JSON.
         """
         length = request.headers.get("content-length", "")
         if length.isascii() and length.isdecimal() and (len(length) > 15 or int(length) > self._max_body):
@@ -168,7 +168,7 @@ def json_of(body: bytes) -> Any:
 
 
 def preflight_headers() -> Mapping[str, str]:
-    """What a preflight is answered with."""
+    """The headers of the response to a CORS preflight."""
     return {
         "Access-Control-Allow-Methods": "GET, POST, DELETE",
         "Access-Control-Allow-Headers": "authorization, content-type, idempotency-key, last-event-id",

@@ -1,4 +1,4 @@
-"""The clock of the runs in this process: signs of life, and pauses."""
+"""The clock of the runs in this process: it sends their heartbeats, and pauses those that wait for too long."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Clock"]
 
 log = logging.getLogger("streamkit.server")
 
-_HEARTBEAT = 5.0  # seconds between two signs of life
+_HEARTBEAT = 5.0  # seconds
 
 
 class Clock:
@@ -50,13 +50,13 @@ class Clock:
             del runs
 
     def _look(self, runs: Runs) -> float:
-        """Give signs of life, and pause what has waited for too long. Returns the seconds until the next look."""
+        """Send heartbeats, and pause runs that have waited for too long. Returns the seconds until the next look."""
         wait, now = _HEARTBEAT, time.monotonic()
         for execution in [*runs.active.values()]:
             try:
                 wait = min(wait, self._look_at(execution, now))
-            except Exception as error:  # of the relay; it is tried again, and the other runs do not suffer
-                log.error("run %s: no sign of life: %s", execution.run_id, error, exc_info=error)
+            except Exception as error:  # of the relay: it is tried again, and other runs must not be affected
+                log.error("run %s: no heartbeat: %s", execution.run_id, error, exc_info=error)
         return wait
 
     def _look_at(self, execution: Execution, now: float) -> float:

@@ -17,11 +17,11 @@ class Context(msgspec.Struct, kw_only=True):
     Attributes:
         run_id: the run's id.
         conversation_id: the id of the conversation that it belongs to.
-        messages: the conversation before this run; where the run was taken over, with what it has done so far. The server
-            puts them into the agent.
-        input: what the user said now; empty where the run was taken over.
-        metadata: what the client sent along with the run.
-        owner: who began it, as `authorize` said; None if it said nothing.
+        messages: the conversation before this run; if the run was paused, also what it has done so far. The server puts them
+            into the agent.
+        input: the new messages of the user; empty if the run was paused and now goes on.
+        metadata: what the client sent in `metadata`.
+        owner: who began it, as `authorize` returned it; None if it returned no name.
     """
 
     run_id: str

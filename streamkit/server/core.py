@@ -1,4 +1,4 @@
-"""What all endpoints of a server share: its settings, who may do what, and how runs and conversations are found."""
+"""What all endpoints of a server share: its settings, the authorization, and the look-up of runs and conversations."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .shared_frames import SharedFrames
 __all__ = ["Authorize", "Server", "is_id"]
 
 Authorize: TypeAlias = Callable[[Run | None, Request], bool | str | Awaitable[bool | str]]
-"""Says whether a request may do something with a run; None where there is none yet. A text allows it, and is the owner of what
-is created."""
+"""Returns whether a request may do something with a run, which is None where there is none yet: True, False, or the name of
+the user, who then owns what is created."""
 
 _SEAT = "streamkit.seat"  # in the scope of a request that counts among the readers
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}").fullmatch
@@ -77,13 +77,13 @@ class Server:
         if request.scope.pop(_SEAT, False):
             self.readers -= 1
 
-    # -- who may
+    # -- authorization
 
     async def owner(self, request: Request) -> str | None:
-        """Who creates something with this request.
+        """The owner of what this request creates.
 
         Raises:
-            Problem: it may not.
+            Problem: it may not create anything.
         """
         allowed = await self._ask(None, request)
         if allowed is False:
@@ -111,7 +111,7 @@ class Server:
         return run_of(record, expose=self.expose_errors)
 
     async def record(self, request: Request, run_id: str) -> RunRecord:
-        """What is known of a run that the request may see.
+        """The record of a run that the request may see.
 
         Raises:
             Problem: there is no such run, or the request may not see it.
@@ -163,14 +163,14 @@ class Server:
         return found
 
     async def check_conversation(self, request: Request, id: str) -> None:
-        """Refuse a conversation that is there, and not the request's to go on with."""
+        """Refuse a conversation that exists and that the request may not go on with."""
         found = await self.store.aget(id)
         if found is not None and not await self.may_see(request, found):
             raise Problem("conversation-not-found")
 
     async def may_see(self, request: Request, conversation: Conversation) -> bool:
-        """Whether the request may see a conversation. It is checked as its newest run, of which this much is always known:
-        whose it is."""
+        """Whether the request may see a conversation: whether it may see its newest run. The store has the owner even where
+        the relay no longer has the run."""
         if self._authorize is None:
             return True
         newest: Sequence[str] = await self.relay.alist(conversation=conversation.id, limit=1)
@@ -187,7 +187,7 @@ class Server:
 
 
 def _past_run(conversation: Conversation) -> Run:
-    """The newest run of a conversation, whose relay has forgotten it."""
+    """The newest run of a conversation, where the relay no longer has it."""
     return Run(
         id="",
         conversation=conversation.id,
@@ -205,7 +205,7 @@ def _past_run(conversation: Conversation) -> Run:
 
 
 def relay_problem(error: SourceError) -> Problem:
-    """What a failure of the relay or of the store is to clients."""
+    """The problem that clients receive when the relay or the store fails."""
     match error.status_code:
         case 404:
             return Problem("run-not-found")

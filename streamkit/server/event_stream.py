@@ -33,7 +33,7 @@ _MOST = 256  # entries in one write
 
 
 class Frames:
-    """Makes frames of the entries of a log, in one protocol. It does no input or output.
+    """Turns the entries of a log into frames of one protocol. It does no input or output.
 
     Attributes:
         has_ended: whether nothing follows in this response.
@@ -56,7 +56,7 @@ class Frames:
 
 
 class Native(Frames):
-    """Passes lines on.
+    """Sends the lines of the log as they are: streamkit's own protocol.
 
     Args:
         shared: the frames that all readers of the run share.
@@ -178,7 +178,7 @@ class EventStream(StreamingResponse):
                 for start in range(0, len(entries), _MOST):
                     if body := frames.body(entries[start : start + _MOST]):
                         yield body
-        except SourceError as error:  # the run was deleted; or what comes next is gone, and no snapshot is wanted
+        except SourceError as error:  # the run was deleted, or its next events were dropped and `gap` is `error`
             yield frames.writer.event(StreamException(type(error).__name__, str(error), details_of(error), error))
         if ending := frames.writer.ending():
             yield ending
@@ -189,7 +189,7 @@ async def open_reading(server: Server, record: RunRecord, after: str | None, gap
     """A reading of a run.
 
     Raises:
-        Problem: the cursor is none of this run; or the events after it are gone, and `gap` is `error`.
+        Problem: the cursor is not one of this run; or the events after it are gone, and `gap` is `error`.
     """
     try:
         return await server.relay.aread(record.id, after, gap=gap, timeout=math.inf)

@@ -45,13 +45,13 @@ class Execution:
     """A run and its agent.
 
     Args:
-        runs: those of this process.
-        context: what the agent is made for. Its `messages` are the conversation.
-        version: of the conversation in the store.
+        runs: the runs of this process.
+        context: the run that the agent is made for. Its `messages` are the conversation.
 
     Attributes:
+        version: the version of the conversation in the store.
         waits_since: when the agent began to wait for answers, on the monotonic clock; None while it does not wait.
-        pause_after: for how many seconds it may wait; None for any time.
+        pause_after: for how many seconds it may wait; None for no limit.
     """
 
     def __init__(self, runs: Runs, context: Context) -> None:
@@ -68,7 +68,7 @@ class Execution:
         self._agent: Any = None
         self._stream: Any = None
         self._is_cancelled = self._is_paused = False
-        self._earlier: set[str | None] = set()  # the runs that the conversation has messages of
+        self._earlier: set[str | None] = set()  # the ids of earlier runs in the conversation
 
     @property
     def run_id(self) -> str:
@@ -78,7 +78,7 @@ class Execution:
     # -- from the relay, in any thread
 
     def receive(self, control: Control) -> None:
-        """Take in what the relay says."""
+        """Receive an answer, a cancellation, or the loss of the run."""
         match control:
             case Answered(question=id, answer=answer):
                 self._answer(id, answer)
@@ -91,17 +91,17 @@ class Execution:
         waiting = None if self._stream is None else self._stream.pending.get(id)
         slot = None if waiting is None else waiting.answer_slot
         if slot is None:
-            return  # it is not asked again yet; when it is, the answer comes once more
+            return  # the agent has not asked again yet; when it does, the relay sends the answer once more
         with self._lock:
             if self._is_paused:
-                return  # whoever takes the run over gets it
+                return  # the process that takes the run over receives it
             self.waits_since = None
         if self.publisher is not None:
             self.publisher.goes_on(id)
         slot.offer(value_of(answer))
 
     def cancel(self) -> None:
-        """Stop the agent. It does not wait for it."""
+        """Stop the agent, without waiting for its end."""
         self._is_cancelled = True
         if self._stream is not None:
             self._stream.cancel()
@@ -120,7 +120,7 @@ class Execution:
         record = self._runs.relay.get(self.run_id)
         pending = {} if record is None else record.questions
         if any(pending[id]["status"] != "pending" for id in publisher.open_questions if id in pending):
-            self._go_on_soon()  # an answer came at this very moment, and nobody else knows of it
+            self._go_on_soon()  # an answer came at this very moment, so that no other process goes on
 
     # -- its course
 
@@ -132,7 +132,7 @@ class Execution:
         start_task(self._execute, self._is_over)
 
     def take_over(self, writer: LogWriter, record: RunRecord) -> None:
-        """Go on with a run that has no producer any more."""
+        """Become the producer of a paused run: read its log so far."""
         self.publisher = Publisher(record.id, writer, self._runs.relay.limit)
         self.publisher.continue_from(self._runs.relay, record.cursor)
 
@@ -199,7 +199,7 @@ class Execution:
         try:
             with self._begin_stream(_Publishing(self)) as stream:
                 stream.until_done()
-        except BaseException as raised:  # the thread's end is the run's
+        except BaseException as raised:  # an exception that ends the thread ends the run
             error = raised
         try:
             self._end(self._status, error)
@@ -264,8 +264,8 @@ class Execution:
     # -- the conversation
 
     def messages_at(self, event: Event | None) -> list[Message]:
-        """The conversation as it is to be saved. Of an action that is about to begin it says that it began: if the process
-        dies then, nobody knows how far it came."""
+        """The conversation as it is to be saved. An action that is about to begin is marked as begun: if the process dies
+        then, nobody can tell how far it came."""
         approved = None
         if isinstance(event, ConfirmationDone) and event.confirmation.status == "approved":
             approved = event.confirmation.id
@@ -293,7 +293,7 @@ class Execution:
     # -- its end
 
     def _end(self, status: str, error: BaseException | None) -> None:
-        """Save the conversation, and end the run; the conversation is free before readers see the end."""
+        """Save the conversation, and end the run. The conversation is unlocked before readers receive the end."""
         publisher = self.publisher
         assert publisher is not None
         if self._is_paused:
@@ -362,7 +362,7 @@ def _question_in(event: Event) -> Any:
 
 
 def _not_shown_again(messages: Sequence[Message]) -> list[Message]:
-    """The messages but those with open calls, which the agent's stream shows again under their own ids."""
+    """The messages without open calls. (The agent's stream repeats those calls, with the same ids.)"""
     calls = open_calls(messages)
     ids = {call.id for call in calls}
     call_ids = {call.call_id or call.id for call in calls}
@@ -373,11 +373,11 @@ def _not_shown_again(messages: Sequence[Message]) -> list[Message]:
 
 
 def _nothing() -> None:
-    """What follows when a run was taken over."""
+    """Nothing is to be done after a run was taken over."""
 
 
 def title_of(messages: Sequence[Message]) -> str:
-    """The title of a conversation: how the user's first words begin."""
+    """The title of a conversation: the beginning of the user's first text."""
     for message in messages:
         if message.role == "user" and message.type == "message" and message.content.strip():
             return " ".join(message.content.split())[:_TITLE]

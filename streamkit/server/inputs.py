@@ -1,4 +1,4 @@
-"""What clients send, read by its shape. Nothing in it can be trusted."""
+"""Reads what clients send, and checks its shape. Nothing in it can be trusted."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def _message(fields: Fields) -> Message:
 
 
 def _check_message(message: Message, path: str) -> None:
-    """A client's message names no file of the server's."""
+    """Refuse a message of a client that names a file of the server."""
     if message.type != "message" and (message.format not in _FORMATS or message.format is None):
         raise RequestError(f"{path}.format" if path else "format", "is not a URL, base64 or a file's id")
 
 
 def checked_input(messages: Iterable[Message]) -> list[Message]:
-    """What a user interface says that the user said: messages of the user alone, with no file of the server's.
+    """The user's new messages in what a user interface posted. Those that name a file of the server are refused.
 
     Raises:
         RequestError: one of them is another.
@@ -132,12 +132,12 @@ def limit_in(query: Mapping[str, str]) -> int:
 
 
 def fingerprint(value: Any) -> str:
-    """What is equal for equal bodies, whatever the order of their keys."""
+    """A hash that is equal for equal bodies, whatever the order of their keys."""
     return hashlib.sha256(json.encode(value, order="deterministic")).hexdigest()
 
 
 def problem_of(error: RequestError) -> Problem:
-    """What a malformed request is to its client."""
+    """The problem that a malformed request is answered with."""
     if error.code == "bad-json":
         return Problem("bad-json", error.fault)
     return Problem("invalid", str(error), extra={"errors": [{"path": error.path, "fault": error.fault}]})

@@ -23,8 +23,7 @@ class LogEvents:
         self.engine.is_canonical = True
 
     def read(self, line: bytes, cursor: str | None = None, *, is_snapshot: bool = False) -> Iterator[Event]:
-        """The events of one entry. What no event can be made of is left out: an application's own, which this process does
-        not know."""
+        """The events of one entry. An application's own event whose class this process has not declared is left out."""
         try:
             events = codec.snapshot_from(line).events if is_snapshot else [codec.decode_event(line)]
         except ValueError:

@@ -1,7 +1,7 @@
 """Writes the run of an agent into a relay.
 
-The agent's own stream is complete, so its events go into the log as they are, but for what names the run: its id, the ids of
-its steps, and the messages that a run which was taken over shows again.
+The agent's stream is complete, so its events go into the log as they are, with two exceptions: the ids of the run and of its
+steps are the server's, and messages that the stream repeats after a pause are not written again.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Publisher:
 
     Args:
         run_id: the run's id.
-        log: what the run is written with.
-        limit: of the relay; None where nothing is ever dropped.
+        log: writes the run.
+        limit: the `limit` of the relay; None if it never drops events.
 
     Attributes:
-        open_questions: the ids of those that nobody has answered, in the order they were asked.
-        instance: names the error that ended the run, in the log and to clients.
+        open_questions: the ids of the questions that nobody has answered, in the order they were asked.
+        instance: the id of the error that ended the run, in the log and in what clients receive.
     """
 
     def __init__(self, run_id: str, log: LogWriter, limit: int | None) -> None:
@@ -71,7 +71,7 @@ class Publisher:
         self._new = 0  # events since the newest snapshot
         self._snapshots: SnapshotMaker | None = None
         self._continues_step = False
-        self._is_shown: set[str] = set()  # ids of messages that the log has already and the stream shows again
+        self._is_shown: set[str] = set()  # ids of messages that the log has already and the stream repeats
         self._waits_at: str | None = None  # the cursor of the newest event that says so
         self._is_over = False
         self._error: Mapping[str, Any] | None = None
@@ -79,7 +79,7 @@ class Publisher:
     # -- how it begins
 
     def begin(self, input: Sequence[Message]) -> None:
-        """Write the beginning of a new run, and what the user said."""
+        """Write the beginning of a new run, and its input."""
         with self._lock:
             self.log.busy = True
             self._write(RunCreated(Run(id=self.run_id, created_at=time.time())))
@@ -89,7 +89,7 @@ class Publisher:
             self._continues_step = True
 
     def continue_from(self, relay: Relay, cursor: str | None) -> None:
-        """Read what earlier producers have written, up to this cursor, to go on after it."""
+        """Read the log of earlier producers up to this cursor, to go on after it."""
         self.log.busy = True
         if cursor is None:
             return
@@ -107,13 +107,13 @@ class Publisher:
         self._continues_step = engine.runs.step is not None
         self._is_shown = {message.id for message in engine.messages if message.status != "in_progress"}
 
-    # -- what comes from the agent's stream
+    # -- events of the agent's stream
 
     def publish(self, event: Event) -> None:
         """Write the next event of the agent's stream.
 
         Raises:
-            ProducerFenced: the run is not this producer's any more.
+            ProducerFenced: the run no longer belongs to this producer.
         """
         with self._lock:
             if self._is_over:
@@ -130,7 +130,7 @@ class Publisher:
                     own.run_id = own.step_id = None
                     self._write(type(event)(own), message if isinstance(message, ToolCallMessage) else None)
                 case RunCreated() | RunRequiresAction():
-                    pass  # the run has begun; and whether it waits is for `waits` to say
+                    pass  # the run has begun already, and `waits` writes that it waits
                 case RunDone(run=run):
                     self._write(RunDone(replace(run, id=self.run_id, created_at=None, raw=None)))
                 case RunStepCreated(run_step=step):
@@ -202,7 +202,7 @@ class Publisher:
             self.log.settle(confirmation.id, {"approved": False, "reason": confirmation.reason})
 
     def waits(self) -> None:
-        """The agent waits, and nothing but answers is missing."""
+        """The agent waits for answers, and does nothing else."""
         with self._lock:
             engine = self._events.engine
             self.log.busy = False
@@ -221,11 +221,11 @@ class Publisher:
     # -- how it ends
 
     def end(self, status: str, error: Mapping[str, Any] | None = None) -> bool:
-        """Write the end of the run. Returns whether it was still this producer's.
+        """Write the end of the run. Returns whether this producer still had the run.
 
         Args:
-            status: of the agent's stream.
-            error: what is to be reported in the place of what the stream itself has reported.
+            status: the status of the agent's stream.
+            error: the error that ended the run, unless the stream has reported one itself.
         """
         with self._lock:
             if self._is_over or self.log.fenced is not None:
@@ -243,13 +243,13 @@ class Publisher:
             return self.log.end(_STATUS.get(ended, "done"), self._error, info)
 
     def _close_run(self, status: Any) -> None:
-        """Write the end of the run, and of what is open in it, where the agent's stream did not come to it."""
+        """Write the end of the run and of what is open in it, if the agent's stream ended before them."""
         lines = [encoded(event) for event in self._events.engine.end(status, self._error)]
         if lines:
             self.log.append(lines)
 
     def pause(self) -> None:
-        """Leave the run to whoever takes it over. Nothing that the agent's stream still gives is written."""
+        """Leave the run to whoever takes it over. Further events of the agent's stream are not written."""
         with self._lock:
             if not self._is_over:
                 self._is_over = True
@@ -257,7 +257,7 @@ class Publisher:
 
 
 def _copy(confirmation: Confirmation) -> Confirmation:
-    """A confirmation that no stream waits for."""
+    """A copy of a confirmation, which no stream waits for."""
     return Confirmation(
         confirmation.id,
         confirmation.subject,

@@ -30,21 +30,21 @@ _QUESTION = (
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """A run, as `authorize` and clients get it.
+    """A run, as `authorize` receives it, and clients in JSON.
 
     Attributes:
-        id: the run's.
+        id: its id.
         conversation: the id of the conversation that it belongs to; None if it belongs to none.
-        owner: who began it, as `authorize` said; None if it said nothing.
+        owner: who began it, as `authorize` returned it; None if it returned no name.
         status: `running`, `paused`, `done`, `error`, `cancelled` or `lost`.
         created_at: in Unix seconds.
         ended_at: in Unix seconds; None while it has not ended.
-        cursor: of its newest event; None before the first.
+        cursor: the cursor of its newest event; None before the first.
         finish_reason: why it ended, in the provider's word.
-        usage: its tokens, once it has ended.
-        error: how it failed; None if it did not.
-        pending: its open questions.
-        metadata: what its client sent along.
+        usage: its tokens, once it has ended: `input_tokens`, `output_tokens`, `total_tokens`.
+        error: the problem that ended it, as in problem+json; None if it did not fail.
+        pending: its open questions, each with its `id`, `kind`, `subject` and `status`.
+        metadata: what the client sent in `metadata`.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Run(msgspec.Struct, kw_only=True):
 
 
 def run_of(record: RunRecord, *, expose: bool = False) -> Run:
-    """A run, of what its relay knows of it."""
+    """The run of a relay's record."""
     info = record.info
     pending = [question_of(one) for one in record.questions.values() if one["status"] == "pending"]
     return Run(
@@ -82,7 +82,7 @@ def run_of(record: RunRecord, *, expose: bool = False) -> Run:
 
 
 def question_of(question: Mapping[str, Any]) -> dict[str, Any]:
-    """A question, of what its registry knows of it."""
+    """A question, without what only the relay uses."""
     return {key: question[key] for key in _QUESTION if key in question}
 
 

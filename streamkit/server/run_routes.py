@@ -40,8 +40,8 @@ class RunRoutes:
     """Endpoints, each called with the request and the value of its body.
 
     Args:
-        server: what they share.
-        secret: what makes the ids of runs with an Idempotency-Key impossible to guess.
+        server: the settings and look-ups that all endpoints share.
+        secret: makes the ids of runs with an Idempotency-Key impossible to guess.
     """
 
     def __init__(self, server: Server, secret: bytes) -> None:
@@ -88,14 +88,14 @@ class RunRoutes:
         )
 
     def id_of(self, *names: str) -> str:
-        """The id of a run that is named by something of its client's."""
+        """The id of a run that these names identify, such as an Idempotency-Key."""
         value = "\0".join(names).encode("utf-8", "surrogatepass")
         return hmac.new(self._secret, value, hashlib.sha256).hexdigest()[:40]
 
     async def run(
         self, context: Context, mark: str | None, more: Mapping[str, Any] | None = None
     ) -> tuple[RunRecord, bool]:
-        """Begin a run, unless it is there already. Returns it, and whether it was there.
+        """Begin a run, unless there is one with this id. Returns its record, and whether there was one.
 
         Args:
             mark: what an equal request has too; None where there is none.
@@ -196,7 +196,7 @@ class RunRoutes:
         return EventStream(reading, frames, {"X-Streamkit-Run": record.id, **(headers or {})}, on_disconnect)
 
     def writer(self, protocol: Any) -> EventStreamWriter:
-        """What frames events in a protocol, or with an encoder. It shows no text of an error."""
+        """The writer of frames in a protocol, or with an encoder. It masks the texts of errors."""
         return EventStreamWriter(protocol, mask=ErrorMask(expose=self._server.expose_errors))
 
     # -- change
@@ -218,7 +218,7 @@ class RunRoutes:
         return JSONResponse(question_of(await self.give(record, question, answer_in(body, question))))
 
     async def give(self, record: RunRecord, question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-        """Give an answer to the registry, and go on with the run if nobody else does. Returns the question.
+        """Answer a question in the relay, and go on with the run if it is paused. Returns the question.
 
         Raises:
             Problem: it has another answer, or takes none any more.
@@ -240,7 +240,7 @@ def _was_given_up(question: Mapping[str, Any]) -> bool:
 
 
 def check_protocol(name: str) -> None:
-    """Refuse a protocol that is not installed, or that nothing is encoded in.
+    """Refuse a protocol that does not exist, or has no encoder.
 
     Raises:
         Problem: there is no such protocol.

@@ -26,7 +26,7 @@ _FAREWELL = 10.0  # seconds that runs get at shutdown
 
 
 class _Default(float):
-    """A number that nobody has chosen."""
+    """A default, which can be told from the same number when an application passes it."""
 
 
 DEFAULT_PAUSE = _Default(300.0)
@@ -36,7 +36,7 @@ class Runs:
     """The executions of this process, by their runs' ids.
 
     Attributes:
-        active: those that have not ended.
+        active: the executions that have not ended.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class Runs:
     # -- for executions
 
     def pause_of(self, agent: Any) -> float | None:
-        """For how long this agent waits before it pauses. One with a computer does not, unless the application chose a
-        time: what the computer has in memory would be lost."""
+        """For how many seconds this agent waits before its run is paused; None for no limit, which is the default for an
+        agent with a computer: what the computer has in memory would be lost."""
         if isinstance(self._pause_after, _Default) and agent.computer is not None:
             return None
         return self._pause_after
@@ -81,12 +81,12 @@ class Runs:
         return found.values()
 
     def remove(self, execution: Execution) -> None:
-        """It has ended, or is paused."""
+        """Forget an execution that has ended or is paused."""
         if self.active.get(execution.run_id) is execution:
             del self.active[execution.run_id]
 
     def release(self, conversation_id: str, run_id: str) -> None:
-        """The conversation is free for another run."""
+        """Unlock the conversation for another run."""
         self.store.unlock(conversation_id, run_id)
 
     # -- beginning
@@ -140,7 +140,7 @@ class Runs:
         return await self.store.asave(context.conversation_id, messages, version, title=title, owner=context.owner)
 
     async def _lock(self, context: Context) -> None:
-        """Make the conversation this run's. The lock of a run that is over counts for nothing."""
+        """Lock the conversation for this run. The lock of a run that has ended is taken from it."""
         id, run_id, owner = context.conversation_id, context.run_id, context.owner
         holder = await self.store.alock(id, run_id, owner=owner)
         if holder != run_id:
@@ -151,14 +151,14 @@ class Runs:
             raise Problem("conversation-busy", "The conversation has an open run.", extra={"run": holder})
 
     async def take_over(self, run_id: str) -> bool:
-        """Go on with a run that is paused. Returns whether this process is its producer now."""
+        """Go on with a run that is paused. Returns whether this process became its producer."""
         record = await self.relay.aget(run_id)
         if record is None or record.status != "paused":
             return False
         conversation_id = record.info.get("conversation")
         saved = None if not isinstance(conversation_id, str) else await self.store.aload(conversation_id)
         if saved is None:
-            return False  # nobody can go on from it
+            return False  # there is nothing to go on from
         context = Context(
             run_id=run_id,
             conversation_id=str(conversation_id),
@@ -200,11 +200,11 @@ class Runs:
                 try:
                     execution.publisher.end("cancelled")
                 except StreamkitError:
-                    continue  # it is another's by now
+                    continue  # another process has the run by now
 
 
 def _name(input: Iterable[Message], earlier: Iterable[Message], run_id: str) -> None:
-    """Give what the user said ids that nothing in the conversation has, and the run that it belongs to."""
+    """Give the input's messages the id of their run, and ids of their own that are new in the conversation."""
     used = {message.id for message in earlier}
     for number, message in enumerate(input, 1):
         if not message.id or message.id in used:

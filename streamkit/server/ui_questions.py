@@ -34,5 +34,5 @@ _AT_QUESTION: dict[str, Callable[[LogEvents, EventStreamWriter], list[bytes]]] =
 
 
 def at_question_of(protocol: str) -> Callable[[LogEvents, EventStreamWriter], list[bytes]] | None:
-    """What ends a stream of this protocol at a question; None where it goes on."""
+    """Returns the function that ends a stream of this protocol at a question; None if the stream goes on."""
     return _AT_QUESTION.get(protocol)

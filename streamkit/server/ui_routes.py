@@ -36,7 +36,7 @@ from .ui_streams import AgUiStream, chat_continued, so_far
 __all__ = ["UiRoutes"]
 
 _SUPERSEDED = "superseded"
-_PATIENCE = 5.0  # seconds for a run to end that was stopped
+_PATIENCE = 5.0  # seconds to wait for the end of a run that was stopped
 
 
 class UiRoutes:
@@ -50,7 +50,7 @@ class UiRoutes:
     # -- useChat
 
     async def chat(self, request: Request, body: Any) -> Response:
-        """What the user says, or answers; or what is to be answered again. Gives the stream of the run."""
+        """New input, an edited message, answers to questions, or another try. The response is the stream of the run."""
         wanted, version = vercel_ui.from_request(body), _version(request)
         owner, conversation, run = await self._find(request, "id", wanted.id)
         self._server.take_seat(request)
@@ -81,8 +81,8 @@ class UiRoutes:
         return await chat_continued(self._server, run, version, found)
 
     async def _turn_of(self, conversation: Conversation, message_id: str | None) -> str | None:
-        """Where the turn begins that a message of the assistant, or of the user, belongs to: the id of the user's message.
-        None for the last turn, if no message is named.
+        """The id of the user's message with which the turn of this message begins; None, the last turn, if no message is
+        named.
 
         Raises:
             RequestError: there is no such message.
@@ -96,12 +96,13 @@ class UiRoutes:
         raise RequestError("messageId", "is the id of no message in this conversation")
 
     async def _regenerate(self, conversation: Conversation, before: str | None) -> list[Message]:
-        """Take back the turn that begins with this message, or the last one. Returns what the user said."""
+        """Remove the turn that begins with this message, or the last one, and all after it. Returns the user's messages of
+        that turn."""
         removed = await self._conversations.roll_back(conversation, before)
         return [message for message in removed if message.role == "user" and message.run_id == removed[0].run_id]
 
     async def _replace(self, conversation: Conversation, message_id: str) -> None:
-        """The user says something else in the place of a message."""
+        """Remove an edited message of the user and all after it."""
         saved = await self._server.store.aload(conversation.id)
         messages = [] if saved is None else saved.messages
         if any(one.role == "user" and message_id in (one.id, one.group) for one in messages):
@@ -125,7 +126,7 @@ class UiRoutes:
         return JSONResponse(msgspec.to_builtins(self._server.run_of(now)), 200 if had_ended else 202)
 
     async def chat_messages(self, request: Request, body: Any) -> Response:
-        """The messages of runs that have ended, and what the user said to the open one, for `useChat({messages})`."""
+        """The messages of runs that have ended, and the input of the open one, for `useChat({messages})`."""
         found = await self._server.conversation(request, request.path_params["conversation"])
         messages, run = await self._conversations.past(found)
         saved = await self._server.store.aload(found.id) if run is not None else None
@@ -149,7 +150,7 @@ class UiRoutes:
     # -- AG-UI
 
     async def agui(self, request: Request, body: Any) -> Response:
-        """A `RunAgentInput`. The same one again re-attaches to its run."""
+        """Begin or continue the run of a `RunAgentInput`. The same one again attaches to its run."""
         wanted = ag_ui.from_request(body)
         owner, conversation, run = await self._find(request, "threadId", wanted.thread_id)
         self._server.take_seat(request)
@@ -229,7 +230,7 @@ class UiRoutes:
         return record
 
     async def _supersede(self, run: RunRecord) -> None:
-        """The user says something else while only questions are open: they are declined, and their run ends.
+        """The user sends a new message while questions are open: these are declined, and their run ends.
 
         Raises:
             Problem: something is running.

@@ -1,4 +1,4 @@
-"""The streams of the UI protocols where they do not begin at their run's beginning."""
+"""Streams of the UI protocols that begin in the middle of a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["AgUiStream", "chat_continued", "frame_of", "so_far"]
 
 
 class SoFar:
-    """What a run has written so far.
+    """The part of a run that is in its log already.
 
     Attributes:
         events: follows the log.
@@ -170,7 +170,7 @@ async def _response(
     at_question: Any,
     waits_still: bool = False,
 ) -> EventStream:
-    """What follows after what was read so far."""
+    """The events that follow the part that was read."""
     number = number_of(found.cursor, record.id)
     is_waiting = waits_still and bool(found.shown) and found.shown[-1].type == "run_requires_action"
     reading = await open_reading(server, record, found.cursor)

@@ -21,7 +21,7 @@ def messages_from(data: bytes) -> list[Message]:
     """The messages in a JSON list.
 
     Raises:
-        SourceError: it is none.
+        SourceError: it is not such a list.
     """
     try:
         return [*map(Message.from_dict, json.loads(data.decode("utf-8", "surrogatepass")))]

@@ -31,17 +31,17 @@ __all__ = ["Conversation", "Saved", "Store"]
 
 
 class Conversation(msgspec.Struct, kw_only=True):
-    """What is known of a conversation besides its messages.
+    """The record of a conversation: what a store has of it besides its messages.
 
     Attributes:
         id: the conversation's.
-        title: what it is called, "" while it is called nothing.
+        title: its title, "" while it has none.
         created_at: when it was first saved or locked, in Unix seconds.
         updated_at: when that was done last.
         messages: how many it has.
-        version: of its messages; 0 before they were first saved.
+        version: the version of its messages; 0 before they were first saved.
         run: the id of the run that holds its lock; None if it is free.
-        owner: who created it, as its server's `authorize` said; None if it said nothing.
+        owner: who created it, as the server's `authorize` returned it; None if it returned no name.
     """
 
     id: str
@@ -82,8 +82,9 @@ class Store(InTasks, ABC):
         """Replace the messages of a conversation. Returns their new version.
 
         Args:
-            version: of the messages that these replace; 0 for a conversation that is new.
-            title: what it is called from now on; None leaves that as it is.
+            version: the version that these messages replace, as `load` or the last `save` returned it; 0 for a new
+                conversation.
+            title: its new title; None leaves the title as it is.
             owner: who creates it, where it is new.
 
         Raises:
@@ -92,11 +93,16 @@ class Store(InTasks, ABC):
 
     @abstractmethod
     def get(self, id: str) -> Conversation | None:
-        """What is known of a conversation; None if there is no such conversation."""
+        """The record of a conversation; None if there is no such conversation."""
 
     @abstractmethod
     def list(self, *, limit: int = 50, before: str | None = None) -> Sequence[Conversation]:
-        """Conversations, the last updated first: with `before`, those that come after that one. None where it is not there."""
+        """Conversations, the last updated first.
+
+        Args:
+            limit: how many at most.
+            before: the id of a conversation: only those that follow it, none if there is no such conversation.
+        """
 
     @abstractmethod
     def delete(self, id: str) -> bool:
@@ -107,7 +113,7 @@ class Store(InTasks, ABC):
         """Take the lock of a conversation for a run, if it is free. One that does not exist is created.
 
         Args:
-            instead_of: take it from this run as well, which is known to be over.
+            instead_of: the id of a run that has ended: take the lock from it if it still holds it.
             owner: who creates the conversation, where it is new.
 
         Returns:
@@ -119,7 +125,7 @@ class Store(InTasks, ABC):
         """Release the lock, if this run holds it. A conversation that was never saved goes with it."""
 
     def close(self) -> None:
-        """Release what the store holds. It is not used any more."""
+        """Close the store. It cannot be used afterwards."""
 
     # -- for tasks
 

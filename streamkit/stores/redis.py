@@ -18,7 +18,7 @@ from .interface import Conversation, Saved, Store
 
 __all__ = ["RedisStore"]
 
-# Make a conversation that is not there. ARGV[1] is now, ARGV[2] its owner, "" for none.
+# Create a conversation that does not exist. ARGV[1] is the time, ARGV[2] its owner, "" for none.
 _CREATE = """
 local function create()
   redis.call('HSET', KEYS[1], 'title', '', 'created_at', ARGV[1], 'messages', 0, 'version', 0, 'content', '[]')
@@ -27,7 +27,7 @@ end
 """
 
 # Arguments: now, owner, version, content, its count of messages, 1 and the title or 0. Returns the new version, or as text
-# the one that it has, "" if it was deleted.
+# the one that it has, or "" if it was deleted.
 _SAVE = Script(
     1,
     _CREATE
@@ -44,7 +44,7 @@ return redis.call('HINCRBY', KEYS[1], 'version', 1)
 """,
 )
 
-# Arguments: now, owner, the run, the run that is over. Returns the run that holds it.
+# Arguments: now, owner, the run, the run that is over. Returns the run that has the lock.
 _LOCK = Script(
     1,
     _CREATE
@@ -59,7 +59,7 @@ return run
 """,
 )
 
-# Argument: the run. Returns 1 if the conversation went with its lock.
+# Argument: the run. Returns 1 if the conversation, which was never saved, was removed too.
 _UNLOCK = Script(
     1,
     """
@@ -96,7 +96,7 @@ class RedisStore(Store):
         return _bytes(f"{self._prefix}:{{{id.translate(_ESCAPED) or '%'}}}:saved")
 
     def load(self, id: str) -> Saved | None:
-        """The messages of a conversation."""
+        """The messages of a conversation and their version; None if there is no such conversation."""
         ((content, version),) = self._link.ask(("HMGET", self._key(id), "content", "version"))
         return None if version is None else Saved(messages_from(content), int(version))
 
@@ -109,7 +109,7 @@ class RedisStore(Store):
         title: str | None = None,
         owner: str | None = None,
     ) -> int:
-        """Replace the messages of a conversation."""
+        """Replace the messages of a conversation, if they still have this version. Returns their new version."""
         now, content = _now(), messages_to_bytes(messages)
         named = (0,) if title is None else (1, _bytes(title))
         call = _SAVE(self._key(id), now, _bytes(owner or ""), version, content, len(messages), *named)
@@ -122,7 +122,7 @@ class RedisStore(Store):
         return new
 
     def get(self, id: str) -> Conversation | None:
-        """What is known of a conversation."""
+        """The record of a conversation; None if there is no such conversation."""
         (fields,) = self._link.ask(("HMGET", self._key(id), *_FIELDS))
         return None if fields[1] is None else _conversation(id, fields)
 
@@ -149,13 +149,13 @@ class RedisStore(Store):
         return found[:limit]
 
     def delete(self, id: str) -> bool:
-        """Remove a conversation."""
+        """Remove a conversation. False if there is none."""
         (removed,) = self._link.ask(("DEL", self._key(id)))
         self._link.ask(("ZREM", self._index, _bytes(id)))
         return bool(removed)
 
     def lock(self, id: str, run_id: str, *, instead_of: str | None = None, owner: str | None = None) -> str:
-        """Take the lock of a conversation for a run."""
+        """Take the lock of a conversation for a run, if it is free. Returns the id of the run that has it now."""
         now = _now()
         call = _LOCK(self._key(id), now, _bytes(owner or ""), _bytes(run_id), _bytes(instead_of or ""))
         (holder,) = self._link.ask(call)
@@ -164,7 +164,7 @@ class RedisStore(Store):
         return _text(holder)
 
     def unlock(self, id: str, run_id: str) -> None:
-        """Release the lock."""
+        """Release the lock, if this run has it."""
         (is_gone,) = self._link.ask(_UNLOCK(self._key(id), _bytes(run_id)))
         if is_gone:
             self._link.ask(("ZREM", self._index, _bytes(id)))

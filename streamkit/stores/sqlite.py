@@ -1,4 +1,4 @@
-"""Conversations in a file of SQLite, or in this process."""
+"""Stores conversations in an SQLite file, or in this process."""
 
 from __future__ import annotations
 
@@ -31,14 +31,19 @@ _PATIENCE = 5.0  # seconds to wait for another process that writes
 
 
 class SQLiteStore(Store):
-    """Conversations in a file, which its owner alone may read. A restart loses none. Threads of this process, and other
-    processes on the same machine, may use the file at the same time.
+    """Conversations in an SQLite file, which only its owner may read. A restart loses none. Threads of this process, and
+    other processes on the same machine, may use the file at the same time.
+
+        app = create_app(factory, token=token, store=SQLiteStore("conversations.db"))
+
+    Its methods are those of `streamkit.stores.Store`, which describes their arguments and results. Each raises `SourceError`
+    if the file cannot be read or written.
 
     Args:
-        path: of the file, which is created where it is missing; `:memory:` for none.
+        path: the path of the file, which is created if it is missing; `:memory:` for a database without a file.
 
     Raises:
-        SourceError: it cannot be opened, or is no database.
+        SourceError: the file cannot be opened, or is not an SQLite database.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -75,7 +80,7 @@ class SQLiteStore(Store):
                 raise SourceError(f"the store {self.path!r} failed: {error}") from error
 
     def load(self, id: str) -> Saved | None:
-        """The messages of a conversation."""
+        """The messages of a conversation and their version; None if there is no such conversation."""
         rows = self._rows("SELECT content, version FROM conversations WHERE id = :id", {"id": id})
         if not rows:
             return None
@@ -91,7 +96,7 @@ class SQLiteStore(Store):
         title: str | None = None,
         owner: str | None = None,
     ) -> int:
-        """Replace the messages of a conversation."""
+        """Replace the messages of a conversation, if they still have this version. Returns their new version."""
         content, now = messages_to_bytes(messages), time.time()
         with self._transaction() as database:
             if version == 0:
@@ -111,7 +116,7 @@ class SQLiteStore(Store):
             raise StaleVersionError(f"conversation {id!r} cannot be saved in place of version {version}: {state}")
 
     def get(self, id: str) -> Conversation | None:
-        """What is known of a conversation."""
+        """The record of a conversation; None if there is no such conversation."""
         rows = self._rows(f"SELECT {_FIELDS} FROM conversations WHERE id = :id", {"id": id})
         return _conversation(rows[0]) if rows else None
 
@@ -125,12 +130,12 @@ class SQLiteStore(Store):
         return [*map(_conversation, self._rows(query, {"before": before, "limit": limit}))]
 
     def delete(self, id: str) -> bool:
-        """Remove a conversation."""
+        """Remove a conversation. False if there is none."""
         with self._transaction() as database:
             return database.execute("DELETE FROM conversations WHERE id = ?", (id,)).rowcount > 0
 
     def lock(self, id: str, run_id: str, *, instead_of: str | None = None, owner: str | None = None) -> str:
-        """Take the lock of a conversation for a run."""
+        """Take the lock of a conversation for a run, if it is free. Returns the id of the run that has it now."""
         now = time.time()
         with self._transaction() as database:
             database.execute(
@@ -145,7 +150,7 @@ class SQLiteStore(Store):
             return holder
 
     def unlock(self, id: str, run_id: str) -> None:
-        """Release the lock."""
+        """Release the lock, if this run has it."""
         with self._transaction() as database:
             database.execute("DELETE FROM conversations WHERE id = ? AND run = ? AND version = 0", (id, run_id))
             database.execute("UPDATE conversations SET run = NULL WHERE id = ? AND run = ?", (id, run_id))
@@ -157,7 +162,7 @@ class SQLiteStore(Store):
 
 
 class MemoryStore(SQLiteStore):
-    """Conversations in this process, which end with it."""
+    """Conversations in the memory of this process: they are lost when it ends."""
 
     waits = False
 

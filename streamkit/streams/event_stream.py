@@ -1,8 +1,8 @@
-"""What `stream.sse()` decides, for both faces: which bytes come when, and what the client's leaving means.
+"""The shared part of `stream.sse()` for threads and for tasks: which bytes are sent when, and what a disconnect does.
 
-The stream runs in a thread or a task of its own, so that a response can wait for it with a limit and send a heartbeat
-meanwhile: nothing interrupts a pull, which would lose an event. `Frames` is between the two. It is the stream's last handler,
-so a client sees an event when all handlers have.
+The stream runs in a thread or a task of its own, so that the response can wait for it with a timeout and send heartbeats
+meanwhile, without interrupting a pull of the source, which would lose an event. `Frames` is the queue between the two. It is
+the last handler of the stream, so a client receives an event after all other handlers have.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from .error_mask import ErrorMask
 __all__ = ["EventStream", "Frames", "OnDisconnect"]
 
 OnDisconnect: TypeAlias = Literal["cancel", "continue"]
-"""What a client's leaving does: it stops the stream, or the stream is read to its end all the same."""
+"""What happens when the client disconnects: the stream is cancelled, or it is read to its end all the same."""
 
 _MOST = 256  # writes that wait for a slow client; the stream waits where there are more
 
 
 class Frames(Handler):
-    """The frames of a stream that were made and not taken yet. Those of one face wait in `wait_for_room`.
+    """The queue of frames that were encoded and not sent yet. When it is full, the stream waits in `wait_for_room`.
 
     Attributes:
-        is_over: the stream has ended, and nothing is added any more.
-        is_closed: nobody takes anything any more.
+        is_over: the stream has ended: nothing more is added.
+        is_closed: the response is closed: nothing more is taken.
     """
 
     def __init__(self, manager: Any, writer: EventStreamWriter, mask: ErrorMask) -> None:
@@ -42,8 +42,8 @@ class Frames(Handler):
         self._mask = mask
         self._waiting: deque[bytes] = deque()
         self._has_failed = self._has_ended = False
-        self._ready: Any = None  # an event of threads or tasks, while the response waits
-        self._room: Any = None  # and one while the stream does
+        self._ready: Any = None  # a threading or anyio event, while the response waits for frames
+        self._room: Any = None  # the same, while the stream waits for room
         self.is_over = False
         self.is_closed = False
 
@@ -59,7 +59,7 @@ class Frames(Handler):
 
     def take(self) -> bytes | None:
         """All that is ready; a heartbeat if nothing is; None after the end."""
-        is_over = self.is_over  # before the last frames are looked for: another thread may add them
+        is_over = self.is_over  # read before the frames are taken: another thread may add the last ones meanwhile
         taken: list[bytes] = []
         with contextlib.suppress(IndexError):  # all were taken, or another thread has discarded them
             while True:
@@ -70,7 +70,7 @@ class Frames(Handler):
         return None if is_over or self.is_closed else HEARTBEAT
 
     def handle(self, event: Event, /) -> Any:
-        """Add an event's frames. What it returns waits until there is room for more."""
+        """Add an event's frames. Returns what waits for room if the queue is full."""
         if self.is_closed:
             if not isinstance(event, Delta):
                 self._mask(event)  # which logs an error
@@ -81,11 +81,11 @@ class Frames(Handler):
         return self.wait_for_room() if self.is_full else None
 
     def wait_for_room(self) -> Any:
-        """Wait until the client has taken something, or left, or the stream is cancelled."""
-        raise NotImplementedError("the face's")
+        """Wait until the client has taken frames or disconnected, or the stream is cancelled."""
+        raise NotImplementedError("defined for threads and for tasks")
 
     def fail(self, error: BaseException) -> None:
-        """The stream raised. Nearly always its `StreamException` has come already."""
+        """The stream raised. Usually its `StreamException` has been added already."""
         if self._has_failed:
             return
         event = self._mask.exception_of(error)
@@ -94,18 +94,18 @@ class Frames(Handler):
             return
         try:
             self._add(self._writer.event(event))
-        except Exception as another:  # the encoder's own
+        except Exception as another:  # raised by the encoder
             self._mask.log(f"{self._writer.protocol} could not be written: {another!r}", another)
 
     def finish(self) -> None:
-        """Nothing is added any more."""
+        """Add the protocol's ending; nothing follows it."""
         if not self.is_closed and not self.is_over:
             self._add(self._writer.ending())
         self.is_over = True
         _set(self._ready)
 
     def discard(self) -> None:
-        """Nobody takes anything any more. What comes is not even made."""
+        """The response is closed: drop the frames, and encode no further ones."""
         self.is_closed = True
         self._waiting.clear()
         _set(self._ready)
@@ -118,30 +118,30 @@ class Frames(Handler):
 
 
 def _set(event: Any) -> None:
-    """Set an event, if there was one: the attribute that had it may change at any time, as another thread ends its wait."""
+    """Set an event unless it is None. (The caller's attribute may change meanwhile, when another thread ends its wait.)"""
     if event is not None:
         event.set()
 
 
 class EventStream:
-    """A stream's events as bytes for a response: the state that both faces share.
+    """A stream's events as bytes for a response: the part that is the same for threads and for tasks.
 
     Args:
         manager: the stream.
         protocol: the name of a protocol, or its encoder.
         keepalive: the seconds without a frame after which a heartbeat comes; None for none.
-        on_disconnect: what the client's leaving does.
+        on_disconnect: what happens when the client disconnects.
         retry: as for `EventStreamWriter`.
-        expose_errors: show their texts.
+        expose_errors: send the texts of errors.
 
     Raises:
         UsageError: an argument is wrong, or the stream was read already.
     """
 
-    _kind = "thread"  # what reads it
+    _kind = "thread"  # that iterates it
     _has_begun = False
-    _is_read = False  # just now
-    _is_spent = False  # its end was given
+    _is_read = False  # at this moment
+    _is_spent = False  # its end was returned
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class EventStream:
         return self._writer.headers
 
     def _new_frames(self, manager: Any, writer: EventStreamWriter, mask: ErrorMask) -> Any:
-        raise NotImplementedError("the face's")
+        raise NotImplementedError("defined for threads and for tasks")
 
     def __del__(self) -> None:
         """A response was dropped."""

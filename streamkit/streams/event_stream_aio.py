@@ -1,8 +1,7 @@
 """`AsyncStreamManager.sse()`, on asyncio and trio: a task reads the stream, and the response takes its frames from an async
 iterator.
 
-`event_stream_sync.py` is the same without `async` and `await`; a test holds that the parts named in both are equal but for
-these.
+`event_stream_sync.py` is the same without `async` and `await`; a test checks that methods of the same name are otherwise equal.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class AsyncFrames(Frames):
 
     async def wait_until_ready(self, seconds: float | None) -> None:
         """Wait until there is something to take, at most this long."""
-        self._ready = ready = anyio.Event()  # before the frames are looked at: none is missed
+        self._ready = ready = anyio.Event()  # set before `is_ready` is read, so that no frame is missed
         if not self.is_ready:
             with anyio.move_on_after(seconds):
                 await ready.wait()
@@ -55,16 +54,16 @@ class AsyncFrames(Frames):
         self._room = None
 
     async def stop(self) -> bool:
-        """Cancel the stream, and return when it has ended. False: it has ended already, or calls this itself."""
+        """Cancel the stream, and return when it has ended. Returns False if it has ended already, or calls this itself."""
         if self.is_reader or self._over.is_set():
             return False
         self._manager.cancel()
-        with anyio.CancelScope(shield=True):  # what runs has ended, whether the response's task is cancelled or not
+        with anyio.CancelScope(shield=True):  # code that runs has to end, even if the task of the response is cancelled
             await self._over.wait()
         return True
 
     def drop(self) -> None:
-        """Discard what comes, from any thread, and perhaps when the event loop is over."""
+        """Discard the frames. May be called in any thread, and after the event loop has ended."""
         if self._schedule is not None:
             with contextlib.suppress(RuntimeError):
                 self._schedule(self.discard)
@@ -89,7 +88,7 @@ class AsyncEventStream(EventStream, AsyncIterator[bytes]):
     """As `SyncEventStream`, as an async iterator: what `AsyncStreamManager.sse()` returns.
 
     Attributes:
-        headers: those of the response.
+        headers: the headers to send with the response.
     """
 
     _kind = "task"

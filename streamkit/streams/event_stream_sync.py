@@ -1,6 +1,6 @@
 """`StreamManager.sse()`: a thread reads the stream, and the response takes its frames from an iterator.
 
-`event_stream_aio.py` is the same with `async` and `await`; a test holds that the parts named in both are equal but for these.
+`event_stream_aio.py` is the same with `async` and `await`; a test checks that methods of the same name are otherwise equal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SyncFrames(Frames):
         self._over = threading.Event()
 
     def start(self) -> None:
-        """Read the stream in a thread. It is a daemon, so that no client keeps the process from its end."""
+        """Read the stream in a thread: a daemon, so that no client keeps the process from ending."""
         run = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(self._read,), name="streamkit-sse", daemon=True)
         try:
@@ -43,7 +43,7 @@ class SyncFrames(Frames):
 
     def wait_until_ready(self, seconds: float | None) -> None:
         """Wait until there is something to take, at most this long."""
-        self._ready = ready = threading.Event()  # before the frames are looked at: none is missed
+        self._ready = ready = threading.Event()  # set before `is_ready` is read, so that no frame is missed
         if not self.is_ready:
             ready.wait(seconds)
         self._ready = None
@@ -57,7 +57,7 @@ class SyncFrames(Frames):
         self._room = None
 
     def stop(self) -> bool:
-        """Cancel the stream, and return when it has ended. False: it has ended already, or calls this itself."""
+        """Cancel the stream, and return when it has ended. Returns False if it has ended already, or calls this itself."""
         if self.is_reader or self._over.is_set():
             return False
         self._manager.cancel()
@@ -80,7 +80,7 @@ class SyncEventStream(EventStream, Iterator[bytes]):
     """A stream's events as the body of a response: what `StreamManager.sse()` returns. Each item is one or more whole frames.
 
     Attributes:
-        headers: those of the response.
+        headers: the headers to send with the response.
     """
 
     def __iter__(self) -> Iterator[bytes]:
@@ -93,7 +93,7 @@ class SyncEventStream(EventStream, Iterator[bytes]):
         return self
 
     def __next__(self) -> bytes:
-        """What is ready, else what comes next, else a heartbeat."""
+        """The frames that are ready; else waits for the next, or sends a heartbeat."""
         self._check_single()
         if not self._has_begun:
             self._begin()
@@ -111,7 +111,7 @@ class SyncEventStream(EventStream, Iterator[bytes]):
         return taken
 
     def close(self) -> None:
-        """The client has left. With `on_disconnect="cancel"` it returns when what ran has ended, else at once."""
+        """The client has disconnected. With `on_disconnect="cancel"` it returns when running code has ended, else at once."""
         if self._continues and not self._has_begun and not self._frames.is_closed:
             self._begin()
         self._frames.discard()

@@ -1,7 +1,7 @@
 """The fast path of Chat Completions: the deltas of open messages, of which a stream has thousands.
 
 A chunk that is one piece of an open message is read by its typed struct, or, where it is parsed already, by a few look-ups.
-Everything else is the decoder's own to read, with which this shares the choices and their open messages.
+Everything else takes the decoder's tolerant path, which shares the choices and their open messages with this one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .wire import read_usage
 
 __all__ = ["FastPath"]
 
-_NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk as another shape than its own raises
+_NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk of another shape raises
 _UNUSUAL_BATCHES = 32
 
 
@@ -37,13 +37,13 @@ class FastPath(base.Decoder):
         self._choices: dict[int, Choice] = {}
         self._usage: WireObject = NO_VALUES
         self._repeated = RepeatedFields()
-        self._new_usage: WireObject | None = None  # of the newest chunk, where it is another one
-        self._is_unusual = False  # the newest delta was no plain one, or the stream is exhausted
-        self._unusual_batches = 0  # in which deltas are still tried as such first
-        self._chunk: Chunk | None = None  # the newest chunk, where that is a typed one
+        self._new_usage: WireObject | None = None  # of the newest chunk, if it has changed
+        self._is_unusual = False  # the newest delta was not plain, or the stream is exhausted
+        self._unusual_batches = 0  # how many more batches try the extended form first
+        self._chunk: Chunk | None = None  # the newest chunk, if it could be read as its typed struct
 
     def _feed_other(self, frame: Frame | bytes) -> list[Event]:
-        """The events of a frame that is no delta of an open message, or has an SSE id."""
+        """The events of a frame that is not a delta of an open message, or that has an SSE id."""
         raise NotImplementedError("the decoder's")
 
     def feed_frames(self, frames: Frames) -> list[Event]:
@@ -91,8 +91,8 @@ class FastPath(base.Decoder):
         return events
 
     def _feed_unusual(self, frames: Frames) -> list[Event]:
-        """The same after a delta that was no plain one: those that follow mostly are like it, so they are tried as such. Now
-        and then they are not."""
+        """As `feed_frames`, after a delta with more fields than a plain one. Those that follow mostly have them too, so the
+        extended form is tried first."""
         events: list[Event] = []
         if self.exhausted:
             return events

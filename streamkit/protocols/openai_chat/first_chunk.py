@@ -1,6 +1,6 @@
-"""The first chunk of an answer, where it is a typed one: it begins the run, a choice, and perhaps a message.
+"""Reads the first chunk of an answer from its typed struct: it begins the run, a choice, and perhaps a message.
 
-It is read as the tolerant path would read it; what is None here takes that path.
+It gives the same events as the tolerant path, and returns None for a chunk that has to take that path.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def begin(
     tolerant path.
 
     Args:
-        metadata: what came of the run before this chunk.
-        make_choice: makes the choice with this index, in the answer with this id.
+        metadata: the run's metadata from earlier chunks.
+        make_choice: returns a new choice, given its index and the id of the answer.
     """
     wire = chunk.choices[0] if chunk.choices else None
     if wire is None or not _is_plain(chunk, wire):
@@ -61,14 +61,14 @@ def _is_plain(chunk: Chunk, wire: TypedChoice) -> bool:
 
 
 def _changing_metadata(chunk: Chunk) -> dict[str, Any]:
-    """The fields that go into the run's metadata and may change, as far as the chunk has them. Raises one of `NOT_JSON` if a
-    text in them is none."""
+    """The fields that go into the run's metadata and may change, as far as the chunk has them. Raises one of `NOT_JSON` if
+    one of them is not JSON."""
     fields = zip(CHANGING_METADATA_KEYS, (chunk.service_tier, chunk.system_fingerprint, chunk.provider), strict=True)
     return {key: value for key, raw in fields if raw not in NOTHING and (value := _decode(raw))}
 
 
 def _begin_choice(choice: Choice, wire: TypedChoice, data: bytes) -> list[Event] | None:
-    """As `read_choice`, of a choice that may as well have a role alone."""
+    """As `read_choice`, for a choice that may also have only a role."""
     delta = wire.delta
     if delta.tool_calls or delta.reasoning_details or wire.logprobs or piece_of(delta) != ("", ""):
         return read_choice(choice, wire, data, settled=True, held=False)

@@ -1,6 +1,6 @@
-"""Reads a plain delta of a chunk that is parsed already by a few look-ups: a dict, or the client's object.
+"""Reads a plain delta with a few look-ups, from a chunk that is parsed already: a dict, or the client's object.
 
-What is accepted is a part of what `typed_chunk` accepts as a plain chunk, in the form that most servers send. It gives the same
+It accepts the form that most servers send, which is a part of what `typed_chunk` accepts as a plain chunk, and gives the same
 event.
 """
 
@@ -33,7 +33,7 @@ def has_one_value(delta: Mapping[str, Any]) -> bool:
 
 
 def parsed_piece(choice: Choice, delta: Mapping[str, Any], item: Any) -> Event | None:
-    """The event of a delta with one value that is no text: a piece of reasoning, or of an open call's arguments."""
+    """The event of a delta whose one value is not `content`: a piece of reasoning, or of an open call's arguments."""
     for key in ("reasoning_content", "reasoning"):
         text = delta.get(key)
         if text is not None:

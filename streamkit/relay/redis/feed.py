@@ -1,4 +1,4 @@
-"""What a process follows of a run: which of its readings are fed, and what is known of the run's state."""
+"""A run that this process follows: the readings that receive its events, and its state as last heard."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Feed:
         self.tip = max(self.tip, Place(batch.epoch, batch.last))
 
     def update(self, state: State, *, is_leased: bool, questions: Mapping[bytes, bytes] | None) -> None:
-        """What the record says now."""
+        """Take over the newest record of the run."""
         before, now = self.state, time.monotonic()
         self.state = state
         self.checked = now

@@ -27,7 +27,7 @@ _log = logging.getLogger("streamkit.relay")
 _AT_ONCE = 256  # commands in one pipeline
 _EACH = 16  # of one producer
 _TICK = 0.5
-_LOOK = 5.0  # seconds between two looks at who may answer a producer's questions
+_LOOK = 5.0  # seconds between two looks at which readers may answer a producer's questions
 _LAST_FLUSH = 5.0  # seconds for which the end of the relay waits for what was written
 
 
@@ -42,7 +42,7 @@ class Flusher:
         self._is_stopped = False
 
     def put(self, work: Outbox | Callable[[], object]) -> None:
-        """A producer has written something; or this is to be called."""
+        """A producer has something to send; or a function is to be called in the thread."""
         self._due.put(work)
         if self._thread is None and self._starting.acquire(blocking=False):
             self._thread = threading.Thread(target=self._work, name="streamkit redis flusher", daemon=True)
@@ -102,7 +102,7 @@ class Flusher:
             return
 
     def _beat(self) -> None:
-        """Renew the leases of those that have nothing to write, and look who may answer those that wait."""
+        """Renew the leases of producers that have nothing to write, and look which readers may answer those that wait."""
         now, hub = time.monotonic(), self._hub
         for outbox in hub.outboxes():
             if outbox.has_left or outbox.is_abandoned:

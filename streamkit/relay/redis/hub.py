@@ -1,4 +1,4 @@
-"""What the relays of a process share: its connections, its threads, and what they know of runs."""
+"""What the parts of one relay share: its connections, its threads, and the state of the runs that are followed."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Hub"]
 
-_LINGER = 2.0  # seconds for which a run is followed that nobody reads any more
+_LINGER = 2.0  # seconds for which a run without readers is still followed
 
 
 class Hub:
     """The inside of one relay.
 
     Args:
-        lease: seconds after which a producer that gave no sign of life counts as dead.
+        lease: seconds without a heartbeat after which a producer counts as dead.
         bury: ends a run whose producer is dead, in a thread where it may wait.
 
     Attributes:
@@ -93,7 +93,7 @@ class Hub:
     # -- readings
 
     def join(self, reading: RedisReading, run_id: str) -> Feed:
-        """A reading begins. One that is dropped without closing it does not count any more."""
+        """A reading begins. One that is dropped without being closed no longer counts."""
         with self._lock:
             if self._is_closed:
                 raise UsageError(f"run {run_id!r} cannot be read: its relay is closed")
@@ -155,7 +155,7 @@ class Hub:
             return [*self._feeds.values()]
 
     def drop_unread(self, now: float) -> None:
-        """Follow no longer what nobody has read for a while."""
+        """Stop following runs that nobody has read for a while."""
         with self._lock:
             for feed in [*self._feeds.values()]:
                 since = feed.empty_since
@@ -164,12 +164,12 @@ class Hub:
                     self._by_channel.pop(feed.keys.log, None)
 
     def questions(self, run_id: str) -> Mapping[str, Question] | None:
-        """The questions of a run as its readings in this process know them; None if they have to be looked up."""
+        """The questions of a run as its readings in this process have them; None if they have to be fetched."""
         feed = self._feeds.get(run_id)
         return None if feed is None or feed.is_stale or feed.is_gone else feed.questions
 
     def local_readers(self, run_id: str) -> tuple[str, set[str]]:
-        """What this relay's readers are called, and those of a run that are open."""
+        """The name of this relay's readers, and the open readers of a run."""
         feed = self._feeds.get(run_id)
         keys = [] if feed is None else [*feed.readings]
         return f"{self._token}:", {f"{self._token}:{key}" for key in keys}
@@ -182,11 +182,11 @@ class Hub:
         )
         return has_place(place, entries, at)
 
-    # -- the undertaker
+    # -- runs whose producer died
 
     def look_after(self, feed: Feed) -> None:
-        """End a run whose producer is dead: where nobody has had its lease for the time of one, on a connection that did
-        not break; or its producer has left."""
+        """End a run whose producer is dead: it has left, or nobody has held the lease for its whole length while this
+        connection did not break."""
         state = feed.state
         if state is None:
             return
@@ -245,7 +245,7 @@ class Hub:
     # -- called by the listener
 
     def channels(self) -> set[bytes]:
-        """The channels that are wanted."""
+        """The channels to subscribe to."""
         with self._lock:
             return set(self._by_channel)
 

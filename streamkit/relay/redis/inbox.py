@@ -1,4 +1,4 @@
-"""What concerns a producer: the answers to its questions, who may still give one, and whether its run was cancelled."""
+"""What a producer receives: answers to its questions, which readers may still answer, and the cancellation of its run."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Inbox:
             self.receive(Answered(question_id, before.answer))
 
     def settled(self, question_id: str) -> None:
-        """A question is not open any more, and the producer knows."""
+        """A question was closed by the producer itself."""
         with self._lock:
             self._answered.add(question_id)
             self._open.pop(question_id, None)
@@ -128,7 +128,7 @@ class Inbox:
         self._attend(set(readers), set(notes))
 
     def _attend(self, readers: set[bytes], notes: set[bytes]) -> None:
-        """Note who may still answer."""
+        """Note which readers may still answer."""
         now = time.monotonic()
         unattended: list[str] = []
         with self._lock:
@@ -151,7 +151,7 @@ class Inbox:
             self.receive(Unattended(id))
 
     def unattended(self, question_id: str) -> float:
-        """For how many seconds no reader has been there that may answer; 0 before the first came."""
+        """For how many seconds there has been no reader that may answer; 0 before the first came."""
         with self._lock:
             asked = self._open.get(question_id)
             if asked is None or asked.attending or not self._had_readers:

@@ -1,11 +1,11 @@
-"""The names of what Redis holds of a run. The braces make a Redis Cluster keep all of it in one slot, as scripts need it.
+"""The keys under which Redis has a run. Their braces make a Redis Cluster store all of them in one slot, as scripts need it.
 
     sk:{run}:run         hash        its record
     sk:{run}:log         stream      its events: an entry is a batch, and its id the batch's epoch and last number
-    sk:{run}:lease       string      the producer that has it; expires if that one gives no sign of life
+    sk:{run}:lease       string      the producer that has it; expires if that one renews it no more
     sk:{run}:questions   hash        its questions, by their ids
-    sk:{run}:snapshot    hash        what stands for the events that were dropped
-    sk:{run}:readers     sorted set  who reads it, by when their last sign of life expires
+    sk:{run}:snapshot    hash        the snapshot in place of the events that were dropped
+    sk:{run}:readers     sorted set  its readers, by when their last heartbeat expires
     sk:{run}:skipped     set         which readers go on without which question
     sk:runs              sorted set  the newest runs, by when they were opened; best effort, in a slot of its own
 

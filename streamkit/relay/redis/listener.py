@@ -1,4 +1,4 @@
-"""The one connection of a process that is subscribed to the channels of runs."""
+"""The connection of a relay that is subscribed to the channels of its runs."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Listener:
         self._thread.start()
 
     def stop_soon(self) -> None:
-        """Make it end when it is woken, or has waited for a second."""
+        """Make the thread end when it is woken, or after a second at the latest."""
         self._stopped.set()
 
     def stop(self) -> None:
-        """End it."""
+        """End the thread."""
         self._stopped.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(5)
@@ -82,7 +82,7 @@ class Listener:
                 self._see_to(subscriber, subscribed)
 
     def _see_to(self, subscriber: Any, subscribed: set[bytes]) -> None:
-        """Subscribe to what is wanted, and to nothing else."""
+        """Subscribe to the channels of the runs that are followed, and leave all others."""
         wanted = self._hub.channels()
         if new := wanted - subscribed:
             subscriber.subscribe(*new)

@@ -1,5 +1,5 @@
-"""What is looked up in Redis for the readings of a process: the log where it was not published, and what was published in
-vain; and the signs of life of its readers. One thread does it, for all of them in one pipeline."""
+"""Reads Redis for all readings of a relay, in one thread and one pipeline: events that were published before a reading had
+subscribed, or while the connection was broken, and records. It also reports that the readers are alive."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = ["READER_LIFE", "Looker"]
 
 _log = logging.getLogger("streamkit.relay")
 
-READER_LIFE = 15.0  # seconds after which a reader without a sign of life does not count any more
-_SILENCE = 2.0  # seconds without news of a run after which its record is asked for
+READER_LIFE = 15.0  # seconds without a heartbeat after which a reader no longer counts
+_SILENCE = 2.0  # seconds without news of a run after which its record is read
 _ENTRIES = 100  # batches that are read at once
 _AT_ONCE = 32  # readings for which the log is read at once
 _TICK = 0.5
 
 
 class Command:
-    """A command that need not be done, and whose reply nobody waits for."""
+    """A command that may be lost, and whose reply nobody waits for."""
 
     def __init__(self, *words: str | bytes) -> None:
         self.words: Sequence[Any] = words
@@ -62,7 +62,7 @@ class Looker:
             self._thread.join(5)
 
     def put(self, job: RedisReading | Feed | Command) -> None:
-        """Do this soon: a reading, a feed, or a command that need not be done. It takes no lock."""
+        """Do this soon, for a reading, a feed, or as a command that may be lost. It takes no lock."""
         self._jobs.put(job)
 
     # -- its thread
@@ -209,7 +209,7 @@ class Looker:
 
 
 def _signs(key: bytes, expiry: float, *members: str) -> Sequence[Sequence[Any]]:
-    """What says that readers are there, until their sign of life expires; those whose have are removed."""
+    """The commands that report readers as alive until `expiry`, and remove those whose time is over."""
     scores = [one for member in members for one in (expiry, member)]
     old = ("ZREMRANGEBYSCORE", key, "-inf", time.time())
     return (("ZADD", key, *scores), old, ("PEXPIRE", key, int(2000 * READER_LIFE)))

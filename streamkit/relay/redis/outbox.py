@@ -1,4 +1,4 @@
-"""What a producer has written and Redis has not stored yet, and what was stored in the last seconds, in case Redis loses it."""
+"""The events of a producer that Redis has not stored yet, and those of the last seconds, which a crash of Redis may lose."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Outbox"]
 
-KEPT = 5.0  # seconds for which what was stored is kept
-_MOST_BYTES = 8 << 20  # of what waits while Redis is away
-_LONGEST = 60.0  # seconds for which it waits
+KEPT = 5.0  # seconds for which batches that were stored stay here
+_MOST_BYTES = 8 << 20  # of events that wait while Redis cannot be reached
+_LONGEST = 60.0  # seconds for which they wait
 
 WHY = {
     "gone": "it was deleted, or has expired",
@@ -128,7 +128,7 @@ class Outbox:
         return first
 
     def put(self, work: Trim | Leave | None = None) -> None:
-        """Have something sent after what was written: a sign of life where it is None."""
+        """Send work after the events that were written; None is a heartbeat."""
         with self._changed:
             if self.fenced is not None:
                 return
@@ -141,7 +141,7 @@ class Outbox:
         self._size += work.size
 
     def leave(self, status: Status, error: bytes, info: bytes = b"") -> bool:
-        """The producer's last word. False if it has had it."""
+        """End or pause the run. False if the producer has left it already."""
         with self._changed:
             if self.fenced is not None or self.has_left:
                 return False
@@ -151,7 +151,7 @@ class Outbox:
         return True
 
     def give_up(self) -> None:
-        """The producer is gone without a word: it gives no sign of life any more, and whoever wants it has the run."""
+        """The producer has gone without ending the run: the lease is not renewed, and another may take the run over."""
         with self._changed:
             if self.fenced is not None or self.has_left or self.is_abandoned:
                 return
@@ -181,7 +181,7 @@ class Outbox:
 
     @property
     def is_held(self) -> bool:
-        """Whether the run is the producer's, as far as is known."""
+        """Whether the run belongs to this producer, as far as this process has heard."""
         return not self.has_left and not self.is_abandoned and self.fenced is None
 
     @property
@@ -192,7 +192,7 @@ class Outbox:
     # -- what the flusher does
 
     def take(self, most: int) -> Sequence[Work]:
-        """What is to be sent next."""
+        """The work to send next."""
         with self._changed:
             self._is_due = False
             work = [*islice(self._waiting, most)]
@@ -214,7 +214,7 @@ class Outbox:
                     self._store(one, now)
                     news = reply[3:].decode()
                 elif reply.startswith(b"at ") and isinstance(one, Batch) and int(reply[3:]) > one.before:
-                    self._store(one, now)  # it was, and perhaps what came after it: the replies were lost
+                    self._store(one, now)  # it was stored, and perhaps more after it: the replies were lost
                 elif reply.startswith(b"at "):
                     reason = self._go_back(int(reply[3:]))
                     break
@@ -245,12 +245,12 @@ class Outbox:
             self._stored.append(work)
 
     def _go_back(self, last: int) -> str | None:
-        """Redis has only the events up to `last`: what it lost is to be sent again. Returns a reason to be fenced."""
+        """Redis has only the events up to `last`: the rest is sent again. Returns a reason to be fenced."""
         lost: list[Batch] = []
         while self._stored and self._stored[-1].last > last:
             lost.append(self._stored.pop())
         if not lost or lost[-1].before != last:
-            return "gone"  # it is too long ago
+            return "gone"  # what was lost is no longer here
         self._waiting.extendleft(lost)
         self._done -= len(lost)
         self._size += sum(batch.size for batch in lost)

@@ -1,4 +1,4 @@
-"""Reading a run in Redis: what was published as it comes, and where that has a hole, what the log has."""
+"""Reads a run from Redis: batches as they are published, and from the log where some of those are missing."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class RedisReading(Reading):
     """A place in a run's log.
 
     Attributes:
-        place: of the last event that was handed out.
+        place: the place of the last event that was handed out.
         needs_snapshot: whether what comes next is a snapshot, as the events after the place are not in the log.
-        is_looking: whether the log is about to be looked at for this reading.
-        is_new: whether it never was.
-        member: what names it among the run's readers.
-        feed: what it is fed by; None before the first pull.
+        is_looking: whether the log is about to be read for this reading.
+        is_new: whether the log was never read for it.
+        member: its name among the run's readers.
+        feed: where its batches come from; None before the first pull.
     """
 
     def __init__(self, hub: Hub, run_id: str, place: Place | None, gap: Gap, timeout: float, limit: int) -> None:
@@ -45,10 +45,10 @@ class RedisReading(Reading):
         self._timeout = timeout
         self._limit = limit
         self.feed: Feed | None = None
-        self._looked: deque[Batch | Entry] = deque()  # what the log had
+        self._looked: deque[Batch | Entry] = deque()  # found in the log
         self._queue: deque[Batch] = deque()  # what was published
         self._has_more = False  # whether the log had more than was read
-        self._is_missing = False  # whether it did not have what comes next
+        self._is_missing = False  # whether the log lacked what comes next
         self._failure: Exception | None = None
         self._joined = 0.0
         self.place = Place(0, 0) if place is None else place
@@ -80,7 +80,7 @@ class RedisReading(Reading):
         self.wake()
 
     def snapshot(self, at: bytes | None, data: bytes | None) -> None:
-        """What stands for the events that are not in the log; None if all are there."""
+        """The snapshot in place of events that the log no longer has; None if it has all of them."""
         if self._gap == "error":
             self.fail(missing(self._run_id))
             return
@@ -101,7 +101,7 @@ class RedisReading(Reading):
         self.wake()
 
     def fail(self, error: Exception) -> None:
-        """The run cannot be read on."""
+        """The run cannot be read any further."""
         self._failure = error
         self.is_looking = False
         self.wake()
@@ -192,7 +192,7 @@ class RedisReading(Reading):
 
 def missing(run_id: str) -> SourceError:
     """The events after a place are not in the log, and the reader does not take a snapshot."""
-    error = SourceError(f"run {run_id!r}: the events after this reader's place are not in the log any more; read anew")
+    error = SourceError(f"run {run_id!r}: the events after this reader's place are not in the log any more; begin anew")
     error.status_code = 410
     return error
 
@@ -205,5 +205,5 @@ def not_found(run_id: str, why: str = "it never was, or it has expired") -> Sour
 
 
 def seconds(timeout: float | None) -> float:
-    """A limit of silence; None is none."""
+    """A timeout as a number: infinite for None."""
     return math.inf if timeout is None else timeout

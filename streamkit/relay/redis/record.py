@@ -1,4 +1,4 @@
-"""What Redis holds of a run, read: its record, and its questions."""
+"""Reads what Redis has of a run: its record, and its questions."""
 
 from __future__ import annotations
 

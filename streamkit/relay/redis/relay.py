@@ -29,22 +29,28 @@ from .writer import RedisWriter
 __all__ = ["RedisRelay"]
 
 _NEWEST = 1000  # runs in the index
-_PATIENCE = 5.0  # seconds for which it is waited for what a producer of this relay wrote, or another process does
+_PATIENCE = 5.0  # seconds to wait until what this relay's producers wrote is stored, or another process has acted
 
 
 class RedisRelay(Relay):
     """Keeps runs on a Redis server (6.2 or newer, or Valkey), so that producers and readers may be in any process.
 
-    It needs the extra `redis`, and no module of the server. A relay uses ten connections at most and a few threads, however many runs there are. Close it, or use it
-    in a `with`; one that was made before a fork is not used after it.
+        with sk.RedisRelay("redis://localhost:6379/0") as relay:
+            with sk.Emitter(relay, "run-1") as emitter: ...             # writes a run; in any process:
+            sk.stream(relay.reader("run-1"), MyHandler()).until_done()  # reads it
+
+    It needs the extra `redis`: `pip install 'streamkit-sdk[redis]'`. The server needs no modules. A relay uses at most ten
+    connections and a few threads, however many runs there are. Close it, or use it in a `with`; after a fork, make a new
+    one. Its methods are those of `streamkit.relay.Relay`, which describes their arguments and results.
 
     Args:
-        target: a URL, as `redis://localhost:6379/0`; or a `redis.Redis`, whose settings are used.
-        prefix: what the keys begin with.
+        target: a URL, such as `redis://localhost:6379/0`; or a `redis.Redis`, whose settings are used.
+        prefix: what the keys in Redis begin with.
         limit: how many events the log of a run holds, before its oldest are replaced by a snapshot.
-        timeout: seconds of silence after which readers fail with a `SourceTimeoutError`; None for no limit.
-        lease: seconds without a sign of life after which a producer's process counts as dead.
-        ttl_running: seconds for which a run is kept after its producer's last sign of life.
+        timeout: seconds without a heartbeat of the producer after which readers fail with a `SourceTimeoutError`; None
+            for no limit.
+        lease: seconds without a heartbeat after which a producer's process counts as dead.
+        ttl_running: seconds for which a run is kept after its producer's last heartbeat.
         ttl_paused: seconds for which a run is kept that has no producer and waits for answers.
         ttl_ended: seconds for which a run is kept after it has ended.
 
@@ -52,7 +58,8 @@ class RedisRelay(Relay):
         prefix: what the keys begin with.
 
     Raises:
-        UsageError: redis-py is missing, or an argument is wrong.
+        UsageError: the package `redis` is missing, or an argument is wrong. (A server that cannot be reached is a
+            `SourceError` of the first method that needs it.)
     """
 
     def __init__(
@@ -85,7 +92,7 @@ class RedisRelay(Relay):
         self._finalizer = weakref.finalize(self, self._hub.close)
 
     def close(self) -> None:
-        """Store what was written, and close the connections. The relay is not used any more."""
+        """Store what was written, and close the connections. The relay cannot be used afterwards."""
         self._finalizer()
 
     def __enter__(self) -> RedisRelay:
@@ -143,7 +150,7 @@ class RedisRelay(Relay):
     # -- for everyone
 
     def get(self, run_id: str) -> RunRecord | None:
-        """What is known of a run."""
+        """The record of a run; None if there is no such run."""
         self.catch_up(run_id)
         keys = self._hub.keys(run_id)
         run, leased, values, members = self._link.ask(
@@ -209,7 +216,7 @@ class RedisRelay(Relay):
         return found[:limit]
 
     def answer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
-        """Answer a question. The first answer counts."""
+        """Answer a question. The first answer counts. Returns whether this one did, and the question as it is now."""
         self.catch_up(run_id)
         outcome_of(answer)
         settled = self.settle(run_id, question_id, answer, passes_on=True)
@@ -220,8 +227,8 @@ class RedisRelay(Relay):
     def settle(
         self, run_id: str, question_id: str, answer: Mapping[str, Any] | None, *, passes_on: bool = False
     ) -> tuple[bool, dict[str, Any]] | None:
-        """Answer a question, or close it. None if there is no such question. The producer, if it is in this relay,
-        receives the answer here where it is to be passed on.
+        """Answer a question, or close it without an answer; None if there is no such question. With `passes_on`, a producer
+        in this relay receives the answer at once.
 
         Raises:
             SourceError: there is no such run: `status_code` is 404.
@@ -298,10 +305,10 @@ class RedisRelay(Relay):
     # -- its producers
 
     def catch_up(self, run_id: str) -> None:
-        """Wait until what a producer in this relay wrote is stored, so that whoever wrote it finds it."""
+        """Wait until Redis has what a producer in this relay wrote, so that a process reads its own writes."""
         outbox = self._hub.outbox(run_id)
         if outbox is not None and not outbox.is_empty:
             try:
                 outbox.flush(_PATIENCE)
             except UsageError:
-                return  # it is not this producer's any more
+                return  # the run has another producer by now

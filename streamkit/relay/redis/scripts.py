@@ -12,7 +12,7 @@ from ...redis_link import Script
 
 __all__ = ["ANSWER", "APPEND", "CANCEL", "CLAIM", "END", "SNAPSHOT", "every_script"]
 
-# Whether the run is still this producer's: ARGV[1] is its epoch, ARGV[2] its owner, a word of its own.
+# Whether the run still belongs to this producer: ARGV[1] is its epoch, ARGV[2] its owner, a random text of its own.
 _GUARD = """
 local run = redis.call('HMGET', KEYS[1], 'epoch', 'owner', 'status', 'last', 'news')
 if not run[1] then return 'gone' end
@@ -74,7 +74,7 @@ local function forget(key)
 end
 """
 
-# Store a batch, or with no events a sign of life. Keys: run, log, lease, questions, snapshot. Arguments: epoch, owner, the
+# Store a batch, or with no events a heartbeat. Keys: run, log, lease, questions, snapshot. Arguments: epoch, owner, the
 # number before the batch, its last number, its events, milliseconds of the lease, of the run's life, `busy`, `beat`, and a
 # question's id and value ("" for none). Returns `gone`, `fenced`, `closed`, `at <last number>` where that is not the number
 # before the batch, or `ok <count of news>`.
@@ -180,8 +180,8 @@ return 2 - redis.call('EXISTS', KEYS[5])
 
 # The producer leaves: the run ends, or is paused; or with the status `running`, only its lease. Keys: run, log, lease,
 # questions, snapshot. Arguments: epoch, owner, the number of the last event, the status, the error ("" for none),
-# milliseconds of the run's life from now on, what is added to its info ("" for nothing), and anything where this is said for
-# a producer that is dead. Returns as APPEND.
+# milliseconds of the run's life from now on, what is added to its info ("" for nothing), and anything if
+# this ends the run of a dead producer. Returns as APPEND.
 END = Script(
     5,
     _GUARD

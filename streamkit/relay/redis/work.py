@@ -1,4 +1,4 @@
-"""What a producer sends: batches of events, snapshots, and its last word."""
+"""What a producer sends: batches of events, snapshots, and the status with which it leaves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCH_EVENTS, BATCH_BYTES = 128, 1 << 16  # of one batch at most
 
 
 class Lives:
-    """For how many milliseconds a lease holds, and for how many a run is kept without a sign of life, by its status."""
+    """For how many milliseconds a lease holds, and for how many a run is kept after the last heartbeat, by its status."""
 
     def __init__(self, lease: float, running: float, paused: float, ended: float) -> None:
         self.lease = max(1, int(lease * 1000))
@@ -27,7 +27,7 @@ class Lives:
         self.ended = max(1, int(ended * 1000))
 
     def of(self, status: Status) -> int:
-        """Of a run with this status."""
+        """The milliseconds for which a run with this status is kept."""
         return {"running": self.running, "paused": self.paused}.get(status, self.ended)
 
 
@@ -76,7 +76,7 @@ class Trim:
 
 
 class Leave:
-    """The producer's last word: the run's status from now on, `running` where it leaves without one."""
+    """The producer leaves: the run's status from now on, `running` where it leaves the run unfinished."""
 
     __slots__ = ("error", "info", "last", "status")
     size = 0

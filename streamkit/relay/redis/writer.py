@@ -1,4 +1,4 @@
-"""The producer's end of a run in Redis."""
+"""Writes a run into Redis: what `RedisRelay.open` returns."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisWriter"]
 
-_PATIENCE = 5.0  # seconds for which the last word of a producer is waited for
+_PATIENCE = 5.0  # seconds to wait until the end of a run is stored
 
 
 class RedisWriter(LogWriter):
-    """One producer of a run in Redis. The run is its own as long as this object lives, and its process gives signs of life."""
+    """One producer of a run in Redis. It has the run as long as this object lives, and its process renews the lease."""
 
     def __init__(self, relay: RedisRelay, outbox: Outbox) -> None:
         self._relay = relay
@@ -32,13 +32,13 @@ class RedisWriter(LogWriter):
         self._prefix = f"{outbox.epoch}-"
         self._questions = 0
         self._is_paused = False
-        self._snapshot: Trim | None = None  # up to which events are dropped when another one comes
+        self._snapshot: Trim | None = None  # the newest; the next one drops the events up to it
         self.epoch = outbox.epoch
         weakref.finalize(self, outbox.drop).atexit = False
 
     @property
     def cursor(self) -> str | None:  # type: ignore[override]  # it is not set here
-        """Of the newest event."""
+        """The cursor of the newest event."""
         outbox = self._outbox
         return cursor_of(outbox.wrote, outbox.number, self._name) if outbox.number else None
 
@@ -55,7 +55,7 @@ class RedisWriter(LogWriter):
 
     @property
     def fenced(self) -> str | None:
-        """Why nothing can be written any more; None as far as is known that it can."""
+        """Why nothing more can be written; None as long as writing works, as far as this process has heard."""
         return self._outbox.fenced or ("closed" if self._outbox.has_left else None)
 
     def append(self, events: Sequence[bytes], *, urgent: bool = False) -> list[str]:
@@ -86,7 +86,7 @@ class RedisWriter(LogWriter):
         return self._relay.settle(self._outbox.run_id, question_id, answer) or (False, {})
 
     def unattended(self, question_id: str) -> float:
-        """For how many seconds no reader has been there that may answer a question."""
+        """For how many seconds the run has had no reader that may answer this question."""
         return self._outbox.inbox.unattended(question_id)
 
     def snapshot(self, data: bytes) -> None:
@@ -126,9 +126,9 @@ class RedisWriter(LogWriter):
             self._outbox.check()
 
     def heartbeat(self) -> None:
-        """Report that the producer is alive. (That its process is, is reported without this.)"""
+        """Report that the producer still works. (The lease of its process is renewed without this.)"""
         self._outbox.beat += 1
 
     def abandon(self) -> None:
-        """Give the run up without a word, as a process does that dies, but after what was written."""
+        """Stop writing without ending the run, as if the process had died, but after what was written is stored."""
         self._outbox.give_up()

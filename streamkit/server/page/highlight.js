@@ -108,7 +108,7 @@ export function tokens(line, grammar, state) {
   return [found, null];
 }
 
-/** What begins here: a string or a comment, with what closes it. */
+/** The string or the comment that begins here, with the text that closes it. */
 function opening(rest, { comment, commentAfterSpace, block, strings, prefix }, afterSpace) {
   if (block && rest.startsWith(block[0])) return { kind: "comment", length: block[0].length, close: block[1], spans: true };
   if (comment && rest.startsWith(comment) && (afterSpace || !commentAfterSpace)) return { kind: "comment" };
@@ -119,7 +119,7 @@ function opening(rest, { comment, commentAfterSpace, block, strings, prefix }, a
   return null;
 }
 
-/** Where what `close` closes ends; -1 if that is not in this line. */
+/** The end of the string or comment that `close` closes; -1 if it is not in this line. */
 function endOf(line, from, close, escapes) {
   for (let at = from; at < line.length; at += 1) {
     if (escapes && line[at] === "\\") at += 1;

@@ -47,7 +47,7 @@ class UserPart {
   }
 }
 
-/** Something that is folded: reasoning, or a message of a kind that has no view. */
+/** A folded message: reasoning, or a message of a kind that has no view. */
 class FoldedPart {
   constructor(message) {
     this.summary = element("span", { class: "summary" });
@@ -184,7 +184,7 @@ class CodePart {
   }
 }
 
-/** A tool call, folded, with what the tool gave. */
+/** A tool call, folded, with its output. */
 class ToolPart {
   constructor() {
     this.summary = element("span", { class: "summary" });
@@ -248,7 +248,7 @@ class ToolPart {
   }
 }
 
-/** What a tool gave: JSON, or text. */
+/** The output of a tool: JSON, or text. */
 class OutputPart {
   constructor() {
     this.element = element("div", { class: "plain" });

@@ -108,7 +108,7 @@ export class Confirmation {
 
 // -- the state of a run, which events build
 
-/** What the events of a run have led to so far. Streams have its fields. */
+/** The state of a run, which its events build. Streams have its fields. */
 class RunState {
   messages = [];
   run = null;
@@ -146,7 +146,7 @@ class RunState {
     return this.#byId.get(id);
   }
 
-  /** Take an event in. Yields [event, the hook's arguments] for it and for what it makes complete. */
+  /** Apply an event. Yields [event, the hook's arguments] for it, and for events that were missing before it. */
   *complete(event) {
     const { type } = event;
     if (type === "snapshot") yield* this.#replace(event);
@@ -340,7 +340,7 @@ class RunState {
     this.#step = this.runSteps.find((step) => step.id === fresh.#step?.id) ?? null;
   }
 
-  /** Forget what a snapshot does not have, and open again what it has open. */
+  /** Drop messages, steps and questions that a snapshot lacks, and open again the messages that are open in it. */
   #forget(fresh, isTrimmed) {
     const stays = (message) => fresh.message(message.id) || isTrimmed;
     for (const message of this.messages) if (!stays(message)) this.#byId.delete(message.id);
@@ -373,7 +373,7 @@ class RunState {
 }
 const TOKENS = ["input_tokens", "output_tokens", "total_tokens"];
 
-/** What a message is whose first event is a delta, by the family of that event. */
+/** The fields of a message whose first event is a delta, by the family of that event. */
 const FAMILY_FIELDS = {
   message: { role: "assistant", type: "message" },
   text: { role: "assistant", type: "message" },
@@ -471,7 +471,7 @@ class RunStream extends RunState {
   #handlers;
   #options;
   #queue = []; // [event, the hook's arguments]
-  #items = []; // JSON that was received and not taken in yet
+  #items = []; // JSON that was received and not applied yet
   #reading = null; // the reader of the present response
   #parser = new SseParser();
   #turn = Promise.resolve();
@@ -544,7 +544,7 @@ class RunStream extends RunState {
     return this.#post("cancel", reason ? { reason } : {}); // where the run has no id yet, as soon as it has one
   }
 
-  /** Approve what waits for a yes; with `edited`, that code runs instead. */
+  /** Approve a confirmation; with `edited`, that code runs instead. */
   approve(id, edited) {
     return this.#confirmation(id).approve(edited);
   }
@@ -673,7 +673,7 @@ class RunStream extends RunState {
     this.#reading = null;
   }
 
-  /** The next piece, as long as heartbeats come: a connection may die without a word. */
+  /** The next piece. Without a heartbeat for too long the connection counts as cut: it may be lost without an error. */
   async #read() {
     const reader = this.#reading;
     const timer = setTimeout(() => reader.cancel().catch(() => {}), this.#options.silence ?? 45_000);
