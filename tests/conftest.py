@@ -39,8 +39,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
 def pytest_xdist_auto_num_workers() -> int:
-    """The workers of `-n auto`: one more than cores, for many tests wait for processes and terminals."""
-    return (os.cpu_count() or 1) + 1
+    """The workers of `-n auto`: two more than cores, for many tests wait for processes and terminals."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_collection_finish() -> None:

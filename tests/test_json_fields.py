@@ -548,18 +548,19 @@ def in_pieces(document: str, size: int = 4) -> Sequence[str]:
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_document() -> None:
-    """A megabyte of strings, chosen and not, and of numbers, in pieces: a few kilobytes are kept at any time."""
-    pieces = in_pieces(message(1_000_000))
-    peaks: list[int] = []
+    """300 KB of strings, chosen and not, and of numbers, in pieces: a few kilobytes are kept at any time."""
+    pieces = in_pieces(message(300_000))
     for _ in range(3):  # a thread of an earlier test may allocate at the same time, but not each time
         reader = JsonFields("message")
         tracemalloc.start()
         for piece in pieces:
             reader.feed(piece)
-        peaks.append(tracemalloc.get_traced_memory()[1])
+        _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert reader.complete
-    assert min(peaks) < 20_000
+        if peak < 20_000:
+            return
+    raise AssertionError(f"{peak} bytes at the third time")
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ LIMIT = "a plain loop"
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    for kind in islice(KINDS, profile.pick(6, None, None)):
+    for kind in islice(KINDS, profile.pick(3, None, None)):
         found = [
             row for row in rows_of_kinds(profile.pick(20, 500, 2000), profile.pick(1, 3, 7), kind) if row.kind == kind
         ]
