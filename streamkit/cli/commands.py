@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from .. import protocols
 from .._version import __version__
@@ -91,17 +91,22 @@ def _add_chat(commands: _Commands) -> None:
     chat.set_defaults(run=_chat)
 
 
+def _agent_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What `_add_agent_arguments` read."""
+    return {
+        "model": arguments.model,
+        "base_url": arguments.base_url,
+        "protocol": _PROTOCOLS.get(arguments.protocol),
+        "auto_run": arguments.auto_run,
+        "images": not arguments.no_images,
+        "instructions": arguments.instructions,
+    }
+
+
 def _chat(arguments: argparse.Namespace) -> int:
     from .chat import run
 
-    return run(
-        model=arguments.model,
-        base_url=arguments.base_url,
-        protocol=_PROTOCOLS.get(arguments.protocol),
-        auto_run=arguments.auto_run,
-        images=not arguments.no_images,
-        instructions=arguments.instructions,
-    )
+    return run(**_agent_options(arguments))
 
 
 def _add_serve(commands: _Commands) -> None:
@@ -129,12 +134,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     return run(
         port=arguments.port,
         open_page=arguments.open,
-        model=arguments.model,
-        base_url=arguments.base_url,
-        protocol=_PROTOCOLS.get(arguments.protocol),
-        auto_run=arguments.auto_run,
-        images=not arguments.no_images,
-        instructions=arguments.instructions,
+        **_agent_options(arguments),
         offline=arguments.offline,
         fast=arguments.fast,
         data=arguments.data,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from starlette.requests import Request
 
 from ..errors import SourceError, UsageError
-from ..protocols.request_body import Fields
 from ..relay import Relay, RunRecord
 from ..relay.interface import FINAL
 from ..stores import Conversation, Store
@@ -211,8 +210,3 @@ def relay_problem(error: SourceError) -> Problem:
             return Problem("run-not-found")
         case _:
             return Problem("relay-unavailable")
-
-
-def optional_object(fields: Fields, key: str) -> Mapping[str, Any]:
-    """An object in a body, an empty one where it is absent."""
-    return fields.inner(key).wire

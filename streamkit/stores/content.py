@@ -1,14 +1,14 @@
-"""The messages of a conversation as bytes, for stores that keep bytes."""
+"""What stores share that keep bytes: the messages of a conversation as bytes, and the refusal of a stale version."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
-from ..errors import SourceError
+from ..errors import SourceError, StaleVersionError
 from ..messages import Message
 
-__all__ = ["messages_from", "messages_to_bytes"]
+__all__ = ["messages_from", "messages_to_bytes", "stale"]
 
 
 def messages_to_bytes(messages: Sequence[Message]) -> bytes:
@@ -27,3 +27,9 @@ def messages_from(data: bytes) -> list[Message]:
         return [*map(Message.from_dict, json.loads(data.decode("utf-8", "surrogatepass")))]
     except (ValueError, TypeError) as error:
         raise SourceError(f"a stored conversation cannot be read: {error}") from error
+
+
+def stale(id: str, version: int, now: int | None) -> StaleVersionError:
+    """The error of a conversation that cannot be saved in place of this version: it has another one now, or None."""
+    state = f"it has version {now} by now" if now is not None else "it was deleted"
+    return StaleVersionError(f"conversation {id!r} cannot be saved in place of version {version}: {state}")

@@ -10,10 +10,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import StaleVersionError, UsageError
+from ..errors import UsageError
 from ..messages import Message
 from ..redis_link import Link, Script
-from .content import messages_from, messages_to_bytes
+from .content import messages_from, messages_to_bytes, stale
 from .interface import Conversation, Saved, Store
 
 __all__ = ["RedisStore"]
@@ -115,8 +115,7 @@ class RedisStore(Store):
         call = _SAVE(self._key(id), now, _bytes(owner or ""), version, content, len(messages), *named)
         (reply,) = self._link.ask(call)
         if isinstance(reply, bytes):
-            state = f"it has version {int(reply)} by now" if reply else "it was deleted"
-            raise StaleVersionError(f"conversation {id!r} cannot be saved in place of version {version}: {state}")
+            raise stale(id, version, int(reply) if reply else None)
         self._link.ask(("ZADD", self._index, now, _bytes(id)))
         new: int = reply
         return new

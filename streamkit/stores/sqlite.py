@@ -10,9 +10,9 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import SourceError, StaleVersionError
+from ..errors import SourceError
 from ..messages import Message
-from .content import messages_from, messages_to_bytes
+from .content import messages_from, messages_to_bytes, stale
 from .interface import Conversation, Saved, Store
 
 __all__ = ["MemoryStore", "SQLiteStore"]
@@ -112,8 +112,7 @@ class SQLiteStore(Store):
             if changed.rowcount:
                 return version + 1
             row = database.execute("SELECT version FROM conversations WHERE id = ?", (id,)).fetchone()
-            state = f"it has version {row[0]} by now" if row else "it was deleted"
-            raise StaleVersionError(f"conversation {id!r} cannot be saved in place of version {version}: {state}")
+            raise stale(id, version, row[0] if row else None)
 
     def get(self, id: str) -> Conversation | None:
         """The record of a conversation; None if there is no such conversation."""

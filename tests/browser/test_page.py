@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .pages import CHROMIUM, FLAGS, HOSTILE, SCRIPT, TOKEN, WORDS, Proxy, served, until
+from .pages import CHROMIUM, HOSTILE, SCRIPT, TOKEN, WORDS, Proxy, served, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -27,16 +27,6 @@ def folder(tmp_path_factory: Any) -> Any:
 def proxy(folder: Any) -> Generator[Proxy]:
     with served(folder) as proxy:
         yield proxy
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 class Tab:

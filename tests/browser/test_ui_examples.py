@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from .pages import CHROMIUM, FLAGS, until
+from .pages import CHROMIUM, until
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -29,16 +29,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: no program `chromium`"),
     pytest.mark.skipif(bool(MISSING), reason=f"not installed by npm in {INSTALLED}: {', '.join(MISSING)}"),
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

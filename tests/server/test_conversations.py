@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,6 @@ from streamkit.stores import MemoryStore, SQLiteStore
 
 from .parts import TOKEN, Agents, Client, said, serve, wait_for
 from .test_runs import KINDS, code_of, of
-
-
-@pytest.fixture(scope="module")
-def agents() -> Iterator[Agents]:
-    made = Agents()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def client(agents: Agents) -> Iterator[Client]:
-    with serve(create_app(agents, token=TOKEN)) as url, Client(url) as made:
-        yield made
 
 
 def talk(client: Client, conversation: str, *texts: str) -> list[str]:

@@ -4,7 +4,7 @@ lost, no run stays open, and nothing is changed for a request that is refused.""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -18,13 +18,6 @@ from streamkit.stores import MemoryStore
 
 from .parts import TOKEN, Agents, Client, serve, wait_for
 from .test_runs import KINDS, code_of, of
-
-
-@pytest.fixture(scope="module")
-def agents() -> Iterator[Agents]:
-    made = Agents()
-    yield made
-    made.close()
 
 
 def said_by_user(id: str, text: str, conversation: str, **more: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -18,13 +17,6 @@ from ..agent.parts import code
 from ..web_frameworks import django_apps
 from .parts import TOKEN, Agents, Client, said, serve
 from .test_runs import code_of
-
-
-@pytest.fixture(scope="module")
-def agents() -> Iterator[Agents]:
-    made = Agents()
-    yield made
-    made.close()
 
 
 def in_fastapi(app: Any) -> Any:

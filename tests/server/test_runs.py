@@ -23,13 +23,6 @@ KINDS = pytest.mark.parametrize("kind", ["sync", "async"])
 
 
 @pytest.fixture(scope="module")
-def agents() -> Iterator[Agents]:
-    made = Agents()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def relay() -> sk.MemoryRelay:
     return sk.MemoryRelay()
 

@@ -22,13 +22,6 @@ from .test_runs import code_of
 ORIGIN = "https://chat.example"
 
 
-@pytest.fixture(scope="module")
-def agents() -> Iterator[Agents]:
-    made = Agents()
-    yield made
-    made.close()
-
-
 def owner_of(run: Any, request: Any) -> bool | str:
     """The user whom a header names sees what is theirs; `nobody` may do nothing."""
     user = request.headers.get("x-user", "ann")

@@ -39,13 +39,6 @@ def redis() -> Iterator[RedisServer]:
     server.close()
 
 
-@pytest.fixture(scope="module")
-def agents() -> Iterator[Agents]:
-    made = Agents()
-    yield made
-    made.close()
-
-
 @contextmanager
 def process(redis: RedisServer, path: Path, agents: Agents, pause: float = 60.0) -> Iterator[tuple[Any, Client]]:
     """A server process, and a client of it."""

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from streamkit.server import create_app
-
-from .parts import TOKEN, Agents, Client, Frame, frames_of, serve
+from .parts import Agents, Client, Frame, frames_of
 from .test_runs import code_of
-
-
-@pytest.fixture(scope="module")
-def agents() -> Iterator[Agents]:
-    made = Agents()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def client(agents: Agents) -> Iterator[Client]:
-    with serve(create_app(agents, token=TOKEN)) as url, Client(url) as made:
-        yield made
 
 
 class Chat:

@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from streamkit.server import create_app
-
 from ..test_ui_clients import HERE, NODE, PACKAGES
-from .parts import TOKEN, Agents, Client, serve
+from .parts import TOKEN, Agents, Client
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not NODE.exists(), reason=f"the npm clients are not installed: no {NODE}"),
 ]
-
-
-@pytest.fixture(scope="module")
-def agents() -> Iterator[Agents]:
-    made = Agents()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def client(agents: Agents) -> Iterator[Client]:
-    with serve(create_app(agents, token=TOKEN)) as url, Client(url) as made:
-        yield made
 
 
 class Page:
