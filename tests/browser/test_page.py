@@ -51,7 +51,7 @@ class Tab:
         self.page.keyboard.press("Enter")
 
     def wait(self, selector: str, **options: Any) -> Any:
-        return self.page.wait_for_selector(selector, timeout=60_000, **options)
+        return self.page.wait_for_selector(selector, timeout=30_000, **options)
 
     def done(self) -> None:
         self.wait("#log > .turn:last-child > footer")
