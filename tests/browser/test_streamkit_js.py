@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -51,11 +52,41 @@ def job(name: str, events: list[Event], stream: Any, *, limit: int = 1000) -> di
         "name": name,
         "events": lines,
         "messages": [message_to_dict(message) for message in stream.messages],
+        "hooks": hooks_of(lines),
         "fails": stream.error is not None,
         "status": stream.status,
         "usage": usage,
         "snapshots": snapshots_of(lines, limit),
     }
+
+
+class Noting(sk.EventHandler):
+    """Notes of each hook its name, what it is about, and the text of a delta."""
+
+    def __init__(self) -> None:
+        self.hooks: list[list[str]] = []
+
+
+def _noting(name: str) -> Any:
+    def hook(self: Noting, *arguments: Any) -> None:
+        first, second = (*arguments, None, None)[:2]
+        about = first.type if name == "on_event" else getattr(second, "id", None) or getattr(first, "id", None) or ""
+        self.hooks.append([name, about, first.value if second is not None and hasattr(first, "value") else ""])
+
+    return hook
+
+
+for _name in dir(sk.EventHandler):
+    if _name.startswith("on_"):
+        setattr(Noting, _name, _noting(_name))
+
+
+def hooks_of(lines: list[str]) -> list[list[str]]:
+    """The hooks that a reader of these lines gets in Python."""
+    noting = Noting()
+    with contextlib.suppress(sk.StreamkitError):
+        sk.stream([decode_event(line) for line in lines], noting).until_done()
+    return noting.hooks
 
 
 def snapshots_of(lines: list[str], limit: int) -> list[tuple[int, str, list[Any]]]:

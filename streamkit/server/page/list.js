@@ -56,7 +56,7 @@ class Item {
   }
 
   #askFirst(remove) {
-    const yes = button("Delete", { text: "Delete", class: "danger", onclick: () => ((yes.disabled = true), remove()) });
+    const yes = button("Delete", { text: "Delete", class: "danger", onclick: remove });
     this.question = element("span", { class: "open" }, "Delete it?");
     this.element.replaceChildren(this.question, yes, button("Keep", { text: "Keep", class: "quiet", onclick: () => this.#back() }));
     yes.setAttribute("aria-label", `Delete \u201c${this.title}\u201d for good`);

@@ -5,6 +5,7 @@ import { copyButton, element, link } from "./dom.js";
 import { CodeView } from "./highlight.js";
 import { MarkdownView } from "./markdown.js";
 import { QuestionView } from "./question.js";
+import { Message } from "./streamkit.js";
 
 const EDITED = "You edited this before it ran.";
 const ENDED = { cancelled: "stopped here", incomplete: "cut short here", failed: "failed here" };
@@ -215,8 +216,7 @@ class ToolPart {
     const isWriting = message.status === "in_progress";
     // Where a call's argument becomes a message of its own, that one is shown; it begins within the first characters.
     this.element.hidden = this.isReplaced || (isWriting && message.content.length < 80);
-    this.summary.replaceChildren(element("code", {}, message.name ?? "tool"), element("span", { class: "brief" }, brief(message)));
-    if (!this.isEdited) this.view.update(isWriting ? message.content : pretty(message.content));
+    if (!this.isEdited) this.#showArguments(isWriting ? message.content : pretty(message.content));
     if (message.metadata?.edited) this.#noteEdit();
     this.showState();
   }
@@ -238,7 +238,7 @@ class ToolPart {
     this.decision.replaceChildren();
     if (isEdit(edited, this.message)) {
       this.isEdited = true;
-      this.view.update(pretty(edited));
+      this.#showArguments(pretty(edited));
       this.#noteEdit();
     }
     if (status === "declined" && reason) this.decision.append(element("p", { class: "note" }, `Declined: ${reason}`));
@@ -248,6 +248,11 @@ class ToolPart {
 
   #noteEdit() {
     if (!this.decision.childElementCount) this.decision.append(element("p", { class: "note" }, EDITED));
+  }
+
+  #showArguments(text) {
+    this.summary.replaceChildren(element("code", {}, this.message.name ?? "tool"), element("span", { class: "brief" }, brief(text)));
+    this.view.update(text);
   }
 
   runs() {}
@@ -312,8 +317,8 @@ function pretty(text) {
 }
 
 /** The arguments of a call in a few words. */
-function brief(message) {
-  const values = Object.values(message.arguments).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
+function brief(text) {
+  const values = Object.values(new Message({ content: text }).arguments).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
   return values.join(", ").replace(/\s+/g, " ").slice(0, 160);
 }
 

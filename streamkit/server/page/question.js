@@ -17,7 +17,7 @@ export class QuestionView {
     this.#read = read;
     this.#fault = fault;
     this.what = what;
-    this.element = element("div", { class: "question", role: "group", "aria-label": `May it ${what.toLowerCase()}?` });
+    this.element = element("div", { class: "question", role: "group", tabindex: "-1", "aria-label": `May it ${what.toLowerCase()}?` });
     this.#choose();
   }
 
@@ -111,6 +111,7 @@ export class QuestionView {
 
   async #send(answer) {
     const controls = [...this.element.querySelectorAll("button, textarea, input")];
+    if (this.element.contains(document.activeElement)) this.element.focus({ preventScroll: true }); // what is disabled loses it
     for (const control of controls) control.disabled = true;
     try {
       await answer();
