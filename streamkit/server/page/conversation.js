@@ -122,9 +122,9 @@ export class ConversationView extends EventHandler {
     this.announce(confirmation.status === "approved" ? "Approved." : "Declined.");
   }
 
-  on_run_step_done() {
+  on_run_step_done(step) {
     this.#draw(); // what is still to be shown of it
-    for (const part of this.#runParts) part.end?.();
+    for (const part of this.#runParts) part.end?.(step.status);
   }
 
   on_end() {

@@ -95,7 +95,7 @@ export class QuestionView {
       else if (event.key === "Escape") this.#back(event);
     });
     const choices = element("div", { class: "choices" }, button("Decline", { text: "Decline", class: "danger", onclick: send }), this.#backButton());
-    this.#show(field, choices);
+    this.#show(field, element("p", { class: "note" }, "With a reason the model goes on; without one the answer ends here."), choices);
     field.focus();
   }
 
