@@ -114,6 +114,11 @@ class Agents:
     def code_that_ran(self) -> list[str]:
         return [source for computer in self.computers if computer is not None for source in computer.ran]
 
+    def forget(self) -> None:
+        """Empty the records of what ran."""
+        for records in (self.ran, self.computers, self.contexts):
+            records.clear()
+
     def close(self) -> None:
         self._client.close()
         self.model.close()
@@ -127,7 +132,7 @@ class Agents:
 @contextlib.contextmanager
 def serve(app: Any, **options: Any) -> Iterator[str]:
     """The app behind uvicorn on loopback, in a thread. Gives its address."""
-    listener = socket.socket()
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so named, asyncio sends at once
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1, **{"lifespan": "on", **options})
     server = uvicorn.Server(config)
