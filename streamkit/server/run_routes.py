@@ -20,7 +20,6 @@ from ..protocols import registry
 from ..protocols.event_stream import EventStreamWriter
 from ..protocols.request_body import Fields
 from ..relay import RunRecord
-from ..relay.interface import FINAL
 from ..streams.error_mask import ErrorMask
 from .context import Context
 from .core import Server
@@ -171,7 +170,8 @@ class RunRoutes:
     ) -> Response:
         """The response with a run's events after a cursor: none, if it has ended there."""
         number = number_of(after, record.id)
-        if record.status in FINAL and after is not None and after == record.cursor:
+        has_ended = record.ended_at is not None  # a lost run's end is not written before somebody reads it
+        if has_ended and after is not None and after == record.cursor:
             return Response(status_code=204)
         self._server.take_seat(request)
         is_native = protocol == "streamkit"
