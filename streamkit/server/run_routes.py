@@ -71,7 +71,7 @@ class RunRoutes:
             metadata=wanted.metadata,
             owner=owner,
         )
-        record, is_replay = await self.run(context, fingerprint(body) if key is not None else None)
+        record, is_replay = await self.run(request, context, fingerprint(body) if key is not None else None)
         headers = {"Location": f"{request.scope.get('root_path', '')}/runs/{run_id}"}
         headers |= {"Idempotency-Replayed": "true"} if is_replay else {}
         if not wanted.stream:
@@ -92,7 +92,7 @@ class RunRoutes:
         return hmac.new(self._secret, value, hashlib.sha256).hexdigest()[:40]
 
     async def run(
-        self, context: Context, mark: str | None, more: Mapping[str, Any] | None = None
+        self, request: Request, context: Context, mark: str | None, more: Mapping[str, Any] | None = None
     ) -> tuple[RunRecord, bool]:
         """Begin a run, unless there is one with this id. Returns its record, and whether there was one.
 
@@ -111,7 +111,7 @@ class RunRoutes:
         found = await relay.aget(context.run_id) if mark is not None else None
         if found is None:
             try:
-                await self._server.runs.begin(context, info)
+                await self._server.runs.begin(context, info, partial(self._server.check_new_run, request, context))
             except UsageError:  # an equal request came at the same moment
                 found = await relay.aget(context.run_id)
                 if found is None:

@@ -280,6 +280,105 @@ def test_a_conversation_that_changes_while_a_run_begins_is_busy(backend: Backend
         client.events(client.begin("hello", conversation="talk")["id"])
 
 
+class Interfering(StoreFault):
+    """Something else happens before one of its methods, or after it."""
+
+    waits = True
+    before: tuple[str, Callable[[], Any]] | None = None
+    after: tuple[str, Callable[[], Any]] | None = None
+
+    def _call(self, name: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        if self.before is not None and self.before[0] == name:
+            (_, act), self.before = self.before, None
+            act()
+        result = method(*arguments, **options)
+        if self.after is not None and self.after[0] == name:
+            (_, act), self.after = self.after, None
+            act()
+        return result
+
+    def lock(self, *arguments: Any, **options: Any) -> Any:
+        return self._call("lock", super().lock, *arguments, **options)
+
+    def load(self, *arguments: Any) -> Any:
+        return self._call("load", super().load, *arguments)
+
+
+def test_a_conversation_that_is_deleted_while_it_begins_is_not_created_again(backend: Backend, agents: Agents) -> None:
+    """After its run has locked it, and before the input is first saved."""
+    store = backend.store(Interfering)
+    app = backend.app(agents, store=store)
+    with serve(app) as url, Client(url) as client:
+        for place in ("lock", "load"):
+            store.after = place, lambda: client.delete("/conversations/new")
+            refused = client.post("/runs", json={"input": "hello", "conversation": "new"})
+            assert code_of(refused) == (409, "conversation-busy")
+            assert client.get("/conversations/new").status_code == 404
+            assert client.get("/runs").json()["runs"] == []
+            assert not app.runs.active
+        client.events(client.begin("hello", conversation="new")["id"])
+        assert len(client.get("/conversations/new/messages").json()["messages"]) == 2
+
+
+def test_a_run_saves_nothing_into_a_conversation_that_was_created_anew(backend: Backend, agents: Agents) -> None:
+    """Under the same id, with the same version: its own was deleted meanwhile, by a process that did not reach it."""
+    store = backend.store()
+    with serve(backend.app(agents, store=store)) as url, Client(url) as client:
+        old = client.begin("run say old", conversation="again")
+        question = client.until_asked(old["id"])
+        store.delete("again")
+        new = client.begin("run say new", conversation="again")
+        client.until_asked(new["id"])
+        client.post(f"/runs/{old['id']}/answers/{question['id']}", json={"approved": True})
+        assert client.until(old["id"], "done", "error", "cancelled")["status"] == "error"
+        assert agents.code_that_ran == []
+        saved = store.load("again")
+        assert {message.run_id for message in saved.messages} == {new["id"]}
+        assert client.get("/conversations/again").json()["run"] == new["id"]
+        client.post(f"/runs/{new['id']}/cancel")
+
+
+@pytest.mark.parametrize("first", ["goes on", "has ended"])
+def test_of_two_owners_one_creates_a_conversation(backend: Backend, agents: Agents, first: str) -> None:
+    """Both begin it at once, and both found that it did not exist. The second one's request is answered as any request about
+    what is another's; nothing of the first one's reaches its agent."""
+
+    def owner_of(run: Any, request: Any) -> bool | str:
+        user = str(request.headers["x-user"])
+        return user if run is None else bool(run.owner == user)
+
+    store = backend.store(Interfering)
+    app = backend.app(agents, store=store, authorize=owner_of)
+    with (
+        serve(app) as url,
+        Client(url, headers={"x-user": "ann"}) as ann,
+        Client(url, headers={"x-user": "bob"}) as bob,
+    ):
+        runs: list[Any] = []
+
+        def begin() -> None:
+            runs.append(ann.begin("hang" if first == "goes on" else "hello", conversation="both"))
+            if first == "has ended":
+                ann.until(runs[0]["id"], "done")
+                wait_for(lambda: not app.runs.active)
+
+        store.before = "lock", begin
+        bodies = []
+        for _ in range(2):  # at the same moment, and later
+            refused = bob.post("/runs", json={"input": "mine", "conversation": "both"})
+            assert code_of(refused) == (404, "conversation-not-found")
+            bodies.append({key: value for key, value in refused.json().items() if key != "instance"})
+        assert bodies[0] == bodies[1]
+        assert bob.get("/runs").json()["runs"] == []
+        assert bob.get("/conversations").json()["conversations"] == []
+        assert [context.owner for context in agents.contexts] == ["ann"]
+        texts = [message.content for message in store.load("both").messages]
+        assert "mine" not in texts
+        assert (store.get("both").run is None) is (first == "has ended")
+        assert ann.get("/conversations/both").json()["run"] == (runs[0]["id"] if first == "goes on" else None)
+        ann.post(f"/runs/{runs[0]['id']}/cancel")
+
+
 def test_a_run_that_was_answered_at_once_does_not_count_as_waiting(backend: Backend, agents: Agents) -> None:
     """The answer comes before the agent has begun to wait: it must not be paused in the middle of its work."""
     executions: list[Any] = []
