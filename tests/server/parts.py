@@ -45,13 +45,13 @@ def reply_to(request: Request) -> Reply:
     word, _, rest = text.partition(" ")
     match word:
         case "run":
-            return Reply("I will. ", code(rest))
+            return Reply("I will. ", *map(code, rest.split(" & ")))
         case "ask":
             return Reply(ToolCall("ask", {"question": rest}))
         case "both":
             return Reply(ToolCall("ask", {"question": "1"}), ToolCall("ask", {"question": "2"}))
         case "careful":
-            return Reply(ToolCall("careful", {"n": 1}))
+            return Reply(*(ToolCall("careful", {"n": int(number)}) for number in rest.split() or "1"))
         case "hang":
             return Reply("Once upon ", "a time", never_ends=True)
         case "fail":
