@@ -9,6 +9,7 @@ Any other block is read line by line, as the specification says, with the same r
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from functools import lru_cache
 from typing import Any
 
 from ..errors import LimitError
@@ -116,6 +117,15 @@ _LONG = 2 * MAX_NESTING  # bytes; shorter data is not nested too deep, for each 
 _LINES_PER_BLOCK = {b"data": 2, b"even": 3, b"id: ": 4}  # with the empty line, by how its first line begins
 
 
+def _new_head_with(first: bytes) -> tuple[bytes, bytes, int, bytes]:
+    """The event name and the head of a block with this first line, the size of the head, and the separator before it."""
+    head = first + b"\ndata: "
+    return first[7:], head, len(head), b"\n\n" + head
+
+
+_head_with = lru_cache(maxsize=128)(_new_head_with)  # the same for all streams: a protocol has few
+
+
 class SseFramer(Framer):
     """Server-Sent Events.
 
@@ -153,13 +163,13 @@ class SseFramer(Framer):
         super().expect_names(names)
         self._as_data = names is not None and self._head_name not in names
 
-    def _expect_head(self, name: bytes, head: bytes) -> None:
-        self._head_name = name
-        self._head = head
-        self._head_size = len(head)
-        self._separator = b"\n\n" + head
+    def _expect_head(self, first: bytes) -> None:
+        """Expect blocks with this first line, which is the event name."""
+        self._head_name, self._head, self._head_size, self._separator = (
+            _head_with(first) if len(first) < _LONG else _new_head_with(first)
+        )
         names = self._heeded_names
-        self._as_data = names is not None and name not in names
+        self._as_data = names is not None and self._head_name not in names
 
     def feed(self, chunk: bytes) -> Frames:
         """The frames that this chunk completes. The paths before `_feed_any` are for one block, and for a run of them."""
@@ -210,13 +220,12 @@ class SseFramer(Framer):
     def _one_block(self, chunk: bytes) -> Frames:
         """The frame of a chunk that ends a block, if it is one with another event name than the expected one; none if it
         is not."""
-        head, _, data = chunk.partition(b"\ndata: ")
+        first, _, data = chunk.partition(b"\ndata: ")
         data = data[:-2]
-        if head[:7] != b"event: " or not data or _LF in head or _LF in data or _CR in chunk or len(data) >= _LONG:
+        if first[:7] != b"event: " or not data or _LF in first or _LF in data or _CR in chunk or len(data) >= _LONG:
             return []
-        name = head[7:]
-        self._expect_head(name, head + b"\ndata: ")
-        return [data if self._as_data else (b"", name, data)]
+        self._expect_head(first)
+        return [data if self._as_data else (b"", self._head_name, data)]
 
     def _end_run(self, rest: bytes, pieces: list[bytes]) -> bool:
         """Take in the data of the last block of a run, and what follows it. The data joins the pieces if its block is
@@ -293,7 +302,7 @@ class SseFramer(Framer):
         if len(data) + len(names) < 2 * len(lines) // period:
             return []
         if period == 3:  # the next blocks are likely to be like the last one
-            self._expect_head(names[-1], lines[-3] + b"\ndata: ")
+            self._expect_head(lines[-3])
         if self._heeded_names is None or any(name in self._heeded_names for name in names):
             return [(b"", name, piece) for name, piece in zip(names, data, strict=True)]
         return data

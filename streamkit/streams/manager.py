@@ -154,7 +154,7 @@ class Manager(Lifecycle, Readable):
         return encoder
 
 
-NAMES = """_source_given _engine _position _delta_hooks _handlers _own_hooks _plan _hook_events _times _iterated driver _source
+NAMES = """_source_given _engine _position _hooks _handlers _own_hooks _names_no_hook _version _times _iterated driver _source
 _source_decoder _source_number _pulling _batch _current _status _ended _receivers _then _clock"""
 """The attributes that a manager gets while it runs, if it is read in the usual way."""
 

@@ -96,7 +96,6 @@ class StreamState(StreamView):
         if then is not None:
             self._engine.takes_outputs = self._engine.takes_approvals = True
         self._engine.takes_awaitables = awaitables
-        self._engine.number_of = self._number_of
         if receivers := [receive for h in handlers if (receive := h.streamkit_receiver()) is not None]:
             self._receivers = receivers
         self._times: dict[str, float] = {}
@@ -138,11 +137,6 @@ class StreamState(StreamView):
     @property
     def _decoder(self) -> Decoder | None:
         return self._source_decoder.decoder if self._source_decoder is not None else None
-
-    def _number_of(self, item: Any) -> int | None:
-        """The number of an item of the present source."""
-        decoder = self._decoder
-        return decoder.number_of(item) if decoder is not None else None
 
     def _decoded(self, batch: Any) -> Sequence[Event]:
         """The events of a batch of the source, as its decoder reports them."""

@@ -26,7 +26,7 @@ from .. import base
 from ..framing import Frames, as_frame
 from ..held_values import HeldSize, add_values
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without_keys
-from .content import ContentBlocks, MessageIds, Warn
+from .content import ContentBlocks, MessageIds
 from .shape import recognises
 from .wire import HELPER_EVENTS, PAUSE_REASONS, InputDelta, decode_delta, error_of, usage_of
 
@@ -34,6 +34,15 @@ __all__ = ["Decoder"]
 
 # The keys of a message that are not metadata of the run.
 _MESSAGE_KEYS = ("id", "type", "role", "content", "model", "usage", "stop_reason")
+
+
+class _Faults(list[tuple[str, str]]):
+    """The codes and faults of warnings. It is called with each."""
+
+    __slots__ = ()
+
+    def __call__(self, code: str, fault: str) -> None:
+        self.append((code, fault))
 
 
 class Decoder(base.Decoder):
@@ -45,10 +54,9 @@ class Decoder(base.Decoder):
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
         self._ids = MessageIds(self.new_id)
-        # Warnings about the current item, which follow its other events. `_warn_later` refers to the list alone: a
-        # reference to the decoder would be a circle, and keep a finished stream in memory.
-        self._faults = faults = list[tuple[str, str]]()
-        self._warn_later: Warn = lambda code, fault: faults.append((code, fault))
+        # Warnings about the current item, which follow its other events. They refer to nothing else: a reference to the
+        # decoder would be a circle, and keep a finished stream in memory.
+        self._warn_later = _Faults()
         self._held = HeldSize()
         self._is_another_answer = False
         self._has_failed = False
@@ -128,8 +136,9 @@ class Decoder(base.Decoder):
     def feed(self, item: WireObject) -> Iterable[e.Event]:
         """The events of one item, then the warnings about it."""
         events = list(self._read(item))
-        events += [self.warn(code, fault) for code, fault in self._faults]
-        self._faults.clear()
+        if self._warn_later:
+            events += [self.warn(code, fault) for code, fault in self._warn_later]
+            self._warn_later.clear()
         return events
 
     def finish(self) -> Iterable[e.Event]:

@@ -159,6 +159,7 @@ def read_speech(
     if not value:
         return
     if id is None:
-        id = state.speech_ids[message_class] = state.new_id()
+        id = state.new_id()
+        state.speech_ids = {**state.speech_ids, message_class: id}
         yield message_class.created_event(message_class(id, metadata=metadata))
     yield message_class.delta_event(id, value)
