@@ -86,6 +86,7 @@ class Engine(MessageContent):
         super().release()
         self.wake, self.decoder = _nothing, None
         self.source_ends = self._halves = NOTHING
+        self.pending = self.pending or NOTHING
         self.runs.release()
         self.cause = None
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import LimitError
 from ..limits import Limits
-from ..messages.json_text import MAX_NESTING, shallow
+from ..messages.json_text import LONG, shallow
 from ..shared_names import share_names
 from .frames import Frame, Frames, as_data, as_frame, is_frame, sse_frame
 
@@ -64,7 +64,7 @@ class Framer:
         pending = self._pending
         self._size = len(piece) + (self._size if len(pending) > 1 else sum(map(len, pending)))
         pending.append(piece)
-        if self._size > self._longest + _LONG:  # the names of its fields are no data; `_checked` is exact
+        if self._size > self._longest + LONG:  # the names of its fields are no data; `_checked` is exact
             raise LimitError("line", self._longest)
 
     def _checked(self, frames: Frames) -> Frames:
@@ -81,7 +81,7 @@ class Framer:
                 if checked:
                     return checked
                 raise self._failure
-            if len(data) >= _LONG:
+            if len(data) >= LONG:
                 self.measure(len(data))
                 data = shallow(data)
             checked.append(data if isinstance(frame, bytes) else (frame[0], frame[1], data))
@@ -113,7 +113,6 @@ class Framer:
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CR, _LF = 13, 10
-_LONG = 2 * MAX_NESTING  # bytes; shorter data is not nested too deep, for each level has two brackets
 _LINES_PER_BLOCK = {b"data": 2, b"even": 3, b"id: ": 4}  # with the empty line, by how its first line begins
 
 
@@ -166,7 +165,7 @@ class SseFramer(Framer):
     def _expect_head(self, first: bytes) -> None:
         """Expect blocks with this first line, which is the event name."""
         self._head_name, self._head, self._head_size, self._separator = (
-            _head_with(first) if len(first) < _LONG else _new_head_with(first)
+            _head_with(first) if len(first) < LONG else _new_head_with(first)
         )
         names = self._heeded_names
         self._as_data = names is not None and self._head_name not in names
@@ -177,7 +176,7 @@ class SseFramer(Framer):
             # One block alone, from a server that flushes each event.
             if chunk.startswith(self._head):
                 data = chunk[self._head_size : -2]
-                if _LF not in data and _CR not in data and len(data) < _LONG:
+                if _LF not in data and _CR not in data and len(data) < LONG:
                     return [data if self._as_data else (b"", self._head_name, data)]
             elif frames := self._one_block(chunk):
                 return frames
@@ -206,7 +205,7 @@ class SseFramer(Framer):
             self._pending = [rest]
         elif not self._end_run(rest, pieces):
             return self._feed_any(chunk)
-        if pieces and max(map(len, pieces)) >= _LONG:
+        if pieces and max(map(len, pieces)) >= LONG:
             pieces = [as_frame(piece)[2] for piece in self._checked(pieces)]
         return pieces if self._as_data else self._named(pieces)
 
@@ -222,7 +221,7 @@ class SseFramer(Framer):
         is not."""
         first, _, data = chunk.partition(b"\ndata: ")
         data = data[:-2]
-        if first[:7] != b"event: " or not data or _LF in first or _LF in data or _CR in chunk or len(data) >= _LONG:
+        if first[:7] != b"event: " or not data or _LF in first or _LF in data or _CR in chunk or len(data) >= LONG:
             return []
         self._expect_head(first)
         return [data if self._as_data else (b"", self._head_name, data)]
@@ -266,7 +265,7 @@ class SseFramer(Framer):
             lines = text.split(b"\n")
             lines.append(b"")
             frames = self._by_columns(lines) or self._heeded(self._by_lines(lines))
-            if max(map(len, lines)) >= _LONG:
+            if max(map(len, lines)) >= LONG:
                 frames = self._checked(frames)
         if self._is_lf_only and len(pending) == 1 and pending[0].startswith(self._head):
             data = pending[0][self._head_size :]
@@ -394,7 +393,7 @@ class NdjsonFramer(Framer):
             self._pending.append(rest)
         found = [line for line in lines.split(b"\n") if line.strip()]
         frames = found if self._heeded_names is not None else [(b"", b"", line) for line in found]
-        return self._checked(frames) if max(map(len, found), default=0) >= min(_LONG, self._longest) else frames
+        return self._checked(frames) if max(map(len, found), default=0) >= min(LONG, self._longest) else frames
 
     def finish(self) -> list[Frame]:
         """The frame of the last line, where no newline ends it."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from ..core.delivery import NOT_DIRECT, Direct, HookStopped, Steps, add_note
 from ..core.open_messages import NOTHING
@@ -108,8 +108,8 @@ class Lifecycle(StreamState):
         if self._ended:
             self._release()
 
-    def _mark(self, moment: str) -> None:
-        """Note the time of a moment: `start`, `first` or `end`."""
+    def _mark(self, moment: Literal["start", "first", "end"]) -> None:
+        """Note the time of a moment."""
         raise NotImplementedError("the manager has the clock")
 
     def _release(self) -> None:

@@ -66,7 +66,9 @@ class Item:
     is_stored = True
     done_ids: Set[str] = frozenset()
     delta_item_ids: tuple[str | None, ...] = ()
+    pending_arguments: Sequence[str] = ()
     _pending: dict[str, _FinalPart] = NOTHING  # by message id
+    _wire: WireObject = NOTHING  # its newest form, until a message has it
 
     def __init__(
         self, id: str, type: str, output_index: int | None, warn: Callable[[str, str, Any], StreamWarning]
@@ -77,8 +79,6 @@ class Item:
         self.warn = warn
         self.metadata: dict[str, Any] = {}
         self.parts = PartIds(id)
-        self.pending_arguments: list[str] = []
-        self._wire: WireObject = {}  # its newest form, until a message has it
         if type not in _PLAIN_TYPES:
             self.learn({})
 
@@ -92,8 +92,10 @@ class Item:
         self.role = as_text(wire.get("role")) or self.role
         self.name = as_text(wire.get("name")) or self.name
         self.call_id = as_text(wire.get("call_id")) or self.call_id
-        values = {key: value for key, value in wire.items() if key not in OWN_KEYS and value not in (None, [])}
-        changed = add_values(self.metadata, values)
+        changed: WireObject = NOTHING
+        if not wire.keys() <= OWN_KEYS:
+            values = {key: value for key, value in wire.items() if key not in OWN_KEYS and value not in (None, [])}
+            changed = add_values(self.metadata, values)
         if (call := CALLS.get(self.type)) is not None:
             self._learn_call(call, wire)
         elif self.type == "shell_call":
@@ -180,6 +182,12 @@ class Item:
         self.parts.reserve()
         yield MessageCreated(message)
 
+    def hold_arguments(self, piece: str) -> None:
+        """Add to the pending arguments."""
+        if not isinstance(self.pending_arguments, list):
+            self.pending_arguments = list[str]()
+        self.pending_arguments.append(piece)
+
     def hold(self, kind: str, index: int, content: str, fields: WireObject) -> None:
         """Make a part pending: this is its final form."""
         id = self.parts.ensure(kind, index)
@@ -221,7 +229,10 @@ class Item:
             self._wire = {}
         else:
             wire = {**wire, CODE_KEYS[self.type]: "", "status": status}
-        found: dict[str, Any] = {"item": form_of(wire)}
+        form = form_of(wire)
+        if form.get("id") == self.id:
+            form["id"] = self.id  # its message has the same text, not one of its own
+        found: dict[str, Any] = {"item": form}
         if self.type == "reasoning" and not (self.is_stored or wire.get("encrypted_content") or wire.get("content")):
             found["reasoning"] = None
         elif self.reasoning_id:

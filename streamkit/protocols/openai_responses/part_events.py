@@ -41,7 +41,7 @@ def read_delta(state: ResponseState, event: WireObject, *, stem: str) -> Iterato
         return
     item = state.items.of_event(event, stream.item)
     if stream.part == "call" and not item.name:
-        item.pending_arguments.append(value)
+        item.hold_arguments(value)
         yield MetadataHeld(None, len(value))
         return
     index = as_count(event.get(stream.index_key)) or 0

@@ -12,7 +12,7 @@ None there for reasoning that the API would not find again, because the response
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -54,7 +54,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 def form_of(wire: WireObject) -> dict[str, Any]:
     """A copy of an item without the contents of its messages."""
-    item = _copy(wire)
+    item = _copy(wire, _with_shared_words)
     for place in _places(item):
         place.holder[place.key] = _emptied(place)
         if place.holder.get("logprobs"):
@@ -66,12 +66,23 @@ def form_of(wire: WireObject) -> dict[str, Any]:
     return item
 
 
-def _copy(wire: WireObject) -> dict[str, Any]:
-    item = dict(wire)
+def _copy(wire: WireObject, copy: Callable[[WireObject], dict[str, Any]] = dict) -> dict[str, Any]:
+    item = copy(wire)
     for key in ("summary", "content"):
         if is_list(parts := item.get(key)):
-            item[key] = [dict(part) if is_object(part) else part for part in parts]
+            item[key] = [copy(part) if is_object(part) else part for part in parts]
     return item
+
+
+_WORDS = {
+    word: word
+    for word in ("assistant", "completed", "function_call", "message", "output_text", "reasoning", "summary_text")
+}
+
+
+def _with_shared_words(wire: WireObject) -> dict[str, Any]:
+    """A copy in which the words of most items are the same objects for all of them: it is held as long as its message."""
+    return {key: _WORDS.get(value, value) if value.__class__ is str else value for key, value in wire.items()}
 
 
 def _emptied(place: _Place) -> Any:

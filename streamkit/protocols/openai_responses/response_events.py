@@ -41,7 +41,7 @@ def read_item_added(state: ResponseState, event: WireObject) -> Iterator[Event]:
         return
     id, type, output_index = as_text(wire.get("id")), as_text(wire.get("type")), as_count(event.get("output_index"))
     item = state.items.begin(id, type, output_index)
-    if size := state.held.add(item.learn(wire)):
+    if (changed := item.learn(wire)) and (size := state.held.add(changed)):
         yield MetadataHeld(None, size)
     if item.type in _PART_OF_ITEM:
         yield from item.open(_PART_OF_ITEM[item.type])
