@@ -78,8 +78,8 @@ class Delivery:
         self._handlers: tuple[Handler, ...] = tuple(handlers)
         self._own_hooks = own_hooks(handlers)
         self._names_no_hook, self._version = names_no_hook(), version()
-        # Those of a kind of delta are ready to be called with it and its snapshot.
-        self._hooks: dict[type[Event], _Calls] = {
+        # Any: a `_DeltaHook` of a kind of delta, a `Call` of any other event.
+        self._hooks: dict[type[Event], Sequence[Any]] = {
             kind: tuple(map(_taking_snapshot, calls)) if issubclass(kind, Delta) else calls
             for kind, calls in plan(handlers).items()
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..errors import LimitError
 from ..limits import Limits
@@ -116,13 +116,23 @@ _CR, _LF = 13, 10
 _LINES_PER_BLOCK = {b"data": 2, b"even": 3, b"id: ": 4}  # with the empty line, by how its first line begins
 
 
-def _new_head_with(first: bytes) -> tuple[bytes, bytes, int, bytes]:
-    """The event name and the head of a block with this first line, the size of the head, and the separator before it."""
-    head = first + b"\ndata: "
-    return first[7:], head, len(head), b"\n\n" + head
+_Head: TypeAlias = tuple[bytes, bytes, int, bytes]
+"""How a block begins up to its data: its event name, these bytes, their number, and the separator that ends with them."""
 
 
-_head_with = lru_cache(maxsize=128)(_new_head_with)  # the same for all streams: a protocol has few
+def _head_after(line: bytes) -> _Head:
+    """The head of blocks with this first line, which is the event name."""
+    head = line + b"\ndata: "
+    return line[7:], head, len(head), b"\n\n" + head
+
+
+_LONG_LINE = 100  # bytes; no protocol has longer event names
+
+
+@lru_cache(maxsize=128)  # the same for all streams: a protocol has few names
+def _usual_head_after(line: bytes) -> _Head | None:
+    """The same of any first line; None for one that is not an event name."""
+    return _head_after(line) if line.startswith(b"event: ") and _LF not in line else None
 
 
 class SseFramer(Framer):
@@ -162,11 +172,8 @@ class SseFramer(Framer):
         super().expect_names(names)
         self._as_data = names is not None and self._head_name not in names
 
-    def _expect_head(self, first: bytes) -> None:
-        """Expect blocks with this first line, which is the event name."""
-        self._head_name, self._head, self._head_size, self._separator = (
-            _head_with(first) if len(first) < LONG else _new_head_with(first)
-        )
+    def _expect_head(self, head: _Head) -> None:
+        self._head_name, self._head, self._head_size, self._separator = head
         names = self._heeded_names
         self._as_data = names is not None and self._head_name not in names
 
@@ -219,11 +226,14 @@ class SseFramer(Framer):
     def _one_block(self, chunk: bytes) -> Frames:
         """The frame of a chunk that ends a block, if it is one with another event name than the expected one; none if it
         is not."""
-        first, _, data = chunk.partition(b"\ndata: ")
+        line, _, data = chunk.partition(b"\ndata: ")
         data = data[:-2]
-        if first[:7] != b"event: " or not data or _LF in first or _LF in data or _CR in chunk or len(data) >= LONG:
+        if not data or _LF in data or _CR in chunk or len(data) >= LONG or len(line) >= _LONG_LINE:
             return []
-        self._expect_head(first)
+        head = _usual_head_after(line)
+        if head is None:
+            return []
+        self._expect_head(head)
         return [data if self._as_data else (b"", self._head_name, data)]
 
     def _end_run(self, rest: bytes, pieces: list[bytes]) -> bool:
@@ -301,7 +311,7 @@ class SseFramer(Framer):
         if len(data) + len(names) < 2 * len(lines) // period:
             return []
         if period == 3:  # the next blocks are likely to be like the last one
-            self._expect_head(lines[-3])
+            self._expect_head(_head_after(lines[-3]))
         if self._heeded_names is None or any(name in self._heeded_names for name in names):
             return [(b"", name, piece) for name, piece in zip(names, data, strict=True)]
         return data

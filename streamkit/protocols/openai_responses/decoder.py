@@ -96,7 +96,7 @@ class Decoder(base.Decoder):
                 events.append(event)
             else:
                 self.index = start + len(events) - surplus
-                decoded = self.feed_frame(b"", b"", data) if data.__class__ is bytes else self.feed_frame(*data)
+                decoded = self.feed_frame(b"", b"", data) if isinstance(data, bytes) else self.feed_frame(*data)
                 events += decoded
                 surplus += len(decoded) - 1
                 self._response.latest_target = NO_TARGET

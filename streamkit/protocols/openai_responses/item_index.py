@@ -82,7 +82,7 @@ class ItemIndex:
     @property
     def _by_type(self) -> dict[str, list[Item]]:
         if (made := self._made_by_type) is None:
-            self._made_by_type = made = {}
+            self._made_by_type = made = dict[str, list[Item]]()
             for item in self.items:
                 made.setdefault(item.first_type, []).append(item)
         return made
