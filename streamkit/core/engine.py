@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import msgspec
 
 from .. import events as e
+from ..answers import Confirmation
 from ..messages import COMPACT_AT
 from ..shared_names import share_names
 from .message_content import MessageContent
@@ -36,6 +37,7 @@ _T = TypeVar("_T")
 _Completion = Callable[[Any, Any], Iterator[e.Event]]  # takes the engine and an event
 
 _FAILED = ("failed", "expired", "incomplete", "cancelled")
+_NO_CONFIRMATIONS: list[Confirmation] = []  # of streams that have ended without any: nothing is added to it
 _NO_CAUSE = e.StreamEnd()  # of events that no item of the source caused
 
 
@@ -86,7 +88,7 @@ class Engine(MessageContent):
         super().release()
         self.wake, self.decoder = _nothing, None
         self.source_ends = self._halves = NOTHING
-        self.pending = self.pending or NOTHING
+        self.pending, self.confirmations = self.pending or NOTHING, self.confirmations or _NO_CONFIRMATIONS
         self.runs.release()
         self.cause = None
 

@@ -28,7 +28,7 @@ from ...messages import (
     ToolOutputMessage,
 )
 from ..values import WireObject, as_list, as_object, as_text, is_list, is_object, json_text, parse_json
-from .item_types import CALLS, CODE_KEYS, CONTENT_PARTS, OUTPUT_KEYS
+from .item_types import CALLS, CODE_KEYS, CONTENT_PARTS, OUTPUT_KEYS, with_shared_words
 
 __all__ = ["KEY", "form_of", "received_item", "restore"]
 
@@ -54,7 +54,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 def form_of(wire: WireObject) -> dict[str, Any]:
     """A copy of an item without the contents of its messages."""
-    item = _copy(wire, _with_shared_words)
+    item = _copy(wire, with_shared_words)
     for place in _places(item):
         place.holder[place.key] = _emptied(place)
         if place.holder.get("logprobs"):
@@ -72,17 +72,6 @@ def _copy(wire: WireObject, copy: Callable[[WireObject], dict[str, Any]] = dict)
         if is_list(parts := item.get(key)):
             item[key] = [copy(part) if is_object(part) else part for part in parts]
     return item
-
-
-_WORDS = {
-    word: word
-    for word in ("assistant", "completed", "function_call", "message", "output_text", "reasoning", "summary_text")
-}
-
-
-def _with_shared_words(wire: WireObject) -> dict[str, Any]:
-    """A copy in which the words of most items are the same objects for all of them: it is held as long as its message."""
-    return {key: _WORDS.get(value, value) if value.__class__ is str else value for key, value in wire.items()}
 
 
 def _emptied(place: _Place) -> Any:
