@@ -258,7 +258,7 @@ class Publisher:
 
 def _copy(confirmation: Confirmation) -> Confirmation:
     """A copy of a confirmation, which no stream waits for."""
-    return Confirmation(
+    copy = Confirmation(
         confirmation.id,
         confirmation.subject,
         status=confirmation.status,
@@ -266,6 +266,8 @@ def _copy(confirmation: Confirmation) -> Confirmation:
         reason=confirmation.reason,
         malformed=confirmation.malformed,
     )
+    copy.editable = confirmation.editable
+    return copy
 
 
 def _usage(run: Run) -> dict[str, Any] | None:
