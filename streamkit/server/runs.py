@@ -8,10 +8,10 @@ from typing import Any
 
 import anyio
 
-from ..errors import StaleVersionError, StreamkitError
+from ..errors import SourceError, StaleVersionError, StreamkitError
 from ..messages import Message
 from ..protocols.values import is_list, is_object
-from ..relay import Relay
+from ..relay import LogWriter, Relay
 from ..relay.interface import FINAL
 from ..stores import Store
 from .clock import Clock
@@ -126,16 +126,22 @@ class Runs:
             execution.version = await self._save_input(context)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                try:
-                    await self.relay.adelete(context.run_id)
-                finally:
-                    await self.store.aunlock(context.conversation_id, context.run_id)
+                await self._undo(context, writer)
             if isinstance(error, StaleVersionError):  # it was rolled back or deleted at this very moment
                 raise Problem("conversation-busy", "The conversation was changed meanwhile.") from None
             raise
         self.active[context.run_id] = execution
         execution.begin(writer)
         self.clock.wake()
+
+    async def _undo(self, context: Context, writer: LogWriter) -> None:
+        """Remove a run that could not begin; where that fails too, it ends at least, and does not seem to run."""
+        try:
+            await self.relay.adelete(context.run_id)
+        except SourceError:
+            await writer.aend("cancelled")
+        finally:
+            await self.store.aunlock(context.conversation_id, context.run_id)
 
     async def _save_input(self, context: Context) -> int:
         """Add what the user says to the conversation. Returns its version."""

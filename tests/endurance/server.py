@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -85,7 +86,8 @@ class Storm:
 
     def _stream(self, name: str, chance: random.Random, client: Client, *arguments: Any, **options: Any) -> None:
         """Read a stream up to its end, or leave it after some frames."""
-        with client.stream(*arguments, **options) as response:
+        # What a run that waits has to say, others decide: who has waited for long enough leaves, too.
+        with suppress(httpx.ReadTimeout), client.stream(*arguments, timeout=1.0, **options) as response:
             if not self._check(name, response, 200, 204, *REFUSED):
                 response.read()
                 return
