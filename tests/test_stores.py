@@ -22,12 +22,12 @@ from streamkit.errors import StaleVersionError
 from streamkit.stores import Conversation, MemoryStore, RedisStore, SQLiteStore, Store
 
 from .faces import Face, body, every_face
-from .redis_server import needs_redis, shared_server
+from .redis_server import needs_redis, shared_url
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "memory": lambda path: MemoryStore(),
     "sqlite": lambda path: SQLiteStore(path / "conversations.db"),
-    "redis": lambda path: RedisStore(shared_server().url, prefix=f"t{path}"),
+    "redis": lambda path: RedisStore(shared_url(), prefix=f"t{path}"),
 }
 MARKS = {"redis": [needs_redis]}
 NAMES = [pytest.param(name, marks=MARKS.get(name, [])) for name in STORES]

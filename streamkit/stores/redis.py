@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..messages import Message
-from ..redis_link import Link, Script
+from ..redis_link import Script, connect
 from .content import messages_from, messages_to_bytes, stale
 from .interface import Conversation, Saved, Store
 
@@ -79,7 +79,8 @@ class RedisStore(Store):
     """Conversations on a Redis server, for servers in any number of processes. It needs the extra `redis`.
 
     Args:
-        target: a URL, as `redis://localhost:6379/0`; or a `redis.Redis`, whose settings are used.
+        target: a URL, as `redis://localhost:6379/0`; or a `redis.Redis`, whose settings are used. A Redis Cluster, too:
+            `redis+cluster://localhost:7000`, or a `redis.RedisCluster`.
         prefix: what the keys begin with.
 
     Raises:
@@ -91,7 +92,7 @@ class RedisStore(Store):
             raise UsageError(f"a prefix of keys is a word without braces, not {prefix!r}")
         self._prefix = prefix
         self._index = f"{prefix}:conversations"
-        self._link = Link(target, (_SAVE, _LOCK, _UNLOCK))
+        self._link = connect(target, (_SAVE, _LOCK, _UNLOCK))
 
     def _key(self, id: str) -> bytes:
         return _bytes(f"{self._prefix}:{{{id.translate(_ESCAPED) or '%'}}}:saved")

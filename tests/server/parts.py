@@ -49,7 +49,7 @@ def reply_to(request: Request) -> Reply:
     word, _, rest = text.partition(" ")
     match word:
         case "run":
-            return Reply("I will. ", code(rest))
+            return Reply("I will. ", *map(code, rest.split(" & ")))
         case "ask":
             return Reply(ToolCall("ask", {"question": rest}))
         case "both":
@@ -58,7 +58,7 @@ def reply_to(request: Request) -> Reply:
             done = sum(message["role"] == "tool" for message in messages)
             return Reply(ToolCall("careful", {"n": done + 1})) if done < int(rest) else Reply(f"Did {done}.")
         case "careful":
-            return Reply(ToolCall("careful", {"n": 1}))
+            return Reply(*(ToolCall("careful", {"n": int(number)}) for number in rest.split() or "1"))
         case "hang":
             return Reply("Once upon ", "a time", never_ends=True)
         case "fail":
