@@ -182,12 +182,12 @@ class Publisher:
         """Enter a question into the registry, with the events that show it."""
         if not waiting.waiting:
             return
-        asked: Message
+        message: Message
         if isinstance(waiting, ToolCallMessage):
-            kind, id, asked, editable = "tool_call", waiting.call_id or waiting.id, waiting, False
+            kind, id, message, editable = "tool_call", waiting.call_id or waiting.id, waiting, False
         else:
-            kind, id, asked, editable = "confirmation", waiting.id, waiting.subject, waiting.editable
-        subject = asked.copy()
+            kind, id, message, editable = "confirmation", waiting.id, waiting.subject, waiting.editable
+        subject = message.copy()
         step = self._events.engine.runs.step
         subject.run_id, subject.step_id = self.run_id, None if step is None else step.id
         question = {"kind": kind, "subject": codec.message_to_dict(subject), "editable": editable}
@@ -258,7 +258,7 @@ class Publisher:
 
 def _copy(confirmation: Confirmation) -> Confirmation:
     """A copy of a confirmation, which no stream waits for."""
-    return Confirmation(
+    copy = Confirmation(
         confirmation.id,
         confirmation.subject,
         status=confirmation.status,
@@ -266,6 +266,8 @@ def _copy(confirmation: Confirmation) -> Confirmation:
         reason=confirmation.reason,
         malformed=confirmation.malformed,
     )
+    copy.editable = confirmation.editable
+    return copy
 
 
 def _usage(run: Run) -> dict[str, Any] | None:

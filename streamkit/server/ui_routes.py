@@ -19,6 +19,7 @@ from ..errors import RequestError
 from ..messages import Message
 from ..protocols import ag_ui, vercel_ui
 from ..protocols.ui_answers import Approval, UiAnswer
+from ..protocols.ui_parts import DENIED
 from ..relay import RunRecord
 from ..relay.registry import outcome_of
 from ..stores import Conversation
@@ -301,7 +302,8 @@ def _checked_answers(
 def _answer_of(one: UiAnswer) -> dict[str, Any]:
     if not isinstance(one, Approval):
         return {"error": one.output} if one.failed else {"output": one.output}
-    key, value = ("edited", one.edited) if one.approved else ("reason", one.reason)
+    # Their clients wait for the model's answer to a refusal, too; without a reason the run would end.
+    key, value = ("edited", one.edited) if one.approved else ("reason", one.reason or DENIED)
     return {"approved": one.approved, **({} if value is None else {key: value})}
 
 

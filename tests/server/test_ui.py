@@ -104,9 +104,11 @@ def test_an_approval_goes_on_in_the_same_message(client: Client, agents: Agents)
     assert [part["type"] for part in answer["parts"]].count("text") == 2
 
 
-def test_what_is_declined_ends_or_goes_on(client: Client, agents: Agents) -> None:
+def test_what_is_declined_goes_on(client: Client, agents: Agents) -> None:
+    """Without a reason, too: the page waits for what the model says to it. (Over HTTP and in Python the run ends then.)"""
     chat = Chat(client, "chat-3")
-    for reason, end in ((None, ""), ("no", "It gave: Not run: the user declined this code. Reason: no")):
+    for reason, shown in ((None, "The call was declined."), ("no", "no")):
+        end = f"It gave: Not run: the user declined this code. Reason: {shown}"
         request = chat.say("run say declined")[-3].data
         after = chat.frames(chat.answer(request["approvalId"], False, reason))
         assert "tool-output-denied" in types(after)
@@ -330,7 +332,8 @@ def test_an_answer_that_is_no_yes_declines(client: Client, agents: Agents) -> No
         thread = f"thread-3-{number}"
         frames = agui(client, thread, "r1", messages=user("run say refused"))
         (interrupt,) = frames[-1].data["outcome"]["interrupts"]
-        agui(client, thread, "r2", resume=[{"interruptId": interrupt["id"], **entry}])
+        after = agui(client, thread, "r2", resume=[{"interruptId": interrupt["id"], **entry}])
+        assert text_of(after).startswith("It gave: Not run: the user declined this code.")
         assert client.get(f"/conversations/{thread}").json()["run"] is None
     assert "say refused" not in agents.code_that_ran
 
