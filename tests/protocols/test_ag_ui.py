@@ -172,12 +172,13 @@ def test_calls_side_by_side_are_of_one_message() -> None:
 
 @pytest.mark.parametrize("version", ["0", "1.0"])
 def test_nothing_is_sent_before_the_run_begins_or_after_it_ended(version: Any) -> None:
-    """And no delta is empty: a client of 0.x would throw."""
+    """But a failure, which clients take there. And no delta is empty: a client of 0.x would throw."""
     events: list[e.Event] = [e.RawEvent("thread.created", {}), *everything()]
-    items = encoded([*events, e.RawEvent("late", {}), e.StreamException(error="X")], "ag_ui", version=version)
+    failures = [e.StreamException(error="X"), e.StreamException(error="Y")]
+    items = encoded([*events, e.RawEvent("late", {}), *failures], "ag_ui", version=version)
     assert items[0]["type"] == "RUN_STARTED"
     assert items[1]["type"] == "RAW"
-    assert items[-1]["type"] == "RUN_FINISHED"
+    assert [item["type"] for item in items[-2:]] == ["RUN_FINISHED", "RUN_ERROR"]
     assert "" not in [item.get("delta") for item in items]
     names = [item["stepName"] for item in items if item["type"] == "STEP_STARTED"]
     assert names == [item["stepName"] for item in items if item["type"] == "STEP_FINISHED"]
