@@ -201,6 +201,7 @@ class _ConfirmationState(msgspec.Struct):
     edited: str | None = None
     reason: str | None = None
     malformed: bool = False
+    expires_at: float | None = None
 
 
 def _from_builtin(kind: type, value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ..answers import Confirmation
 from ..events import Event, RunCreated, RunStepCreated, RunStepDone
 from ..messages import Message
 from ..protocols import ag_ui, vercel_ui
@@ -85,7 +86,7 @@ async def chat_continued(server: Server, record: RunRecord, version: Any, found:
     # What was read out of the arguments of a call is not sent: the client has the call.
     engine = found.events.engine
     messages = [one for one in engine.messages if one.role != "user" and "field" not in one.metadata]
-    after = [*messages, *engine.confirmations]
+    after: list[Message | Confirmation] = [*messages, *engine.confirmations]
     encoder = vercel_ui.Encoder(version, message_id=record.id, after=after, expose_errors=True)
     writer = _writer(server, encoder)
     beginning = b"".join(writer.event(event) for event in found.shown if isinstance(event, RunCreated))

@@ -228,6 +228,20 @@ def test_ids_of_the_request_are_echoed() -> None:
     assert (run.id, run.metadata["thread_id"]) == ("resp_1", "thread-1")
 
 
+def test_an_interrupt_says_when_it_expires() -> None:
+    """Ours, which comes back, and that of another server."""
+    made = call("c1", provider_executed=True)
+    question = e.ConfirmationCreated(sk.Confirmation("ask", made, expires_at=1767225600.5))
+    waits = e.Run(status="requires_action")
+    items = encoded(completed([*whole(made), question, e.RunRequiresAction(e.Run())], last=waits), "ag_ui")
+    (interrupt,) = items[-1]["outcome"]["interrupts"]
+    assert interrupt["expiresAt"] == "2026-01-01T00:00:00.500000+00:00"
+    foreign = [item for item in items if item["type"] != "CUSTOM"]
+    for stream in (sk.stream(items, protocol="ag_ui"), sk.stream(foreign, protocol="ag_ui")):
+        stream.until_done()
+        assert [one.expires_at for one in stream.confirmations] == [1767225600.5]
+
+
 def test_a_console_may_begin_with_a_replacement() -> None:
     """It stays a console."""
     replaced = e.ConsoleDelta("p", "all of it", replace=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -276,6 +277,9 @@ def test_a_run_is_interrupted_and_resumed(client: Client, agents: Agents) -> Non
     assert outcome["type"] == "interrupt"
     (interrupt,) = outcome["interrupts"]
     assert interrupt["reason"] == "tool_call"
+    (question,) = client.run(client.get("/conversations/thread-2").json()["run"])["pending"]
+    assert abs(datetime.fromisoformat(interrupt["expiresAt"]).timestamp() - question["expires_at"]) < 1
+    assert question["expires_at"] > question["asked_at"] + 6 * 86_400  # what a question of a server waits
     assert "MESSAGES_SNAPSHOT" in types(frames)
     for wrong in ([{"interruptId": "unknown", "status": "resolved", "payload": {"approved": True}}], None):
         refused = agui(client, "thread-2", "rx", messages=user("x", "u2"), **({"resume": wrong} if wrong else {}))

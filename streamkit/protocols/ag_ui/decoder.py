@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from ... import events as e
 from ... import messages as m
 from ...errors import RunFailedError
+from ..dates import time_of
 from ..ui_decoder import NOT_GROWING, Growing, UiDecoder
 from ..ui_parts import message_fields, usage_of
 from ..values import WireObject, as_object, as_objects, as_seconds, as_text, text_or_none, without_keys
@@ -155,7 +156,8 @@ class Decoder(UiDecoder):
         asked = set(self._calls.pending)
         interrupts = [one for one in as_objects(outcome.get("interrupts")) if as_text(one.get("id")) not in asked]
         for interrupt in interrupts:
-            yield from self._calls.ask(as_text(interrupt.get("id")), as_text(interrupt.get("toolCallId")))
+            id, call_id = as_text(interrupt.get("id")), as_text(interrupt.get("toolCallId"))
+            yield from self._calls.ask(id, call_id, time_of(interrupt.get("expiresAt")))
         usage = w.usage_of_list(item.get("usage"))
         if usage is not None and not self._has_step_usage:
             yield usage

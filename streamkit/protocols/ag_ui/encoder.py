@@ -13,6 +13,7 @@ from ...answers import Confirmation
 from ...errors import UsageError
 from ...messages import Message
 from .. import base
+from ..dates import date_of
 from ..ui_files import file_url
 from ..ui_parts import (
     EXTRA_KEY,
@@ -326,7 +327,7 @@ class Encoder(base.Encoder):
         self._questions[confirmation.id] = confirmation
         part.is_asked = True
         shown = {"id": confirmation.id, "toolCallId": part.id, "status": "pending"}
-        yield _custom("confirmation", shown)
+        yield _custom("confirmation", shown | without_keys({"expires_at": confirmation.expires_at}))
 
     def _decide(self, confirmation: Confirmation) -> Iterator[Item]:
         if confirmation.status == "declined" and confirmation.reason == "not answered":
@@ -350,6 +351,7 @@ class Encoder(base.Encoder):
             "reason": "tool_call",
             "message": f"May {part.name if part else subject.name or subject.type} run?",
             **({"toolCallId": part.id} if part else {}),
+            **({} if confirmation.expires_at is None else {"expiresAt": date_of(confirmation.expires_at)}),
             "responseSchema": {"type": "object", "properties": properties, "required": ["approved"]},
         }
 

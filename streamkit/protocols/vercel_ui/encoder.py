@@ -63,7 +63,7 @@ class Encoder(base.Encoder):
     | usage | reports within a step; details but for `reasoningTokens` and `cachedInputTokens` |
     | a tool output | before version 7 its message's id, `group` and `index` |
     | a call's arguments | where its pieces were cut; in version 5 code becomes a call, and its message's id is the call's |
-    | a confirmation | that its subject was the code in a call, and not the call |
+    | a confirmation | that its subject was the code in a call, and not the call; when it expires |
     | `metadata` of messages, of deltas and of citations | all but what came over this protocol, `custom` and `error` |
     | texts | `status`, except `incomplete`, `cancelled` and `failed` |
     | raw events, warnings, choices other than the first | all |
