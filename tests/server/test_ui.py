@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .parts import Agents, Client, Frame, frames_of
+from .parts import Agents, Client, Frame, frames_of, wait_for
 from .test_runs import code_of
 
 
@@ -115,6 +115,20 @@ def test_what_is_declined_ends_or_goes_on(client: Client, agents: Agents) -> Non
         again = [part for part in client.get("/chat/chat-3").json()["messages"][-1]["parts"] if "toolCallId" in part]
         assert [part["state"] for part in again] == ["output-denied"], "after a reload too"
     assert "say declined" not in agents.code_that_ran
+
+
+def test_stop_closes_a_call_that_was_approved(client: Client, agents: Agents) -> None:
+    """Else the client has an approval that seems unsent, which it would send again."""
+    chat = Chat(client, "chat-stop")
+    request = chat.say("run hang")[-3].data
+    approved = chat.answer(request["approvalId"], True, call=request["toolCallId"])
+    with client.stream("POST", "/chat", json={"id": chat.id, "messages": [approved]}) as response:
+        wait_for(lambda: agents.computers[-1].hanging.is_set())
+        assert client.post(f"/chat/{chat.id}/stop").status_code == 202
+        frames = [*frames_of(response.iter_text())]
+    (closed,) = [frame.data for frame in frames if frame.type.startswith("tool-output")]
+    assert (closed["type"], closed["toolCallId"]) == ("tool-output-error", request["toolCallId"])
+    assert types(frames)[-2:] == ["abort", "[DONE]"]
 
 
 def test_forged_approvals_are_refused(client: Client, agents: Agents) -> None:
