@@ -108,7 +108,10 @@ class PendingAnswers:
         yield from self.runs.open_step(event)
         questions = self._questions
         confirmation = Confirmation(
-            questions.ids.free(question.id), self._subject(question.subject), malformed=question.malformed
+            questions.ids.free(question.id),
+            self._subject(question.subject),
+            malformed=question.malformed,
+            expires_at=question.expires_at,
         )
         confirmation.editable = question.editable
         if question.answer_slot is not None:  # another stream's: that stream waits for the answer

@@ -202,6 +202,7 @@ class _ConfirmationState(msgspec.Struct):
     reason: str | None = None
     malformed: bool = False
     editable: bool = False
+    expires_at: float | None = None
 
 
 def _from_builtin(kind: type, value: Any) -> Any:

@@ -191,6 +191,8 @@ class Publisher:
         step = self._events.engine.runs.step
         subject.run_id, subject.step_id = self.run_id, None if step is None else step.id
         question = {"kind": kind, "subject": codec.message_to_dict(subject), "editable": editable}
+        if (expires_at := _expires_at(waiting)) is not None:
+            question["expires_at"] = expires_at
         self.open_questions[id] = None
         self.log.ask(id, question, lines)
 
@@ -265,9 +267,16 @@ def _copy(confirmation: Confirmation) -> Confirmation:
         edited=confirmation.edited,
         reason=confirmation.reason,
         malformed=confirmation.malformed,
+        expires_at=_expires_at(confirmation),
     )
     copy.editable = confirmation.editable
     return copy
+
+
+def _expires_at(waiting: Confirmation | ToolCallMessage) -> float | None:
+    """When the agent stops to wait for an answer, which it has begun just now."""
+    slot = waiting.answer_slot
+    return None if slot is None or slot.timeout is None else round(time.time() + slot.timeout, 3)
 
 
 def _usage(run: Run) -> dict[str, Any] | None:

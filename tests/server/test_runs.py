@@ -389,6 +389,7 @@ def test_what_is_approved_runs(client: Client, agents: Agents, kind: str) -> Non
         "editable": True,
         "status": "pending",
         "asked_at": question["asked_at"],
+        "expires_at": question["expires_at"],
     }
     assert (question["subject"]["type"], question["subject"]["content"]) == ("code", f"say once {kind}")
     path = f"/runs/{run['id']}/answers/{question['id']}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from .parts import Agents, Client, Frame, frames_of
+from .parts import Agents, Client, Frame, frames_of, wait_for
 from .test_runs import code_of
 
 
@@ -116,6 +117,20 @@ def test_what_is_declined_goes_on(client: Client, agents: Agents) -> None:
         again = [part for part in client.get("/chat/chat-3").json()["messages"][-1]["parts"] if "toolCallId" in part]
         assert [part["state"] for part in again] == ["output-denied"], "after a reload too"
     assert "say declined" not in agents.code_that_ran
+
+
+def test_stop_closes_a_call_that_was_approved(client: Client, agents: Agents) -> None:
+    """Else the client has an approval that seems unsent, which it would send again."""
+    chat = Chat(client, "chat-stop")
+    request = chat.say("run hang")[-3].data
+    approved = chat.answer(request["approvalId"], True, call=request["toolCallId"])
+    with client.stream("POST", "/chat", json={"id": chat.id, "messages": [approved]}) as response:
+        wait_for(lambda: agents.computers[-1].hanging.is_set())
+        assert client.post(f"/chat/{chat.id}/stop").status_code == 202
+        frames = [*frames_of(response.iter_text())]
+    (closed,) = [frame.data for frame in frames if frame.type.startswith("tool-output")]
+    assert (closed["type"], closed["toolCallId"]) == ("tool-output-error", request["toolCallId"])
+    assert types(frames)[-2:] == ["abort", "[DONE]"]
 
 
 def test_forged_approvals_are_refused(client: Client, agents: Agents) -> None:
@@ -278,6 +293,9 @@ def test_a_run_is_interrupted_and_resumed(client: Client, agents: Agents) -> Non
     assert outcome["type"] == "interrupt"
     (interrupt,) = outcome["interrupts"]
     assert interrupt["reason"] == "tool_call"
+    (question,) = client.run(client.get("/conversations/thread-2").json()["run"])["pending"]
+    assert abs(datetime.fromisoformat(interrupt["expiresAt"]).timestamp() - question["expires_at"]) < 1
+    assert question["expires_at"] > question["asked_at"] + 6 * 86_400  # what a question of a server waits
     assert "MESSAGES_SNAPSHOT" in types(frames)
     for wrong in ([{"interruptId": "unknown", "status": "resolved", "payload": {"approved": True}}], None):
         refused = agui(client, "thread-2", "rx", messages=user("x", "u2"), **({"resume": wrong} if wrong else {}))
