@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 import redis
 
@@ -266,6 +268,65 @@ def test_a_producer_writes_on_while_redis_is_away(mortal: RedisServer) -> None:
         while len(seen) < 1000:
             seen += [json.loads(entry.data)["n"] for entry in reading.pull()]
         assert seen == [*range(2, 1002)]
+
+
+@pytest.mark.anyio
+async def test_no_task_blocks_its_event_loop_while_redis_is_stopped(mortal: RedisServer) -> None:
+    """Whatever it does with a run. Redis goes on by a task of the same loop, which nothing that blocks would let run."""
+    relay = RedisRelay(mortal.url, prefix=f"loop{time.monotonic_ns()}")
+    emitter = await sk.Emitter.acreate(relay, "run")
+    emitter.code("1", "python")
+    approvals = [emitter.confirm(id=id) for id in ("by reader", "here", "late", "never")]
+    await anyio.to_thread.run_sync(relay.catch_up, "run")
+    answering = sk.astream(relay.reader("run"))
+    async for _ in answering:
+        if "never" in answering.pending:
+            break
+
+    async def read(cursor: str | None) -> str:
+        return await sk.astream(relay.reader("run"), after=cursor).get_final_text()
+
+    async def loop_over_events() -> int:
+        return len([event async for event in relay.reader("run")])
+
+    mortal.pause()
+    texts: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        try:
+            for cursor in (None, emitter.cursor):
+                tasks.start_soon(_collect, texts, read, cursor)
+            tasks.start_soon(_collect, [], loop_over_events)
+            tasks.start_soon(_collect, [], sk.Emitter.acreate, relay, "other")
+            answering.pending["by reader"].approve()
+            emitter.pending["here"].decline("no")
+            for approval in approvals[:2]:
+                tasks.start_soon(_collect, [], _awaited, approval)
+            emitter.text("done")
+            emitter.tool_call("tool", {}, call_id="call")
+            emitter.tool_output("output", call_id="call")
+            for _ in range(20):  # all of them are under way
+                await anyio.sleep(0.005)
+        finally:
+            mortal.go_on()
+        for approval in approvals[:2]:
+            await approval
+        emitter.close()
+        await answering.close()
+    record = await relay.aget("run")
+    assert record is not None
+    declined = dict.fromkeys(("here", "late", "never"), "declined")
+    expected = {"by reader": "approved", "call": "closed", **declined}
+    assert {id: one["status"] for id, one in record.questions.items()} == expected
+    assert texts == ["done", "done"]
+    await relay.aclose()
+
+
+async def _awaited(approval: Any) -> None:
+    await approval
+
+
+async def _collect(into: list[Any], call: Any, *arguments: Any) -> None:
+    into.append(await call(*arguments))
 
 
 @pytest.mark.slow

@@ -197,9 +197,9 @@ class Publisher:
     def _settle(self, confirmation: Confirmation) -> None:
         self.open_questions.pop(confirmation.id, None)
         if confirmation.status == "approved":
-            self.log.settle(confirmation.id, {"approved": True, "edited": confirmation.edited})
+            self.log.close_question(confirmation.id, {"approved": True, "edited": confirmation.edited})
         else:
-            self.log.settle(confirmation.id, {"approved": False, "reason": confirmation.reason})
+            self.log.close_question(confirmation.id, {"approved": False, "reason": confirmation.reason})
 
     def waits(self) -> None:
         """The agent waits for answers, and does nothing else."""
