@@ -27,7 +27,7 @@ from streamkit.relay.redis.scripts import every_script
 from streamkit.relay.redis.work import Batch
 
 from .endurance.redis import kill_rounds, many_runs
-from .redis_server import ON_REDIS, RedisServer, needs_redis, shared_server
+from .redis_server import ON_REDIS, RedisServer, Watched, needs_redis, shared_server
 
 pytestmark = needs_redis
 
@@ -48,7 +48,7 @@ def mortal() -> Iterator[RedisServer]:
 
 
 @contextmanager
-def relay_at(url: str, **options: Any) -> Iterator[RedisRelay]:
+def relay_at(url: Any, **options: Any) -> Iterator[RedisRelay]:
     relay = RedisRelay(url, **options)
     try:
         yield relay
@@ -216,6 +216,40 @@ def test_a_tail_that_was_lost_with_its_producer_is_replaced_by_a_snapshot() -> N
     assert [json.loads(entry.data)["n"] for entry in rest[1:]] == [*range(1, stored + 1), 100]
 
 
+class Losing(RedisRelay):
+    """As if Redis lost the end of a run, just after its record was read."""
+
+    loses = True
+
+    def get(self, run_id: str) -> Any:
+        record = super().get(run_id)
+        if self.loses:
+            self.loses = False
+            keys = Keys(self.prefix, run_id)
+            with redis.Redis.from_url(shared_server().url) as client:
+                newest: Any = client.xrevrange(keys.log, count=2)
+                client.xdel(keys.log, newest[0][0])
+                client.hset(keys.run, "last", newest[1][0].partition(b"-")[2])
+        return record
+
+
+def test_a_run_without_a_producer_whose_tail_is_lost_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever ends it does not wait for what its record said was there."""
+    monkeypatch.setattr("streamkit.relay.ending._PATIENCE", 0.05)
+    with Losing(shared_server().url, prefix="losing") as relay:
+        writer = relay.open("run", control=lambda control: None)
+        for number in (1, 2, 3):
+            writer.append(lines(1, number))
+            writer.flush()
+        writer.abandon()
+        assert relay.cancel("run")
+        record = relay.get("run")
+        assert record is not None and record.status == "cancelled"
+        entries = [entry for entries in relay.read("run") for entry in entries]
+        assert [entry.data for entry in entries[:2]] == lines(2)
+        assert json.loads(entries[-1].data)["type"] == "stream_end"
+
+
 # -- 17: Redis comes back empty
 
 
@@ -297,8 +331,8 @@ async def test_no_task_blocks_its_event_loop_while_redis_is_stopped(mortal: Redi
                 tasks.start_soon(_collect, texts, read, cursor)
             tasks.start_soon(_collect, [], loop_over_events)
             tasks.start_soon(_collect, [], sk.Emitter.acreate, relay, "other")
-            answering.pending["by reader"].approve()
-            emitter.pending["here"].decline("no")
+            _confirmation(answering, "by reader").approve()
+            _confirmation(emitter, "here").decline("no")
             for approval in approvals[:2]:
                 tasks.start_soon(_collect, [], _awaited, approval)
             emitter.text("done")
@@ -319,6 +353,11 @@ async def test_no_task_blocks_its_event_loop_while_redis_is_stopped(mortal: Redi
     assert {id: one["status"] for id, one in record.questions.items()} == expected
     assert texts == ["done", "done"]
     await relay.aclose()
+
+
+def _confirmation(stream: Any, id: str) -> sk.Confirmation:
+    confirmation: sk.Confirmation = stream.pending[id]
+    return confirmation
 
 
 async def _awaited(approval: Any) -> None:
@@ -348,6 +387,42 @@ def test_what_waits_for_redis_is_bounded(monkeypatch: pytest.MonkeyPatch, mortal
                 late.append(lines(1))
         finally:
             mortal.start()
+
+
+# -- failover
+
+
+@pytest.mark.slow
+def test_after_a_failover_by_sentinel_each_event_is_read_once() -> None:
+    """The replica lacks a tail that the reader has seen; the writer has it still, and writes it again."""
+    watched = Watched()
+    try:
+        with relay_at(watched.client()) as relay:
+            writer = relay.open("run", control=lambda control: None)
+            reading = relay.read("run")
+            seen: list[int] = []
+            writer.append(lines(1))
+            writer.flush()
+            eventually(lambda: watched.replica.command("XLEN", Keys(relay.prefix, "run").log) == 1)
+            watched.replica.pause()
+            watched.master.command("CLIENT", "KILL", "TYPE", "replica")
+            for number in range(2, 12):
+                writer.append(lines(1, number))
+                writer.flush()
+            while len(seen) < 11:
+                seen += [json.loads(entry.data)["n"] for entry in reading.pull()]
+            watched.master.kill()
+            watched.replica.go_on()
+            assert watched.replica.command("XLEN", Keys(relay.prefix, "run").log) == 1
+            writer.append(lines(1, 12))
+            writer.flush(60)
+            writer.end("done")
+            for entries in reading:
+                seen += [json.loads(entry.data)["n"] for entry in entries]
+            assert seen == whole(relay) == [*range(1, 13)]
+            assert relay.get("run").status == "done"  # type: ignore[union-attr]  # it is there
+    finally:
+        watched.close()
 
 
 # -- 18: connections
@@ -485,7 +560,7 @@ def test_wrong_arguments_are_refused() -> None:
 def test_a_client_lends_its_settings() -> None:
     """Whatever it makes of replies itself."""
     with redis.Redis.from_url(shared_server().url, decode_responses=True) as client:
-        with relay_at(client, prefix="client") as relay:  # type: ignore[arg-type]  # or a client
+        with relay_at(client, prefix="client") as relay:
             writer = relay.open("run", control=lambda control: None)
             writer.append(lines(2))
             writer.end("done")

@@ -212,6 +212,10 @@ class LogWriter(InTasks, ABC):
         """
 
     @abstractmethod
+    def abandon(self) -> None:
+        """Stop writing without ending the run, as if the process had died, but after what was written is stored."""
+
+    @abstractmethod
     def flush(self, timeout: float = 5.0) -> None:
         """Wait until all is stored.
 
