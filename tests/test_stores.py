@@ -135,6 +135,27 @@ async def test_one_run_holds_a_conversation(face: Face, store: Store) -> None:
 
 @every_face
 @body
+async def test_a_run_saves_only_what_it_holds(face: Face, store: Store) -> None:
+    """Not what was deleted after it locked it, nor what another has locked since: the versions may be the same."""
+    call = Caller(face, store)
+    assert await call("lock", "c", "run-1", owner="ann") == "run-1"
+    assert await call("save", "c", said("a"), 0, run="run-1") == 1
+    with pytest.raises(StaleVersionError, match="does not hold its lock"):
+        await call("save", "c", said("x"), 1, run="run-2")
+    for delete in (True, False):
+        await call("delete", "c")
+        if not delete:
+            await call("lock", "c", "run-2")
+            await call("save", "c", said("b"), 0, run="run-2")
+        for version in (0, 1):
+            with pytest.raises(StaleVersionError):
+                await call("save", "c", said("x"), version, run="run-1")
+        assert delete is (await call("get", "c") is None)
+    assert [message.content for message in (await call("load", "c")).messages] == ["b"]
+
+
+@every_face
+@body
 async def test_the_last_updated_come_first(face: Face, store: Store) -> None:
     call = Caller(face, store)
 

@@ -145,12 +145,16 @@ class RedisRelay(Relay):
         """A run's producer is dead: end the run, or leave it paused where it only waited for answers."""
         record = self.get(run_id)
         if record is not None and record.status == "paused" and record.cancel is None:
-            keys = self._hubs.keys(run_id)
-            ((epoch, owner, last),) = self._link.ask(("HMGET", keys.run, "epoch", "owner", "last"))
-            arguments = (epoch, owner, last, "paused", b"", self._lives.paused, b"", 1)
-            self._link.ask(END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments))
+            self._leave_paused(run_id)
         else:
             end_abandoned_run(self, run_id, "it gave no sign of life")
+
+    def _leave_paused(self, run_id: str) -> None:
+        """A run's producer died while it waited for answers: that it is paused is stored, unless somebody has it by now."""
+        keys = self._hubs.keys(run_id)
+        ((epoch, owner, last),) = self._link.ask(("HMGET", keys.run, "epoch", "owner", "last"))
+        arguments = (epoch, owner, last, "paused", b"", self._lives.paused, b"", 1)
+        self._link.ask(END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments))
 
     # -- for everyone
 
@@ -224,6 +228,12 @@ class RedisRelay(Relay):
         """Answer a question. The first answer counts. Returns whether this one did, and the question as it is now."""
         self.catch_up(run_id)
         outcome_of(answer)
+        if (
+            self._hubs.of(run_id).outbox(run_id) is None
+            and (record := self.get(run_id)) is not None
+            and record.status == "paused"
+        ):
+            self._leave_paused(run_id)  # else, once nothing is open, its dead producer would seem to have worked
         settled = self.settle(run_id, question_id, answer, passes_on=True)
         if settled is None:
             raise UsageError(f"run {run_id!r} has no question {question_id!r}")
