@@ -78,6 +78,7 @@ class UiRoutes:
             raise Problem("question-closed", "Nothing is open that these messages answer.")
         found = await so_far(self._server, run)  # now, as the log may be trimmed once the run goes on
         for question, answer in given:
+            found.answered.add(question["id"])
             await self._runs.give(run, question, answer)
         return await chat_continued(self._server, run, version, found)
 
@@ -173,6 +174,7 @@ class UiRoutes:
                 return Response(stream.mismatch(), headers=dict(self._runs.writer("ag_ui").headers))
             found = await so_far(self._server, current)
             for question, answer in given:
+                found.answered.add(question["id"])
                 await self._runs.give(current, question, answer)
             return await stream.attached(current, past, found, shows_messages=False)
         input = checked_input(wanted.new_messages)
