@@ -30,13 +30,6 @@ from .redis_server import ON_REDIS, RedisServer, needs_redis, shared_server
 pytestmark = needs_redis
 
 
-@pytest.fixture(autouse=True)
-def closing() -> Iterator[None]:
-    """The relays of a test end with it."""
-    yield
-    ON_REDIS.close()
-
-
 @pytest.fixture(scope="module")
 def mortal() -> Iterator[RedisServer]:
     """A server that is killed and comes back with its data."""
@@ -106,6 +99,7 @@ class Cutting:
             one.close()
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # closing it would not end the thread that accepts
         self._listener.close()
 
 

@@ -194,6 +194,18 @@ def test_the_clock_outlives_a_relay_that_fails(agents: Agents) -> None:
         client.until(second["id"], "paused")
 
 
+def test_the_clock_ends_with_the_last_run(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, and not when it looks again."""
+    monkeypatch.setattr("streamkit.server.clock._HEARTBEAT", 3600.0)
+    app = create_app(agents, token=TOKEN)
+    with serve(app) as url, Client(url) as client:
+        run = client.begin("hello")
+        [clock] = [one for one in threading.enumerate() if one.name == "streamkit-server-clock"]
+        client.until(run["id"], "done")
+        clock.join(20)
+        assert not clock.is_alive()
+
+
 class Stop(BaseException):
     """Not an `Exception`."""
 
