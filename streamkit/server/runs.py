@@ -84,6 +84,8 @@ class Runs:
         """Forget an execution that has ended or is paused."""
         if self.active.get(execution.run_id) is execution:
             del self.active[execution.run_id]
+        if not self.active:
+            self.clock.rest()
 
     def release(self, conversation_id: str, run_id: str) -> None:
         """Unlock the conversation for another run."""
