@@ -181,6 +181,7 @@ class Proxy:
         self._is_down = False
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # closing it would not end the thread that accepts
         self._listener.close()
         self.cut(stays_down=True)
 

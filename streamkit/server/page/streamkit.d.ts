@@ -77,6 +77,8 @@ export class Confirmation {
   readonly edited: string | null;
   readonly reason: string | null;
   readonly editable: boolean;
+  /** When no answer is taken any more, in Unix seconds. */
+  readonly expires_at?: number;
   /** Let it run; with `edited`, run that code instead. Rejects if another answer came first. */
   approve(edited?: string): Promise<Question>;
   decline(reason?: string): Promise<Question>;
