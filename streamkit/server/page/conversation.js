@@ -47,11 +47,6 @@ export class ConversationView extends EventHandler {
     return [...this.#questions.values()].find((view) => view.isOpen);
   }
 
-  /** The view of this confirmation's question, while it is open. */
-  questionOf(confirmation) {
-    return this.#questions.get(confirmation);
-  }
-
   get isEmpty() {
     return !this.log.childElementCount;
   }

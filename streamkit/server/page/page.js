@@ -172,20 +172,7 @@ function options() {
     isOffline = state === "waiting";
     $("connection").textContent = isOffline ? reasonToWait(error) : "";
   };
-  return { handler: [view, { on_confirmation: showWhetherEditable }], onConnection };
-}
-
-/** Offer to edit what a tool is called with, where the server says so; its event does not. */
-function showWhetherEditable(confirmation) {
-  const id = stream?.id;
-  if (confirmation.editable || !id) return;
-  client.getRun(id).then(
-    ({ pending }) => {
-      const question = pending.find((one) => one.id === confirmation.id);
-      if (question?.editable) view.questionOf(confirmation)?.allowEdit();
-    },
-    () => {}, // without the answer there is no button for it; the question itself can be answered
-  );
+  return { handler: view, onConnection };
 }
 
 function send(input) {

@@ -76,10 +76,11 @@ export class Confirmation {
   readonly status: "pending" | "approved" | "declined";
   readonly edited: string | null;
   readonly reason: string | null;
+  /** Whether an approval may carry other code, or other arguments of a tool's call. */
   readonly editable: boolean;
   /** When no answer is taken any more, in Unix seconds. */
   readonly expires_at?: number;
-  /** Let it run; with `edited`, run that code instead. Rejects if another answer came first. */
+  /** Let it run; with `edited`, run that code, or call the tool with that JSON text. Rejects if another answer came first. */
   approve(edited?: string): Promise<Question>;
   decline(reason?: string): Promise<Question>;
 }
