@@ -110,6 +110,8 @@ class Confirmation:
             value = getattr(self, key)
             if value is not None and value is not False:  # code that was edited to nothing is "", and says so
                 out[key] = value
+        if self.editable and self.status == "pending" and self.answer_slot is None:
+            out["editable"] = True  # by those who read it elsewhere; what a stream itself takes is no part of its event
         return out
 
     def __repr__(self) -> str:
