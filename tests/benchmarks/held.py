@@ -9,7 +9,15 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
 
-from .clients import ASYNC_RAW, BYTES, async_raw_loop, create, make_client, with_async_hook, with_async_text_deltas
+from .clients import (
+    ASYNC_BYTES,
+    ASYNC_RAW,
+    async_bytes_alone,
+    async_raw_loop,
+    make_client,
+    with_async_hook,
+    with_async_text_deltas,
+)
 from .measuring import Contestant, Profile, Row, Workers, check, contest, process
 from .paced_server import A_SECOND, URL, ProcessTime, begun
 from .wires import answer
@@ -87,20 +95,11 @@ def measured(read: Read) -> Callable[..., float]:
     return lambda **parameters: asyncio.run(main(**parameters))
 
 
-async def bytes_alone(client: Any, wire: str) -> str:
-    """Read the client's response, and leave out what is in it."""
-    events = 0
-    async with await create(client, wire) as stream:
-        async for data in stream.response.aiter_bytes():
-            events += data.count(b"\n\n")
-    return answer(events - 3)  # all but the beginning, the end and what says that it is the end
-
-
 CONTESTANTS = {
     "streamkit, a hook": Contestant(measured(with_async_hook)),
     "streamkit, text_deltas": Contestant(measured(with_async_text_deltas)),
     ASYNC_RAW: Contestant(measured(async_raw_loop)),
-    BYTES: Contestant(measured(bytes_alone)),
+    ASYNC_BYTES: Contestant(measured(async_bytes_alone)),
 }
 
 
