@@ -19,6 +19,7 @@ from ..errors import RequestError
 from ..messages import Message
 from ..protocols import ag_ui, vercel_ui
 from ..protocols.ui_answers import Approval, UiAnswer
+from ..protocols.ui_parts import DENIED
 from ..relay import RunRecord
 from ..relay.registry import outcome_of
 from ..stores import Conversation
@@ -77,6 +78,7 @@ class UiRoutes:
             raise Problem("question-closed", "Nothing is open that these messages answer.")
         found = await so_far(self._server, run)  # now, as the log may be trimmed once the run goes on
         for question, answer in given:
+            found.answered.add(question["id"])
             await self._runs.give(run, question, answer)
         return await chat_continued(self._server, run, version, found)
 
@@ -166,6 +168,7 @@ class UiRoutes:
                 return Response(stream.mismatch(), headers=dict(self._runs.writer("ag_ui").headers))
             found = await so_far(self._server, current)
             for question, answer in given:
+                found.answered.add(question["id"])
                 await self._runs.give(current, question, answer)
             return await stream.attached(current, past, found, shows_messages=False)
         input = checked_input(wanted.new_messages)
@@ -295,7 +298,8 @@ def _checked_answers(
 def _answer_of(one: UiAnswer) -> dict[str, Any]:
     if not isinstance(one, Approval):
         return {"error": one.output} if one.failed else {"output": one.output}
-    key, value = ("edited", one.edited) if one.approved else ("reason", one.reason)
+    # Their clients wait for the model's answer to a refusal, too; without a reason the run would end.
+    key, value = ("edited", one.edited) if one.approved else ("reason", one.reason or DENIED)
     return {"approved": one.approved, **({} if value is None else {key: value})}
 
 
