@@ -14,7 +14,7 @@ from .clients import (
     ASYNC_RAW,
     async_bytes_alone,
     async_raw_loop,
-    make_client,
+    make_openai,
     with_async_hook,
     with_async_text_deltas,
 )
@@ -34,6 +34,7 @@ the process waits for a core that others use does not count. For streams held, h
 LATE = 0.05  # seconds
 MOST = 400  # streams, of those that are tried
 _SLEEP = 0.01  # seconds
+_PATIENCE = 60.0  # seconds until a request fails; hundreds of them begin at the same moment
 _NEAR = 1.1  # the search ends when the numbers of streams that are held, and that are not, differ by no more than this
 
 Read = Callable[[Any, str], Awaitable[str]]
@@ -54,9 +55,13 @@ class _Load(NamedTuple):
 async def _load(read: Read, port: int, n: int, streams: int) -> _Load:
     url = URL.format(port=port, pid=os.getpid(), streams=streams, n=n)
     clock, late = ProcessTime(os.getpid()), list[float]()
-    async with make_client("chat", url, is_async=True) as client:
+    async with make_openai(url, is_async=True, timeout=_PATIENCE) as client:
         reading = asyncio.gather(*(read(client, "chat") for _ in range(streams)))
-        await begun(url)
+        beginning = asyncio.ensure_future(begun(url))
+        await asyncio.wait((reading, beginning), return_when=asyncio.FIRST_COMPLETED)
+        if not beginning.done():  # a request has failed, so they would wait for it for ever
+            beginning.cancel()
+            await reading
         began, used = clock.now(), time.process_time()
         while (seconds := clock.now() - began) < n / A_SECOND:
             await asyncio.sleep(_SLEEP)
