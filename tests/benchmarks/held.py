@@ -115,7 +115,7 @@ def rows(profile: Profile) -> Iterator[Row]:
     held = {"n": n, "streams": 2 * streams, "most": profile.pick(4, MOST, MOST)}
     with process("-m", "tests.benchmarks.paced_server") as port, Workers(__name__) as workers:
         for case, unit, parameters, rounds in (
-            (f"{A_SECOND} deltas a second each", "streams held", held, profile.pick(1, 1, 3)),
+            (f"{A_SECOND} deltas a second each", "streams", held, profile.pick(1, 1, 3)),
             (f"{streams} streams of {A_SECOND} deltas a second", "µs of CPU time a delta", cost, profile.pick(1, 2, 5)),
         ):
             yield from contest(
