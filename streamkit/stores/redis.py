@@ -143,10 +143,10 @@ class RedisStore(Store):
             if not members:
                 break
             ids = [_text(member) for member in members]
-            known = self._link.ask(*(("HMGET", self._key(id), *_FIELDS) for id in ids))
+            records = self._link.ask(*(("HMGET", self._key(id), *_FIELDS) for id in ids))
             found = [
                 *found,
-                *(_conversation(id, one) for id, one in zip(ids, known, strict=True) if one[1] is not None),
+                *(_conversation(id, one) for id, one in zip(ids, records, strict=True) if one[1] is not None),
             ]
             start += len(members)
         return found[:limit]

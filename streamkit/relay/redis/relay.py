@@ -89,11 +89,11 @@ class RedisRelay(Relay):
         self._link = connect(target, every_script())
         this = weakref.ref(self)
 
-        def bury(run_id: str) -> None:
+        def end_abandoned(run_id: str) -> None:
             if (relay := this()) is not None:
-                relay.bury(run_id)
+                relay.end_abandoned(run_id)
 
-        self._hubs = Hubs(self._link, prefix, lease, bury)
+        self._hubs = Hubs(self._link, prefix, lease, end_abandoned)
         self._finalizer = weakref.finalize(self, self._hubs.close)
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class RedisRelay(Relay):
             outbox.inbox.take_stock()
         return RedisWriter(self, outbox)
 
-    def bury(self, run_id: str) -> None:
+    def end_abandoned(self, run_id: str) -> None:
         """A run's producer is dead: end the run, or leave it paused where it only waited for answers."""
         record = self.get(run_id)
         if record is not None and record.status == "paused" and record.cancel is None:

@@ -76,18 +76,18 @@ class RedisWriter(LogWriter):
         self._questions += 1
         value = question_value(question_id, question, self.epoch, self._questions)
         first = self._outbox.ask(question_id, value, events)
-        self._outbox.inbox.asked(question_id)
+        self._outbox.inbox.opened(question_id)
         return self._cursors(first, len(events))
 
     def settle(self, question_id: str, answer: Mapping[str, Any] | None = None) -> tuple[bool, dict[str, Any]]:
         """Answer a question here, or close it without an answer."""
-        self._outbox.inbox.settled(question_id)
+        self._outbox.inbox.closed(question_id)
         self._relay.catch_up(self._outbox.run_id)
         return self._relay.settle(self._outbox.run_id, question_id, answer) or (False, {})
 
     def close_question(self, question_id: str, answer: Mapping[str, Any] | None = None) -> None:
         """Answer a question here, or close it, after what was written."""
-        self._outbox.inbox.settled(question_id)
+        self._outbox.inbox.closed(question_id)
         self._outbox.put(Settle(question_id, answer))
 
     def call_soon(self, call: Callable[[], object]) -> None:
