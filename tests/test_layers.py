@@ -62,7 +62,6 @@ BACKWARDS = {
     ("relay.redis.looker", "relay.redis.hub"): "the threads of a relay share what it knows",
     ("relay.redis.outbox", "relay.redis.hub"): "what a producer writes is sent by a thread of its relay",
     ("relay.redis.flusher", "relay.redis.outbox"): "producers give their work to the thread that sends it",
-    ("relay.redis.writer", "relay.redis.relay"): "a producer settles its questions through its relay",
     ("computer.supervisor", "computer.runner"): "a supervisor and a stop act on their runner",
     ("computer.stopping", "computer.runner"): "a supervisor and a stop act on their runner",
 }

@@ -355,6 +355,29 @@ async def test_no_task_blocks_its_event_loop_while_redis_is_stopped(mortal: Redi
     await relay.aclose()
 
 
+def test_what_a_reader_answers_while_redis_is_away_is_stored_later(
+    monkeypatch: pytest.MonkeyPatch, mortal: RedisServer
+) -> None:
+    """`approve()` was called once, and counts."""
+    monkeypatch.setattr("streamkit.redis_link.link.PATIENCE", 0.05)
+    with relay_at(mortal.url, prefix="answers") as relay:
+        emitter = sk.Emitter(relay, "run")
+        emitter.code("1", "python")
+        approval = emitter.confirm(id="q")
+        relay.catch_up("run")
+        with sk.stream(relay.reader("run")) as stream:
+            while "q" not in stream.pending:
+                next(iter(stream))
+            mortal.kill()
+            _confirmation(stream, "q").approve()
+            mortal.start()
+            monkeypatch.undo()
+            assert approval.wait()
+        emitter.close()
+        record = relay.get("run")
+        assert record is not None and record.questions["q"]["status"] == "approved"
+
+
 def _confirmation(stream: Any, id: str) -> sk.Confirmation:
     confirmation: sk.Confirmation = stream.pending[id]
     return confirmation
