@@ -487,6 +487,19 @@ def test_a_reading_that_joins_while_events_are_written_misses_none() -> None:
     assert failed == []
 
 
+def test_a_run_that_is_read_again_as_it_is_left_is_read() -> None:
+    """Nobody had read it for a while, and its channel was about to be unsubscribed."""
+    relay = ON_REDIS.make()
+    writer = relay.open("run", control=lambda control: None)
+    writer.append(lines(1))
+    for _ in range(20):
+        reading = relay.read("run", timeout=5)
+        assert len(reading.pull()) == 1
+        reading.close()
+        relay._hubs.of("run").drop_unread(time.monotonic() + 60)
+    writer.end("done")
+
+
 # -- 20: keys
 
 

@@ -62,6 +62,9 @@ class Hub:
         self._lock = threading.Lock()
         self._feeds: dict[str, Feed] = {}
         self._by_channel: dict[bytes, Feed | Outbox] = {}
+        self._confirmed: set[bytes] = (
+            set()
+        )  # the channels that are subscribed, those included that nobody reads any more
         self._outboxes: dict[str, Outbox] = {}
         self._ending: set[str] = set()
         self._is_running = self.is_closed = False
@@ -110,6 +113,7 @@ class Hub:
             feed = self._feeds.get(run_id)
             if feed is None or feed.is_gone:
                 feed = self._feeds[run_id] = Feed(run_id, self.keys(run_id))
+                feed.is_confirmed = feed.keys.log in self._confirmed
                 self._follow(feed.keys.log, feed)
             key = next(self._numbers)
             reading.member = f"{self._token}:{key}"
@@ -294,6 +298,7 @@ class Hub:
 
     def confirmed(self, channel: bytes) -> None:
         """A channel is subscribed: what was published before is in the log."""
+        self._confirmed.add(channel)
         target = self._by_channel.get(channel)
         if isinstance(target, Feed):
             target.is_confirmed = target.is_stale = True
@@ -320,6 +325,7 @@ class Hub:
     def unsubscribed(self, channels: Iterable[bytes]) -> None:
         """Subscriptions are gone: what is published meanwhile is missed."""
         for channel in channels:
+            self._confirmed.discard(channel)
             target = self._by_channel.get(channel)
             if isinstance(target, Feed):
                 target.is_confirmed = False
