@@ -32,13 +32,6 @@ from .redis_server import ON_REDIS, RedisServer, Watched, needs_redis, shared_se
 pytestmark = needs_redis
 
 
-@pytest.fixture(autouse=True)
-def closing() -> Iterator[None]:
-    """The relays of a test end with it."""
-    yield
-    ON_REDIS.close()
-
-
 @pytest.fixture(scope="module")
 def mortal() -> Iterator[RedisServer]:
     """A server that is killed and comes back with its data."""
@@ -108,6 +101,7 @@ class Cutting:
             one.close()
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # closing it would not end the thread that accepts
         self._listener.close()
 
 

@@ -132,7 +132,7 @@ class Emitter(Writer, Readable):
             if message is None or key != self._message_key or message.status != "in_progress" or self._ended:
                 self._end_message()
                 self._complete(kind.created_event(kind(**header)))
-                self._times.setdefault("first", time.monotonic())
+                self._times.mark("first", time.monotonic())
                 self._message = message = self._engine.messages[-1]
                 self._message_key = key
                 self._holds_half = False
@@ -173,7 +173,7 @@ class Emitter(Writer, Readable):
         """Begin a message of this class, in a lane; for `Lane`."""
         with self._ready():
             self._complete(kind.created_event(kind(**header, metadata=_in_lane(lane))))
-            self._times.setdefault("first", time.monotonic())
+            self._times.mark("first", time.monotonic())
             return Part(self, self._engine.messages[-1])
 
     def write_piece(self, message: Message, value: str, metadata: Mapping[str, Any] | None) -> None:

@@ -66,7 +66,7 @@ class Writer(StreamState):
         self._message: Message | None = None  # open; the next call of the same kind appends to it
         self._feed: Items | None = None  # what joins the pieces of the body that is being fed
         self._watchers: set[Callable[[], None]] = set()
-        self._times["start"] = time.monotonic()
+        self._times.start = time.monotonic()
         self._log = self.relay.open(self.run_id, {"model": model} if model else {}, control=received)
         self._events = EventLog(self._engine, self._log, self.relay.limit)
 
@@ -287,7 +287,7 @@ class Writer(StreamState):
         finally:
             self._current = self._events.current
             if self._events.first_delta is not None:
-                self._times.setdefault("first", self._events.first_delta)
+                self._times.mark("first", self._events.first_delta)
 
     def _end_message(self) -> None:
         message, self._message = self._message, None
@@ -325,7 +325,7 @@ class Writer(StreamState):
         return True
 
     def _finish(self) -> None:
-        self._times["end"] = time.monotonic()
+        self._times.end = time.monotonic()
         self._log.end(*self._how_it_ended())
         self._wake_watchers()
 

@@ -1,7 +1,8 @@
 """The events of a run as Server-Sent Events.
 
 The native protocol passes the relay's lines on as they are. Another protocol's encoder needs the events from the run's
-beginning: those before the client's cursor are encoded, too, and not sent.
+beginning: those before the client's cursor are encoded, too, and not sent. Readers of one run share what they can: frames in
+`shared_frames.py`, encoders in `shared_encoding.py`.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class Frames:
     def body(self, entries: Sequence[Entry]) -> bytes:
         """The frames of all entries."""
         return b"".join(self.of(entries))
+
+    def failure(self, event: Event) -> bytes:
+        """The frames of an event that says that the log cannot be read."""
+        return self.writer.event(event)
 
 
 class Native(Frames):
@@ -186,7 +191,7 @@ class EventStream(StreamingResponse):
                     if body := frames.body(entries[start : start + _MOST]):
                         yield body
         except SourceError as error:  # the run was deleted, or its next events were dropped and `gap` is `error`
-            yield frames.writer.event(StreamException(type(error).__name__, str(error), details_of(error), error))
+            yield frames.failure(StreamException(type(error).__name__, str(error), details_of(error), error))
         if ending := frames.writer.ending():
             yield ending
         self._is_complete = True

@@ -176,15 +176,17 @@ class Publisher:
         """Enter a question into the registry, with the events that show it."""
         if not waiting.waiting:
             return
-        asked: Message
+        message: Message
         if isinstance(waiting, ToolCallMessage):
-            kind, id, asked, editable = "tool_call", waiting.call_id or waiting.id, waiting, False
+            kind, id, message, editable = "tool_call", waiting.call_id or waiting.id, waiting, False
         else:
-            kind, id, asked, editable = "confirmation", waiting.id, waiting.subject, waiting.editable
-        subject = asked.copy()
+            kind, id, message, editable = "confirmation", waiting.id, waiting.subject, waiting.editable
+        subject = message.copy()
         step = self._events.engine.runs.step
         subject.run_id, subject.step_id = self.run_id, None if step is None else step.id
         question = {"kind": kind, "subject": codec.message_to_dict(subject), "editable": editable}
+        if (expires_at := _expires_at(waiting)) is not None:
+            question["expires_at"] = expires_at
         self.open_questions[id] = None
         self.log.ask(id, question, lines)
 
@@ -252,14 +254,23 @@ class Publisher:
 
 def _copy(confirmation: Confirmation) -> Confirmation:
     """A copy of a confirmation, which no stream waits for."""
-    return Confirmation(
+    copy = Confirmation(
         confirmation.id,
         confirmation.subject,
         status=confirmation.status,
         edited=confirmation.edited,
         reason=confirmation.reason,
         malformed=confirmation.malformed,
+        expires_at=_expires_at(confirmation),
     )
+    copy.editable = confirmation.editable
+    return copy
+
+
+def _expires_at(waiting: Confirmation | ToolCallMessage) -> float | None:
+    """When the agent stops to wait for an answer, which it has begun just now."""
+    slot = waiting.answer_slot
+    return None if slot is None or slot.timeout is None else round(time.time() + slot.timeout, 3)
 
 
 def _usage(run: Run) -> dict[str, Any] | None:
