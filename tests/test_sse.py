@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any
 
 import anyio
@@ -94,7 +94,7 @@ class Held:
 
 
 @contextlib.asynccontextmanager
-async def never_ending(face: Face, *handlers: sk.Handler, protocol: str = "streamkit") -> AsyncIterator[EndlessBody]:
+async def never_ending(face: Face, *handlers: sk.Handler, protocol: str = "streamkit") -> AsyncGenerator[EndlessBody]:
     """An event stream of a model whose answer does not end, after its first words."""
     with ModelServer(Reply("One two", never_ends=True)) as server:
         async with face.client(server) as client:
@@ -256,6 +256,27 @@ async def test_an_error_is_the_protocols_error_frame(face: Face, caplog: pytest.
     shown = await Body(face, face.stream(failing), "vercel_ui", expose_errors=True).rest()
     assert SECRET.encode() in shown
     assert shown.endswith(b"data: [DONE]\n\n")
+
+
+@every_face
+@body
+async def test_a_failure_after_the_run_has_ended_is_shown(face: Face) -> None:
+    """As of a hook that saves the answer. In each protocol the stream fails for whoever reads it."""
+
+    def fails(*_: Any) -> None:
+        raise KeyError(SECRET)
+
+    for protocol, frame in (
+        ("streamkit", b'"type":"stream_exception"'),
+        ("vercel_ui", b'{"type":"error","errorText":"The run failed. (urn:uuid:'),
+        ("ag_ui", b'{"type":"RUN_ERROR","message":"The run failed. (urn:uuid:'),
+    ):
+        written = await Body(face, face.stream(chat("x"), face.told(on_run_done=fails)), protocol).rest()
+        assert written.count(frame) == 1
+        stream = sk.stream([written])
+        with pytest.raises(sk.StreamkitError, match="The run failed"):
+            stream.until_done()
+        assert stream.messages[0].content == "x"
 
 
 @every_face

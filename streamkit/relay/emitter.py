@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 from ..answers import Confirmation
 from ..core.split_text import split_or_whole
@@ -85,6 +86,12 @@ class Emitter(Writer, Readable):
         )
         self._calls = CallIndex()
         self._question_count = 0
+
+    @classmethod
+    async def acreate(cls, relay: Relay | None = None, run_id: str | None = None, **options: Any) -> Self:
+        """A new emitter, for tasks: beginning a run may wait for the relay. Arguments and errors are those of the class."""
+        create = partial(cls, relay, run_id, **options)
+        return create() if relay is None else await relay.in_task(create)
 
     # -- messages
 
