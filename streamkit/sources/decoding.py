@@ -35,6 +35,11 @@ _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
 
 
+def _no_events(frames: Frames) -> Sequence[Event]:
+    """In the place of a decoder's `feed_frames`, where the stream is over."""
+    return ()
+
+
 _ENDED = Source(iter(()), lambda: None)  # in the place of the source of a stream that is over
 
 
@@ -60,6 +65,9 @@ class SourceDecoder:
     _held: tuple[Any, ...] = ()  # items, until the protocol is known
     decoder: Decoder | None = None
     direct: Direct = NOT_DIRECT
+    # The same of batches that were prepared.
+    _to_frames: Callable[[bytes], Frames] | None = None
+    _to_events: Callable[[Frames], Sequence[Event]]
     resumption: Resumption | None = None
     # From items that are parsed already to events, once nothing but the decoder takes part. Bytes among them have ints for
     # elements.
@@ -114,9 +122,8 @@ class SourceDecoder:
 
     def decode(self, batch: Any) -> Sequence[Event]:
         """The events of a batch of the source: bytes, or a list of frames or of items."""
-        kind, to_frames, to_events = self.direct
-        if batch.__class__ is kind:
-            return to_events(to_frames(batch))
+        if self._to_frames is not None and batch.__class__ is bytes:
+            return self._to_events(self._to_frames(batch))
         if (of_items := self._of_items) is not None:
             kind = batch.__class__
             if kind is tuple or kind is OwnEvents or (batch and not isinstance(batch[0], _OTHER)):
@@ -125,14 +132,16 @@ class SourceDecoder:
         only_decoded = not self._receivers and self._fields is None and self.resumption is None
         if only_decoded and self.decoder is not None:
             if self._framer is not None:
-                self.direct = bytes, self._framer.feed, self.decoder.feed_frames
+                self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
             elif self._upstream is None:
                 self._of_items = self.decoder.feed_items
-                self.direct = self._way_of_items(self._of_items)
+            self.direct = self._direct()
         return events
 
-    def _way_of_items(self, to_events: Callable[[Sequence[Any]], Sequence[Event]]) -> Direct:
-        return tuple, tuple, to_events
+    def _direct(self) -> Direct:
+        if self._to_frames is not None:
+            return bytes, self._to_frames, self._to_events
+        return NOT_DIRECT if self._of_items is None else (tuple, tuple, self._of_items)
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
         """These events with the messages that `fields=` makes of arguments, without those before the cursor."""
@@ -240,7 +249,7 @@ class SourceDecoder:
 
     def release(self) -> None:
         """Drop the references to handlers and to the decoder's newest items, once nothing more comes."""
-        self._receivers, self.direct, self._of_items = (), NOT_DIRECT, None
+        self._receivers, self.direct, self._to_frames, self._of_items = (), NOT_DIRECT, None, None
         if self.decoder is not None and not self.is_over:
             self.decoder.foreign_decoder = None
             self.decoder.forget()
@@ -249,7 +258,7 @@ class SourceDecoder:
         """The stream is over: keep only what says how the source ended."""
         self.release()
         self._was_complete = self.complete
-        self.source = _ENDED
+        self.source, self._to_events = _ENDED, _no_events
         if self.decoder is not None:
             self.decoder = self.decoder.remainder()
         self.resumption = self._fields = self._framer = self._upstream = self._foreign = None
@@ -333,15 +342,15 @@ class SourceDecoder:
 
 
 _NAMES = """source decoder resumption cut is_over _engine _receivers _fields _read_to_end _framer _start _seen _held direct
-_of_items _upstream _foreign _was_complete"""
+_to_frames _to_events _of_items _upstream _foreign _was_complete"""
 share_names(SourceDecoder, _NAMES)
 
 
 class PreparingDecoder(SourceDecoder):
     """Decodes what an async source pulled, which its `prepare` makes a batch of."""
 
-    def _way_of_items(self, to_events: Callable[[Sequence[Any]], Sequence[Event]]) -> Direct:
-        return dict, _alone, to_events  # it needs no preparing
+    def _direct(self) -> Direct:
+        return NOT_DIRECT if self._of_items is None else (dict, _alone, self._of_items)  # a dict needs no preparing
 
     def decode(self, batch: Any) -> Sequence[Event]:
         assert isinstance(self.source, AsyncSource)
