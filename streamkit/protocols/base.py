@@ -43,7 +43,7 @@ decoder for a newline-delimited JSON format, invented here, is no more than this
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, ClassVar, Self
 
@@ -207,14 +207,32 @@ class Decoder:
                 events.append(event)
             else:
                 self.index = index
-                item = as_item(item)
-                emitted = self._feed_item(item)
-                for event in emitted:
-                    event.raw_item, event.item_index = item, index
-                events += emitted
+                events += self._feed_any_item(item)
             index += 1
         self.index = index
         return events
+
+    def _feed_any_item(self, item: Any) -> list[Event]:
+        """The events of an item that is no plain delta."""
+        item = as_item(item)
+        events = self._feed_item(item)
+        for event in events:
+            event.raw_item, event.item_index = item, self.index
+        self.index += 1
+        return events
+
+    def feed_item(self, item: Any) -> Sequence[Event]:
+        """The events of one item that is parsed already, as a tuple if it is a plain delta. A protocol that overrides
+        `feed_items` overrides this as well."""
+        try:
+            event = self.plain_event(item)
+        except Exception:  # as in `feed_items`
+            event = None
+        if event is None:
+            return self._feed_any_item(item)
+        event.item_index = self.index
+        self.index += 1
+        return (event,)
 
     def _typed(self, events: list[Event], data: bytes, id: bytes = b"") -> list[Event]:
         """The events of one frame that was read by its type, with where they came from. Then comes the next frame. Deltas

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..core.delivery import NOT_DIRECT, Direct
+from ..core.delivery import NO_MORE, NOT_DIRECT, Direct
 from ..core.engine import Engine
 from ..core.split_text import without_split_deltas
+from ..core.steps import END
 from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
 from ..messages.json_text import read_json
-from ..messages.sdk_objects import as_item
+from ..messages.sdk_objects import PLAIN_KINDS, as_item
 from ..protocols import registry
 from ..protocols.base import Decoder, OwnEvents
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
     from ..core.resume import Resumption
 
-__all__ = ["PreparingDecoder", "SourceDecoder"]
+__all__ = ["ItemDecoder", "SourceDecoder"]
 
+_BYTES, _TUPLE = frozenset({bytes}), frozenset({tuple})  # classes of batches
 _OTHER = (tuple, Event, int)  # elements of batches that are frames, another stream's events, or bytes
 _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
@@ -123,13 +125,15 @@ class SourceDecoder:
     def direct(self) -> Direct:
         """The calls that make events of a batch of bytes, if it `is_direct`; or of a tuple of items."""
         if self._to_frames is not None:
-            return bytes, self._to_frames, self._to_events
-        return NOT_DIRECT if self._of_items is None else (tuple, tuple, self._of_items)
+            return _BYTES, self._to_frames, self._to_events
+        return NOT_DIRECT if self._of_items is None else (_TUPLE, tuple, self._of_items)
 
     # -- batches
 
     def decode(self, batch: Any) -> Sequence[Event]:
-        """The events of a batch of the source: bytes, or a list of frames or of items."""
+        """The events of a batch of the source: bytes, or a list of frames or of items. `NO_MORE` of its end."""
+        if batch is None or batch is END:
+            return NO_MORE
         if self._to_frames is not None and batch.__class__ is bytes:
             return self._to_events(self._to_frames(batch))
         if (of_items := self._of_items) is not None:
@@ -353,29 +357,39 @@ _to_events _of_items _upstream _foreign _was_complete"""
 share_names(SourceDecoder, _NAMES)
 
 
-class PreparingDecoder(SourceDecoder):
-    """Decodes what an async source pulled, which its `prepare` makes a batch of."""
+class ItemDecoder(SourceDecoder):
+    """Decodes a source that gives one item at a time: an object, or bytes or text of a body."""
 
     @property
     def direct(self) -> Direct:
-        """The calls that make events of a dict, which needs no preparing."""
-        return NOT_DIRECT if self._of_items is None else (dict, _alone, self._of_items)
+        """The calls that make events of a dict or a plain model, or of bytes."""
+        if self._to_frames is not None:
+            assert self.source.items is not None
+            is_plain = self.source.items.body.is_plain
+            return _BYTES, self._to_frames if is_plain else self._frames_of_piece, self._to_events
+        if self._of_items is None:
+            return NOT_DIRECT
+        assert self.decoder is not None
+        return PLAIN_KINDS, self.decoder.feed_item, tuple  # which gives the very tuple that it gets
+
+    def _frames_of_piece(self, piece: bytes) -> Frames:
+        """The frames that a piece of a body completes, where it may be a line without its newline."""
+        assert self._to_frames is not None
+        assert self.source.items is not None
+        return self._to_frames(self.source.items.body.feed(piece))
 
     def decode(self, batch: Any) -> Sequence[Event]:
-        assert isinstance(self.source, AsyncSource)
-        assert self.source.prepare is not None
+        if batch is END:
+            return NO_MORE
+        assert self.source.items is not None
         try:
-            prepared = self.source.prepare(batch)
+            prepared = self.source.items.batch(batch)
         except Exception as error:
             raise_source_error(error)
         return super().decode(prepared)
 
 
-share_names(PreparingDecoder, _NAMES)
-
-
-def _alone(item: Any) -> tuple[Any]:
-    return (item,)
+share_names(ItemDecoder, _NAMES)
 
 
 def _resumption(after: str, engine: Engine) -> Resumption:
