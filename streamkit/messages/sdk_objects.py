@@ -6,13 +6,13 @@ attributes (`fields_of`, `open_model`), which is fast, and possible where an obj
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from ..errors import raise_source_error
 
-__all__ = ["PLAIN_KINDS", "Nesting", "as_item", "fields_of", "is_plain_model", "open_model"]
+__all__ = ["PLAIN_KINDS", "Nesting", "as_item", "fields_of", "is_model", "is_plain_model", "open_model", "opened"]
 
 Nesting = Mapping[str, Any]
 """The fields of an item that hold further objects, or lists of them, each with the nesting of these."""
@@ -40,6 +40,24 @@ def as_item(value: Any) -> Any:
             return dump(mode="json", exclude_unset=True)
     except Exception as error:
         raise_source_error(error)
+    return value
+
+
+def is_model(value: object) -> bool:
+    """Whether a value is an SDK's object, as far as its class says."""
+    return callable(getattr(type(value), "model_dump", None))
+
+
+def opened(value: Any) -> Any:
+    """A value, with dicts in the place of the SDK's objects that are in it, as in `dict(chunk)`. Raises as `as_item`."""
+    if is_model(value):
+        return as_item(value)
+    if isinstance(value, Mapping):
+        mapping: Mapping[Any, Any] = value
+        return {key: opened(element) for key, element in mapping.items()}
+    if isinstance(value, (list, tuple)):
+        elements: Sequence[Any] = value
+        return [*map(opened, elements)]
     return value
 
 

@@ -53,13 +53,24 @@ from ..core.split_text import SplitDelta, split_deltas
 from ..events import Delta, Event, StreamWarning
 from ..messages import TextMessage
 from ..messages.json_text import Lenient, decode_json, is_nested_too_deep, read_leniently, well_formed
-from ..messages.sdk_objects import as_item
+from ..messages.sdk_objects import as_item, is_model, opened
 from .framing import Frames, as_frame
 from .values import WireObject, is_object
 
 __all__ = ["Decoder", "Encoder", "OwnEvents"]
 
-_encode = msgspec.json.Encoder(enc_hook=lambda value: dict(value) if is_object(value) else None).encode
+
+class _HoldsObjects(Exception):
+    """An SDK's object is in an item that is none itself."""
+
+
+def _encodable(value: Any) -> Any:
+    if is_model(value):
+        raise _HoldsObjects
+    return dict(value) if is_object(value) else None
+
+
+_encode = msgspec.json.Encoder(enc_hook=_encodable).encode
 
 
 class OwnEvents(list[Event]):
@@ -215,7 +226,11 @@ class Decoder:
     def _feed_any_item(self, item: Any) -> list[Event]:
         """The events of an item that is no plain delta."""
         item = as_item(item)
-        events = self._feed_item(item)
+        try:
+            events = self._feed_item(item)
+        except _HoldsObjects:
+            item = opened(item)
+            events = self._guarded(item)
         for event in events:
             event.raw_item, event.item_index = item, self.index
         self.index += 1
@@ -286,6 +301,8 @@ class Decoder:
         except UnicodeEncodeError:
             lenient = well_formed(item)
             return self._feed_repaired(lenient.value, lenient)
+        except _HoldsObjects:
+            raise
         except Exception:
             pass  # values that JSON lacks: the decoder passes over them
         return self._guarded(item)

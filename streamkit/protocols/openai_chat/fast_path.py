@@ -162,14 +162,15 @@ class FastPath(base.Decoder):
         return event
 
     def plain_event(self, item: Any) -> Event | None:
-        """The event of a plain delta of an open message. The usual forms of one are read by a few look-ups."""
+        """The event of a plain delta of an open message. The usual forms of one are read by a few look-ups. A dict with the
+        client's objects in it is none: the tolerant path opens these."""
         chunk: dict[str, Any] = item if item.__class__ is dict else fields_of(item)
         (wire,) = choices = chunk["choices"]
         if wire.__class__ is not dict:
-            wire = fields_of(wire)
+            wire = fields_of(wire) if chunk is not item else NO_VALUES  # which has no delta
         delta = wire["delta"]
         if delta.__class__ is not dict:
-            delta = fields_of(delta)
+            delta = fields_of(delta) if chunk is not item else NO_VALUES
         index: Any = wire.get("index")
         size = len(wire)
         if (
