@@ -12,7 +12,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -97,13 +97,6 @@ def _marks(kind: Kind) -> list[pytest.MarkDecorator]:
 
 
 every_relay = pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name, marks=_marks(kind)) for kind in RELAYS])
-
-
-@pytest.fixture(autouse=True)
-def closing() -> Iterator[None]:
-    """The relays of a test end with it."""
-    yield
-    ON_REDIS.close()
 
 
 class Driver:
@@ -757,6 +750,25 @@ async def test_a_producer_that_dies_leaves_a_paused_or_a_lost_run(face: Face, ki
         assert await drive.status(run_id) == "running"
         kind.kill_producer(writer)
         assert await drive.status(run_id) == status, run_id
+
+
+@driven
+async def test_a_run_whose_producer_died_while_it_waited_stays_paused_when_it_is_answered(
+    face: Face, kind: Kind
+) -> None:
+    """With no question open any more: the next producer gets the answer."""
+    drive = Driver(face, kind.make())
+    writer = await drive.open()
+    writer.ask("q", {}, lines(1))
+    kind.kill_producer(writer)
+    del writer
+    assert (await drive("answer", "run", "q", {"approved": True}))[0]
+    assert await drive.status() == "paused"
+    after = await drive.take_over()
+    assert after is not None
+    after.ask("q", {})
+    await drive.eventually(kind, lambda: Answered("q", {"approved": True}) in drive.received)
+    assert await drive.status() == "running"
 
 
 @driven

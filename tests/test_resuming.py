@@ -167,6 +167,29 @@ def test_a_message_that_ended_is_built_when_it_is_read(monkeypatch: pytest.Monke
     assert stream.timing.deltas == 51
 
 
+def test_messages_with_metadata_and_ended_lines_are_left_encoded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands between their lines, or in the first, is looked at without building them."""
+    relay = MemoryRelay()
+    with sk.Emitter(relay, "run") as emitter:
+        lane = emitter.lane("one")
+        lane.text("metadata from the beginning")
+        lane.end_message()
+        emitter.emit(e.TextDone(sk.TextMessage("signed", content="metadata at the end", metadata={"signature": "s"})))
+        emitter.code("run()", "python")
+        for line in (1, None):
+            emitter.console("out")
+            emitter.emit(e.ActiveLine(emitter.messages[-1].id, line))
+        emitter.end_message()
+        emitter.emit(e.TextDone(sk.TextMessage("cut", content="cut", status="incomplete")))
+        cursor = emitter.cursor
+    with monkeypatch.context() as patch:
+        patch.setattr(m.Message, "from_dict", lambda value: pytest.fail(f"{value} was built"))
+        stream = sk.stream(relay.reader("run"), after=cursor)
+        assert next(iter(stream)).type == "run_created"
+    wanted = sk.stream(relay.reader("run")).get_final_messages()
+    assert stream.get_final_messages() == wanted
+
+
 def test_messages_can_be_read_after_the_stream_has_ended() -> None:
     """What was not read before stays readable."""
     relay = MemoryRelay()

@@ -7,7 +7,7 @@ that it belongs to. Making the whole message takes ten times as long.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -18,10 +18,10 @@ from ..messages import Message, ToolCallMessage
 __all__ = ["EndedMessage", "EndedMessages", "answered_calls", "message_of"]
 
 
-class EndedMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """The static form of a message that has ended and has no annotations."""
+class EndedMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True, kw_only=True):
+    """The static form of a message that has ended, as our writers write it, and has no annotations."""
 
-    id: str
+    id: Annotated[str, msgspec.Meta(min_length=1)]
     role: Literal["assistant", "computer", "user", "system"]
     type: str
     format: str | None = None
@@ -32,12 +32,12 @@ class EndedMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     group: str | None = None
     index: int = 0
     choice: int = 0
-    run_id: str | None = None
-    step_id: str | None = None
+    run_id: str
+    step_id: str
     provider_executed: bool = False
     status: Literal["completed", "incomplete", "cancelled", "failed"] = "completed"
     metadata: dict[str, object] | None = None
-    content: str | None = None
+    content: str
 
     @property
     def wants_output(self) -> bool:

@@ -71,7 +71,7 @@ class OpenMessages(PendingAnswers):
         self._open = self._renamed = self._by_id = self._early_lines = NOTHING
         self._annotated = NOTHING
         self.find_open, self._ids, self.new_id = _find_nothing, _NO_IDS, _new_id_of_none
-        self._sizes.release()
+        self._sizes = self._sizes.released()
 
     @property
     def warning_list(self) -> WarningList:
@@ -170,30 +170,35 @@ class OpenMessages(PendingAnswers):
         once: something is known of them already, they are too long, or are calls that none of the others answers."""
         from .ended_messages import answered_calls  # few streams resume
 
-        answered = answered_calls(ended.messages)
         if self._encoded is NOTHING:
             self._reading, self._encoded = RLock(), {}
-        by_id, encoded, messages = self._by_id, self._encoded, self._messages
-        early_lines, sizes = self._early_lines, self._sizes
-        for message, line in zip(ended.messages, ended.lines, strict=True):
-            id, kind = message.id, message.type
-            if (
-                id in by_id
-                or id in early_lines
-                or (kind == "tool_call" and not self._is_answered(message, answered))
-                or message.step_id is None
-                or message.run_id is None
-                or not id
-                or not sizes.add_ended(message.content or "", message.metadata)
-            ):
-                yield line
-                continue
-            if (call_id := message.answers) is not None:
-                self._call_answered(call_id)
-            with self._reading:
-                encoded[id] = len(messages), line
+        answered, lines = answered_calls(ended.messages), ended.lines
+        next = 0
+        while (next := self._keep_some(ended, next, answered)) < len(lines):
+            yield lines[next]
+            next += 1
+
+    def _keep_some(self, ended: EndedMessages, next: int, answered: Container[str]) -> int:
+        """Keep those from this one on, as their lines. Returns the place of one that is to be completed as any other, or how
+        many there are."""
+        messages, by_id, encoded = self._messages, self._by_id, self._encoded
+        early_lines, add_ended = self._early_lines, self._sizes.add_ended
+        with self._reading:
+            for place, message in enumerate(ended.messages[next:], next):
+                id = message.id
+                if (
+                    id in by_id
+                    or id in early_lines
+                    or (message.type == "tool_call" and not self._is_answered(message, answered))
+                    or not add_ended(message.content, message.metadata)
+                ):
+                    return place
+                if message.call_id is not None and (call_id := message.answers) is not None:
+                    self._call_answered(call_id)
+                encoded[id] = len(messages), ended.lines[place]
                 by_id[id] = _UNREAD
                 messages.append(_UNREAD)
+        return len(ended.lines)
 
     def _is_answered(self, call: EndedMessage, answered: Container[str]) -> bool:
         """Whether a call wants no output, because another message is its output, or for its own sake."""
@@ -221,7 +226,7 @@ class OpenMessages(PendingAnswers):
         if self.runs.step is None:
             yield from self.runs.open_step(cause)
         if isinstance(template, ConsoleMessage):
-            yield from self._code_runs()
+            yield from self._code_runs(template.call_id)
         if isinstance(template, ToolOutputMessage) or (template.role == "computer" and template.call_id is not None):
             self._call_answered(template.call_id)  # what the code of a call shows answers the call as well
         if type(template) is not message_class(template.type, template.format, template.role):

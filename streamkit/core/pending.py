@@ -108,11 +108,14 @@ class PendingAnswers:
         yield from self.runs.open_step(event)
         questions = self._questions
         confirmation = Confirmation(
-            questions.ids.free(question.id), self._subject(question.subject), malformed=question.malformed
+            questions.ids.free(question.id),
+            self._subject(question.subject),
+            malformed=question.malformed,
+            expires_at=question.expires_at,
         )
+        confirmation.editable = question.editable
         if question.answer_slot is not None:  # another stream's: that stream waits for the answer
             confirmation.answer_slot = question.answer_slot
-            confirmation.editable = question.editable
         elif (self.pull_approves or self.takes_edits or self.takes_approvals) and not question.malformed:
             confirmation.answer_slot = self._new_answer(f"confirmation {question.id!r}", confirmation.id)
             confirmation.editable = self.takes_edits
@@ -156,10 +159,11 @@ class PendingAnswers:
         if self.runs.run is not None:
             self.runs.run.finish_reason = "declined"
 
-    def _code_runs(self) -> Iterator[e.Event]:
-        """Code runs, so whoever could decide has approved it."""
+    def _code_runs(self, call_id: str | None) -> Iterator[e.Event]:
+        """Code of this call runs, so whoever could decide has approved it. A question about another call stays open."""
         for confirmation in self._unanswerable():
-            yield from self.settle(confirmation, True)
+            if confirmation.subject.call_id == call_id:
+                yield from self.settle(confirmation, True)
 
     def _decline_unanswerable(self) -> Iterator[e.Event]:
         for confirmation in self._unanswerable():

@@ -7,10 +7,10 @@ message. All other lines are decoded one by one.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Any
 
 import msgspec
 
@@ -23,20 +23,31 @@ from .cursors import Entry, cursor_of, place_of, run_name
 
 __all__ = ["Past"]
 
-# One message from its beginning to its end, when nothing else stands between its lines; or as far as the text goes; or any
-# other line. Of the active lines in between only the last counts, and if that is null, the message has none.
+# The last line of a message, where it has the fields of the first line, in the form that our writers give them.
+_END = (
+    rb"""\{"type":"(?P=kind)_done","message":\{(?P=fields)(?(metadata)(?:,"status":"\w+")?(?P=metadata))[,}][^\n]*+"""
+)
+# Before CPython 3.11.5 a possessive group does not go back to where it began when it fails in its middle. One that is not
+# possessive needs memory for each repetition, so they are limited.
+_ANY_NUMBER = b"*+" if sys.version_info >= (3, 11, 5) else b"{0,1000}"
+# The lines of a message, when nothing else stands between them; or as many of them as there are; or any other line. Of the
+# active lines in between only the last counts, and if that is null, the message has none.
 _spans = re.compile(
     rb"""
-    \{"type":"(?P<kind>\w+)_created","message":\{"(?P<id>id":"[^"\\]*")[^\n]*+\n
-    (?:\{"type":"(?:(?P=kind)_delta","message_(?P=id)|active_line","message_(?P=id),"line":(?P<active>\w+))[^\n]*+\n)*+
-    (?:
-        (?P<done>\{"type":"(?P=kind)_done","message":\{"(?P=id)[^\n]*+)\n
-        |(?P<open>\Z)
-    )
+    \{"type":"(?P<kind>\w+)_created","message":\{
+        (?=
+            (?P<fields>"(?P<id>id":"[^"\\]*")[^\n]*),"status":"in_progress"
+            (?:\}|(?P<metadata>,"metadata":\{[^\n]*)\})\}\n
+        )
+        [^\n]*+\n
+    (?:\{"type":"(?:(?P=kind)_delta","message_(?P=id)|active_line","message_(?P=id),"line":(?P<active>\w+))[^\n]*+\n)%b
+    (?:(?(active)(?P<active_end>%b)|(?P<end>%b))\n|(?P<open>\Z))
     |(?P<line>[^\n]*+)\n
-    """,
+    """
+    % (_ANY_NUMBER, _END, _END),
     re.VERBOSE,
-).finditer
+)
+_END_GROUP, _ACTIVE_END_GROUP, _OPEN_GROUP = (_spans.groupindex[name] for name in ("end", "active_end", "open"))
 
 
 class Past:
@@ -88,26 +99,54 @@ class Past:
         producer follows."""
         text = b"".join((self._rest, *[part for line in lines for part in (line, b"\n")]))
         self._rest = b""
-        counted = 0  # up to where the lines of the text are counted in `_number`
-        ended: list[re.Match[bytes]] = []
-        for span in _spans(text):
-            active, done = span.group("active", "done")
-            if done is not None and (active is None or active == b"null") and _is_whole(span, done):
-                ended.append(span)
+        ended: list[bytes] = []  # the last lines of messages that have ended, one after the other
+        first = 0  # where the first of these messages begins
+        for span in _spans.finditer(text):
+            group = span.lastindex
+            if group == _END_GROUP or (group == _ACTIVE_END_GROUP and span["active"] == b"null"):
+                ended.append(span[group])
                 continue
             start, end = span.span()
-            if span.lastgroup == "open" and not is_end:
+            if ended:
+                yield from self._ended(ended, text[first:start])
+                ended = []
+            first = end
+            if group == _OPEN_GROUP and not is_end:
                 self._rest = text[start:]
-                break
-            self._number += text.count(b"\n", counted, start)
-            yield from self._ended(ended, self._number)
-            ended = []
-            for line in text[start : end - 1].split(b"\n"):
-                self._number += 1
-                yield self._decode(line, self._cursor(self._number))
-            counted = end
-        self._number += text.count(b"\n", counted, len(text) - len(self._rest))
-        yield from self._ended(ended, self._number)
+            else:
+                yield from self._one_by_one(text[start:end])
+        if ended:
+            yield from self._ended(ended, text[first:])
+
+    def _one_by_one(self, lines: bytes) -> Iterator[Event]:
+        for line in lines[:-1].split(b"\n"):
+            self._number += 1
+            yield self._decode(line, self._cursor(self._number))
+
+    def _ended(self, last_lines: Sequence[bytes], lines: bytes) -> Iterator[Event]:
+        """The events of messages that have ended, one after the other: of their last lines, or of all where these do not
+        say everything."""
+        messages = self._messages(last_lines)
+        spans = [lines] if all(messages) else [span[0] for span in _spans.finditer(lines)]
+        for part, are_regular in _parts(messages):
+            if are_regular:
+                self._number += sum(span.count(b"\n") for span in spans[part])
+                cursor = self._cursor(self._number)
+                yield self._left_encoded(last_lines[part], messages[part], cursor, are_created=True)
+            else:
+                for span, last_line in zip(spans[part], last_lines[part], strict=True):
+                    yield from self._decoded(span, last_line)
+
+    def _decoded(self, lines: bytes, last_line: bytes) -> Iterator[Event]:
+        """The events of a message that is taken in as any other: of its last line, or of all, if that is no event."""
+        number = self._number + lines.count(b"\n")
+        done = self._decode(last_line, self._cursor(number)) if b'"content":' in last_line else None
+        if not isinstance(done, Done):
+            yield from self._one_by_one(lines)
+            return
+        self._number = number
+        yield done.message.created_event(done.message, position=done.position)
+        yield done
 
     def _cursor(self, number: int) -> str:
         return cursor_of(int(self._epoch), number, self._name)
@@ -127,50 +166,21 @@ class Past:
         lines, dropped = codec.snapshot_lines(entry.data)
         events: list[Event] = []
         for are_done, group in groupby(lines, _is_done):
-            if are_done:
-                events += self._taken_in([*group], entry.cursor)
-            else:
-                events += [self._decode(line, entry.cursor) for line in group]
+            some = [*group]
+            messages = self._messages(some) if are_done else [None] * len(some)
+            for part, are_regular in _parts(messages):
+                if are_regular:
+                    events.append(self._left_encoded(some[part], messages[part], entry.cursor, are_created=False))
+                else:
+                    events += [self._decode(line, entry.cursor) for line in some[part]]
         yield Snapshot(events=events, dropped=dropped, position=entry.cursor)
 
-    def _ended(self, spans: Sequence[re.Match[bytes]], number: int) -> Iterator[Event]:
-        """The events of messages that have ended, one after the other, the last one with the line of this number."""
-        if spans:
-            yield from self._taken_in([span["done"] for span in spans], self._cursor(number), spans)
-
-    def _taken_in(
-        self, lines: Sequence[bytes], cursor: str, spans: Sequence[re.Match[bytes] | None] = ()
-    ) -> Iterator[Event]:
-        """The events of messages that have ended, by their last lines. `spans`: all lines of each, if they are there."""
-        messages = self._messages(lines)
-        if all(messages):  # the common case
-            yield self._kept(lines, messages, cursor, are_created=bool(spans))
-            return
-        together = zip(lines, messages, spans or [None] * len(lines), strict=True)
-        for is_kept, group in groupby(together, _has_message):
-            if is_kept:
-                kept, ended, _ = zip(*group, strict=True)
-                yield self._kept(kept, ended, cursor, are_created=bool(spans))
-            else:
-                for line, _, span in group:
-                    yield from self._decoded(line, span, cursor)
-
-    def _decoded(self, line: bytes, span: re.Match[bytes] | None, cursor: str) -> Iterator[Event]:
-        """The events of a message that is taken in as any other: of its last line, or of all, if that is no event."""
-        done = self._decode(line, cursor)
-        if span is None:
-            yield done
-        elif isinstance(done, Done):
-            yield done.message.created_event(done.message, position=cursor)
-            yield done
-        else:
-            for one in span[0].removesuffix(b"\n").split(b"\n"):
-                yield self._decode(one, cursor)
-
-    def _kept(self, lines: Sequence[bytes], messages: Sequence[Any], cursor: str, *, are_created: bool) -> Event:
+    def _left_encoded(
+        self, lines: Sequence[bytes], messages: Sequence[EndedMessage | None], cursor: str, *, are_created: bool
+    ) -> Event:
         decode = self._decode
         return EndedMessages(
-            messages=messages,
+            messages=[message for message in messages if message is not None],
             lines=lines,
             decode=lambda line: decode(line, cursor),
             read=_read,
@@ -179,7 +189,8 @@ class Past:
         )
 
     def _messages(self, lines: Sequence[bytes]) -> Sequence[EndedMessage | None]:
-        """The static forms of messages. None for one that has to be decoded as any other event."""
+        """The static forms of messages, by the lines with which they ended. None for one whose line does not say everything,
+        or has to be decoded as any other event."""
         if not self._keeps_lines:
             return [None] * len(lines)
         try:
@@ -188,26 +199,20 @@ class Past:
             return [*map(_message_in, lines)]
         if len(done) != len(lines):  # a line with more than one object, which is no event
             return [*map(_message_in, lines)]
-        return [one.message if one.is_regular else None for one in done]
+        return _regular(done)
 
 
-def _is_whole(span: re.Match[bytes], done: bytes) -> bool:
-    """Whether the last line of a message has all that the others have: the fields with which it was created, in the same
-    form, and content."""
-    text, start = span.string, span.start("id") - 1
-    end = text.index(b"\n", start)
-    begin, _, rest = text[start : end - 2].partition(b',"status":"in_progress"')
-    if not (done.startswith(begin, start - span.start() - 3) and rest in done):  # `created` is longer than `done`
-        return False
-    return b'"content":' in done or span.start("done") == end + 1
+def _parts(messages: Sequence[EndedMessage | None]) -> Iterator[tuple[slice, bool]]:
+    """The parts in which all messages are there, and those in which none is."""
+    start = 0
+    for are_regular, group in groupby(messages, bool):
+        end = start + sum(1 for _ in group)
+        yield slice(start, end), are_regular
+        start = end
 
 
 def _is_done(line: bytes) -> bool:
     return _match_done(line) is not None
-
-
-def _has_message(line: tuple[bytes, EndedMessage | None, object]) -> bool:
-    return line[1] is not None
 
 
 def _read(line: bytes) -> Event:
@@ -224,10 +229,18 @@ class _DoneLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     type: str
     message: EndedMessage
 
-    @property
-    def is_regular(self) -> bool:
-        message = self.message
-        return _is_regular(version(), self.type, message.type, message.format, message.role, message.provider_executed)
+
+def _regular(done: Sequence[_DoneLine]) -> Sequence[EndedMessage | None]:
+    """Their messages, and None in place of one whose event has more fields, or is another kind's."""
+    now = version()
+    return [
+        message
+        if _is_regular(
+            now, one.type, (message := one.message).type, message.format, message.role, message.provider_executed
+        )
+        else None
+        for one in done
+    ]
 
 
 @lru_cache(256)
@@ -245,10 +258,9 @@ def _is_regular(version: int, event: str, type: str, format: str | None, role: s
 
 def _message_in(line: bytes) -> EndedMessage | None:
     try:
-        done = _decode_line(line)
+        return _regular([_decode_line(line)])[0]
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
-    return done.message if done.is_regular else None
 
 
 _decode_line = msgspec.json.Decoder(_DoneLine).decode

@@ -19,6 +19,8 @@ from .records import conversation_of
 
 __all__ = ["ConversationRoutes"]
 
+_DELETED = "the conversation was deleted"
+
 
 class ConversationRoutes:
     """Endpoints, each called with the request and the value of its body."""
@@ -73,8 +75,8 @@ class ConversationRoutes:
         before = Fields(body, "").optional_text("before")
         found = await self._server.conversation(request, request.path_params["conversation"])
         removed = await self.roll_back(found, before)
-        said = [message.to_dict() for message in removed if message.role == "user"]
-        return JSONResponse({"removed": [message.id for message in removed], "input": said})
+        input = [message.to_dict() for message in removed if message.role == "user"]
+        return JSONResponse({"removed": [message.id for message in removed], "input": input})
 
     async def roll_back(self, conversation: Conversation, before: str | None) -> list[Message]:
         """Remove the messages from one of the user's on; the last one's turn by default. Returns them.
@@ -93,15 +95,19 @@ class ConversationRoutes:
         try:
             await self._server.store.asave(conversation.id, messages[:place], saved.version)
         except StaleVersionError:
-            raise Problem("conversation-busy") from None
+            raise Problem("conversation-busy", "The conversation was changed meanwhile.") from None
         return messages[place:]
 
     async def delete(self, request: Request, body: Any) -> Response:
         """Remove a conversation."""
         found = await self._server.conversation(request, request.path_params["conversation"])
         if (run := await self._server.open_run(found)) is not None:
-            await self._server.relay.acancel(run.id, "the conversation was deleted")
+            await self._server.relay.acancel(run.id, _DELETED)
         await self._server.store.adelete(found.id)
+        newest = await self._server.relay.alist(conversation=found.id, limit=1)
+        now = await self._server.store.aget(found.id) if newest else None
+        if newest and (now is None or now.run != newest[0]):  # one that began at this very moment
+            await self._server.relay.acancel(newest[0], _DELETED)
         return Response(status_code=204)
 
 

@@ -20,7 +20,6 @@ from ..protocols import registry
 from ..protocols.event_stream import EventStreamWriter
 from ..protocols.request_body import Fields
 from ..relay import RunRecord
-from ..relay.interface import FINAL
 from ..streams.error_mask import ErrorMask
 from .context import Context
 from .core import Server
@@ -28,7 +27,9 @@ from .event_stream import Encoded, EventStream, Frames, Native, is_within, numbe
 from .inputs import RunRequest, answer_in, fingerprint, limit_in
 from .problem import Problem
 from .records import question_of
-from .ui_questions import at_question_of
+from .shared_encoding import EncodedTogether, SharedEncoding
+from .shared_frames import SharedFrames
+from .ui_questions import AtQuestion, at_question_of
 
 __all__ = ["RunRoutes"]
 
@@ -72,7 +73,7 @@ class RunRoutes:
             metadata=wanted.metadata,
             owner=owner,
         )
-        record, is_replay = await self.run(context, fingerprint(body) if key is not None else None)
+        record, is_replay = await self.run(request, context, fingerprint(body) if key is not None else None)
         headers = {"Location": f"{request.scope.get('root_path', '')}/runs/{run_id}"}
         headers |= {"Idempotency-Replayed": "true"} if is_replay else {}
         if not wanted.stream:
@@ -93,7 +94,7 @@ class RunRoutes:
         return hmac.new(self._secret, value, hashlib.sha256).hexdigest()[:40]
 
     async def run(
-        self, context: Context, mark: str | None, more: Mapping[str, Any] | None = None
+        self, request: Request, context: Context, mark: str | None, more: Mapping[str, Any] | None = None
     ) -> tuple[RunRecord, bool]:
         """Begin a run, unless there is one with this id. Returns its record, and whether there was one.
 
@@ -112,7 +113,7 @@ class RunRoutes:
         found = await relay.aget(context.run_id) if mark is not None else None
         if found is None:
             try:
-                await self._server.runs.begin(context, info)
+                await self._server.runs.begin(context, info, partial(self._server.check_new_run, request, context))
             except UsageError:  # an equal request came at the same moment
                 found = await relay.aget(context.run_id)
                 if found is None:
@@ -171,7 +172,8 @@ class RunRoutes:
     ) -> Response:
         """The response with a run's events after a cursor: none, if it has ended there."""
         number = number_of(after, record.id)
-        if record.status in FINAL and after is not None and after == record.cursor:
+        has_ended = record.ended_at is not None  # a lost run's end is not written before somebody reads it
+        if has_ended and after is not None and after == record.cursor:
             return Response(status_code=204)
         self._server.take_seat(request)
         is_native = protocol == "streamkit"
@@ -183,17 +185,26 @@ class RunRoutes:
         writer = self.writer(protocol)
         frames: Frames
         if is_native:
-            frames = Native(writer, self._server.shared_frames(record.id))
+            frames = Native(writer, self._server.shared(SharedFrames, record.id))
         else:
-            frames = Encoded(
-                writer,
-                record.id,
-                after=number,
-                keeps=is_no_input,
-                at_question=at_question_of(protocol),
-                questions_from=number_of(record.cursor, record.id),
-            )
+            frames = self.encoded(writer, record, at_question_of(protocol), protocol, after=number)
         return EventStream(reading, frames, {"X-Streamkit-Run": record.id, **(headers or {})}, on_disconnect)
+
+    def encoded(
+        self,
+        writer: EventStreamWriter,
+        record: RunRecord,
+        at_question: AtQuestion | None,
+        *options: object,
+        after: int = 0,
+    ) -> Frames:
+        """The frames of a run in another protocol, from its beginning; `options` are those of the encoder."""
+        newest = number_of(record.cursor, record.id)
+        state = Encoded(
+            writer, record.id, after=after, keeps=is_no_input, at_question=at_question, questions_from=newest
+        )
+        shared = self._server.shared(SharedEncoding, record.id, *options)
+        return EncodedTogether(state, shared, record.id, max(after, newest))
 
     def writer(self, protocol: Any) -> EventStreamWriter:
         """The writer of frames in a protocol, or with an encoder. It masks the texts of errors."""

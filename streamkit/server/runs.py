@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import anyio
 
-from ..errors import StaleVersionError, StreamkitError
+from ..errors import SourceError, StaleVersionError, StreamkitError
 from ..messages import Message
 from ..protocols.values import is_list, is_object
-from ..relay import Relay
+from ..relay import LogWriter, Relay
 from ..relay.interface import FINAL
 from ..stores import Store
 from .clock import Clock
@@ -22,7 +22,7 @@ from .problem import Problem
 __all__ = ["DEFAULT_PAUSE", "Runs"]
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
-_FAREWELL = 10.0  # seconds that runs get at shutdown
+_SHUTDOWN = 10.0  # seconds that runs get
 
 
 class _Default(float):
@@ -40,14 +40,14 @@ class Runs:
     """
 
     def __init__(
-        self, factory: Callable[[Context], Any], relay: Relay, store: Store, *, most: int, pause_after: float | None
+        self, factory: Callable[[Context], Any], relay: Relay, store: Store, *, max_runs: int, pause_after: float | None
     ) -> None:
         self.factory = factory
         self.relay = relay
         self.store = store
         self.active: dict[str, Execution] = {}
         self.clock = Clock(self)
-        self._most = most
+        self._max_runs = max_runs
         self._beginning = 0
         self._pause_after = pause_after
 
@@ -84,6 +84,8 @@ class Runs:
         """Forget an execution that has ended or is paused."""
         if self.active.get(execution.run_id) is execution:
             del self.active[execution.run_id]
+        if not self.active:
+            self.clock.rest()
 
     def release(self, conversation_id: str, run_id: str) -> None:
         """Unlock the conversation for another run."""
@@ -94,41 +96,54 @@ class Runs:
     def check_room(self) -> None:
         """Refuse another run where there are too many. Those that wait for answers do not count."""
         running = sum(one.waits_since is None for one in [*self.active.values()])
-        if running + self._beginning >= self._most:
+        if running + self._beginning >= self._max_runs:
             raise Problem("too-many-runs", "This process has as many open runs as it may have.")
 
-    async def begin(self, context: Context, info: Mapping[str, Any]) -> None:
+    async def begin(self, context: Context, info: Mapping[str, Any], check: Callable[[], Awaitable[None]]) -> None:
         """Begin a run: its input is saved, and the agent runs from here on by itself.
+
+        Args:
+            check: refuses a conversation that the request may not go on with. It is called when nobody else can create it
+                any more.
 
         Raises:
             UsageError: the relay has this run already.
-            Problem: the conversation has another open run, or there are too many.
+            Problem: the conversation is another's, or has another open run, or there are too many.
         """
         self.check_room()
         self._beginning += 1  # before anything is waited for
         try:
-            await self._begin(context, info)
+            await self._begin(context, info, check)
         finally:
             self._beginning -= 1
 
-    async def _begin(self, context: Context, info: Mapping[str, Any]) -> None:
+    async def _begin(self, context: Context, info: Mapping[str, Any], check: Callable[[], Awaitable[None]]) -> None:
         execution = Execution(self, context)
         writer = await self.relay.aopen(context.run_id, info, control=execution.receive)
         try:
-            await self._lock(context)
+            holder = await self._lock(context)
+            await check()
+            if holder != context.run_id:
+                raise Problem("conversation-busy", "The conversation has an open run.", extra={"run": holder})
             execution.version = await self._save_input(context)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                try:
-                    await self.relay.adelete(context.run_id)
-                finally:
-                    await self.store.aunlock(context.conversation_id, context.run_id)
+                await self._undo(context, writer)
             if isinstance(error, StaleVersionError):  # it was rolled back or deleted at this very moment
                 raise Problem("conversation-busy", "The conversation was changed meanwhile.") from None
             raise
         self.active[context.run_id] = execution
         execution.begin(writer)
         self.clock.wake()
+
+    async def _undo(self, context: Context, writer: LogWriter) -> None:
+        """Remove a run that could not begin; where that fails too, it ends at least, and does not seem to run."""
+        try:
+            await self.relay.adelete(context.run_id)
+        except SourceError:
+            await writer.aend("cancelled")
+        finally:
+            await self.store.aunlock(context.conversation_id, context.run_id)
 
     async def _save_input(self, context: Context) -> int:
         """Add what the user says to the conversation. Returns its version."""
@@ -137,18 +152,18 @@ class Runs:
         _name(context.input, context.messages, context.run_id)
         title = title_of(context.input) if not any(one.role == "user" for one in context.messages) else None
         messages = [*context.messages, *context.input]
-        return await self.store.asave(context.conversation_id, messages, version, title=title, owner=context.owner)
+        return await self.store.asave(context.conversation_id, messages, version, title=title, run=context.run_id)
 
-    async def _lock(self, context: Context) -> None:
-        """Lock the conversation for this run. The lock of a run that has ended is taken from it."""
+    async def _lock(self, context: Context) -> str:
+        """Lock the conversation for this run. The lock of a run that has ended is taken from it. Returns the run that has
+        it now."""
         id, run_id, owner = context.conversation_id, context.run_id, context.owner
         holder = await self.store.alock(id, run_id, owner=owner)
         if holder != run_id:
             record = await self.relay.aget(holder)
             if record is None or record.status in FINAL:
                 holder = await self.store.alock(id, run_id, instead_of=holder, owner=owner)
-        if holder != run_id:
-            raise Problem("conversation-busy", "The conversation has an open run.", extra={"run": holder})
+        return holder
 
     async def take_over(self, run_id: str) -> bool:
         """Go on with a run that is paused. Returns whether this process became its producer."""
@@ -186,7 +201,7 @@ class Runs:
 
     # -- the end
 
-    def shutdown(self, timeout: float = _FAREWELL) -> None:
+    def shutdown(self, timeout: float = _SHUTDOWN) -> None:
         """Leave all runs: those that wait for an answer are paused, others end as cancelled, by force if they take longer."""
         executions = [*self.active.values()]
         for execution in executions:

@@ -19,17 +19,18 @@ from ..errors import RequestError
 from ..messages import Message
 from ..protocols import ag_ui, vercel_ui
 from ..protocols.ui_answers import Approval, UiAnswer
+from ..protocols.ui_parts import DENIED
 from ..relay import RunRecord
 from ..relay.registry import outcome_of
 from ..stores import Conversation
 from .context import Context
 from .conversation_routes import ConversationRoutes
 from .core import Server, is_id
-from .event_stream import Encoded, EventStream, number_of, open_reading
+from .event_stream import EventStream, open_reading
 from .inputs import checked_input
 from .problem import Problem
 from .records import question_of
-from .run_routes import RunRoutes, is_no_input
+from .run_routes import RunRoutes
 from .ui_questions import ends_as_waiting
 from .ui_streams import AgUiStream, chat_continued, so_far
 
@@ -68,7 +69,7 @@ class UiRoutes:
             input = await self._regenerate(again, turn)
         elif conversation is not None and wanted.message_id is not None:
             await self._replace(conversation, wanted.message_id)
-        record = await self._begin(wanted.id, input, dict(wanted.body), owner)
+        record = await self._begin(request, wanted.id, input, dict(wanted.body), owner)
         return await self._chat_from_beginning(record, version)
 
     async def _chat_answers(self, run: RunRecord | None, answers: Sequence[UiAnswer], version: Any) -> Response:
@@ -77,6 +78,7 @@ class UiRoutes:
             raise Problem("question-closed", "Nothing is open that these messages answer.")
         found = await so_far(self._server, run)  # now, as the log may be trimmed once the run goes on
         for question, answer in given:
+            found.answered.add(question["id"])
             await self._runs.give(run, question, answer)
         return await chat_continued(self._server, run, version, found)
 
@@ -138,13 +140,7 @@ class UiRoutes:
     async def _chat_from_beginning(self, record: RunRecord, version: Any) -> EventStream:
         reading = await open_reading(self._server, record, None)
         encoder = vercel_ui.Encoder(version, message_id=record.id, expose_errors=True)
-        frames = Encoded(
-            self._runs.writer(encoder),
-            record.id,
-            keeps=is_no_input,
-            at_question=ends_as_waiting,
-            questions_from=number_of(record.cursor, record.id),
-        )
+        frames = self._runs.encoded(self._runs.writer(encoder), record, ends_as_waiting, "chat", version)
         return EventStream(reading, frames, {"X-Streamkit-Run": record.id})
 
     # -- AG-UI
@@ -156,11 +152,11 @@ class UiRoutes:
         self._server.take_seat(request)
         stream = AgUiStream(self._server, wanted)
         run_id = self._runs.id_of("agui", owner or "", wanted.thread_id, wanted.run_id)
-        known = await self._server.relay.aget(run_id)
+        known = await self._seen(request, run_id)
         past = await self._past(conversation, known or run)
         if known is not None and not wanted.resume:
             return await stream.attached(known, past, await so_far(self._server, known), shows_messages=True)
-        current = run or await self._newest(wanted.thread_id)
+        current = run or await self._newest(request, wanted.thread_id)
         if wanted.resume or (run is not None and _pending(run)):
             try:
                 given = _checked_answers(current, wanted.answers)
@@ -172,6 +168,7 @@ class UiRoutes:
                 return Response(stream.mismatch(), headers=dict(self._runs.writer("ag_ui").headers))
             found = await so_far(self._server, current)
             for question, answer in given:
+                found.answered.add(question["id"])
                 await self._runs.give(current, question, answer)
             return await stream.attached(current, past, found, shows_messages=False)
         input = checked_input(wanted.new_messages)
@@ -180,12 +177,17 @@ class UiRoutes:
         more = {"state": wanted.state, "context": wanted.context, "forwardedProps": wanted.forwarded_props}
         tools = [msgspec.to_builtins(tool) for tool in wanted.tools]
         metadata = {"ag_ui": {"runId": wanted.run_id, "tools": tools, **more}}
-        record = await self._begin(wanted.thread_id, input, metadata, owner, run_id)
+        record = await self._begin(request, wanted.thread_id, input, metadata, owner, run_id)
         return await stream.beginning(record, past)
 
-    async def _newest(self, conversation: str) -> RunRecord | None:
+    async def _newest(self, request: Request, conversation: str) -> RunRecord | None:
         ids = await self._server.relay.alist(conversation=conversation, limit=1)
-        return await self._server.relay.aget(ids[0]) if ids else None
+        return await self._seen(request, ids[0]) if ids else None
+
+    async def _seen(self, request: Request, run_id: str) -> RunRecord | None:
+        """A run, if there is one that the request may see: it outlives the conversation that it was checked with."""
+        record = await self._server.relay.aget(run_id)
+        return record if record is not None and await self._server.may(self._server.run_of(record), request) else None
 
     async def _past(self, conversation: Conversation | None, run: RunRecord | None) -> list[Message]:
         """The messages before a run."""
@@ -216,7 +218,13 @@ class UiRoutes:
         return await self._server.open_run(conversation)
 
     async def _begin(
-        self, conversation: str, input: list[Message], metadata: dict[str, Any], owner: str | None, run_id: str = ""
+        self,
+        request: Request,
+        conversation: str,
+        input: list[Message],
+        metadata: dict[str, Any],
+        owner: str | None,
+        run_id: str = "",
     ) -> RunRecord:
         context = Context(
             run_id=run_id or secrets.token_urlsafe(16),
@@ -226,7 +234,7 @@ class UiRoutes:
             metadata=metadata,
             owner=owner,
         )
-        record, _ = await self._runs.run(context, run_id or None)
+        record, _ = await self._runs.run(request, context, run_id or None)
         return record
 
     async def _supersede(self, run: RunRecord) -> None:
@@ -290,7 +298,8 @@ def _checked_answers(
 def _answer_of(one: UiAnswer) -> dict[str, Any]:
     if not isinstance(one, Approval):
         return {"error": one.output} if one.failed else {"output": one.output}
-    key, value = ("edited", one.edited) if one.approved else ("reason", one.reason)
+    # Their clients wait for the model's answer to a refusal, too; without a reason the run would end.
+    key, value = ("edited", one.edited) if one.approved else ("reason", one.reason or DENIED)
     return {"approved": one.approved, **({} if value is None else {key: value})}
 
 

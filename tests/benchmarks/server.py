@@ -28,8 +28,9 @@ ABOUT = """\
 each run gets an event every 200 ms. The baseline is written by hand with Starlette: a queue for each client and a frame that is
 made once, without a log, so that whoever leaves has lost the run. Latency is by the clock on the wall, from writing the event to
 the client that has received it, and so is the time until the last of them has the last event. *Resume*: within
-one second each client leaves and comes back with its `Last-Event-ID`; the CPU time is what that costs beside the events. Every
-client checks that it has every event exactly once."""
+one second each client leaves and comes back with its `Last-Event-ID`; the CPU time is what that costs beside the events. *In each
+protocol*: all clients read one run, which is encoded once for all of them. Every client checks that it has every event exactly
+once."""
 
 _PROCESSES = multiprocessing.get_context("spawn")  # no memory of what others have imported
 
@@ -41,6 +42,7 @@ class Scenario(NamedTuple):
     clients: int
     runs: int
     resumes: bool = True
+    protocol: str = "streamkit"
 
 
 class Size(NamedTuple):
@@ -82,7 +84,7 @@ def measure(scenario: Scenario, size: Size) -> Mapping[str, float]:
     with _process(serve, scenario.app, scenario.runs) as server:
         port = _received(server)
         before = _asked(server, "memory")
-        with _process(follow, port, scenario.clients, scenario.runs) as readers:
+        with _process(follow, port, scenario.clients, scenario.runs, scenario.protocol) as readers:
             _received(readers)
             figures = {"Memory": (_asked(server, "memory") - before) / scenario.clients / 1024}
             return {**figures, **_timed(server, readers, scenario, size)}
@@ -116,6 +118,8 @@ def _timed(server: Any, readers: Any, scenario: Scenario, size: Size) -> Mapping
 
 
 OURS, BY_HAND = "streamkit", "by hand"
+NATIVE = "streamkit's own protocol"
+UI_PROTOCOLS = ("vercel_ui", "ag_ui")
 UNITS = {
     "Memory": "KB a client",
     "CPU time": "µs an event and client",
@@ -147,6 +151,21 @@ def rows(profile: Profile) -> Iterator[Row]:
             }
             yield from numbered(values, f"{'One run' if runs == 1 else f'{runs} runs'}: {figure}", unit, BY_HAND)
 
+    for number in profile.pick((clients,), (clients,), (100, clients)):
+        yield from _rows_of_protocols(number, size)
+
+
+def _rows_of_protocols(clients: int, size: Size) -> Iterator[Row]:
+    """One run in each protocol of browsers, beside streamkit's own."""
+    names = {"streamkit": NATIVE, **{protocol: protocol for protocol in UI_PROTOCOLS}}
+    found = {
+        name: measure(Scenario(Streamkit, clients, 1, resumes=False, protocol=protocol), size)
+        for protocol, name in names.items()
+    }
+    for figure in ("CPU time", "Memory"):
+        values: dict[str, float | None] = {name: figures[figure] for name, figures in found.items()}
+        yield from numbered(values, f"One run in each protocol, {clients} clients: {figure}", UNITS[figure], NATIVE)
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -154,10 +173,12 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--events", type=int, default=50, help="of each run")
     parser.add_argument("--interval", type=float, default=0.2, help="seconds between two events of a run")
+    parser.add_argument("--protocol", default="streamkit", choices=("streamkit", *UI_PROTOCOLS))
     parser.add_argument("--by-hand", action="store_true", help="the app without streamkit")
     options = parser.parse_args()
     kind = ByHand if options.by_hand else Streamkit
-    scenario = Scenario(kind, options.clients, options.runs, resumes=not options.by_hand)
+    resumes = not options.by_hand and options.protocol == "streamkit"  # the others have no cursors
+    scenario = Scenario(kind, options.clients, options.runs, resumes, options.protocol)
     print(f"load {os.getloadavg()[0]:.1f}")
     for case, value in measure(scenario, Size(options.events, options.interval, 1.0)).items():
         print(f"{case:32} {value:10.3f} {UNITS[case]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import anyio.lowlevel
@@ -163,7 +164,7 @@ class MemoryWriter(LogWriter):
         if self._run.has_room():
             await anyio.lowlevel.checkpoint()
         else:
-            await async_wait_until(self._run.has_room, self._watch, lambda: 1.0)
+            await async_wait_until(partial(self.in_task, self._run.has_room), self._watch, lambda: 1.0)
 
     @property
     def _watch(self) -> Watch:
