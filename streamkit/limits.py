@@ -21,7 +21,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     The defaults are far above what any provider sends. Bytes of a compressed body are counted after decompression. A
     message's content is measured after some hundreds of deltas, and when it is done. Annotations and metadata, such as log
-    probabilities, are counted as they come, in characters of JSON text.
+    probabilities, are counted as they come, in characters of JSON text; log probabilities as what they take in memory, which is
+    five to seven times that.
 
     Attributes:
         line: bytes of one item of the body, at least 1,000: the data of a Server-Sent Event, or a line of JSON.

@@ -172,6 +172,11 @@ def _usage(number: int) -> dict[str, int]:
     return {"prompt_tokens": 9, "completion_tokens": number, "total_tokens": 9 + number}
 
 
+def _detailed_usage(number: int) -> dict[str, Any]:
+    details = {"completion_tokens_details": {"reasoning_tokens": number}, "prompt_tokens_details": {"cached_tokens": 0}}
+    return {**_usage(number), **details}
+
+
 def _call(**function: Any) -> dict[str, Any]:
     named = {"id": "t", "type": "function"} if "name" in function else {}
     return {"tool_calls": [{"index": 0, **named, "function": function}]}
@@ -231,6 +236,7 @@ VARIANTS: dict[str, tuple[str, bytes]] = {
         "openai_chat",
         _chats(_TEXT, usage=_usage),
     ),
+    "chat, usage with details in each chunk": ("openai_chat", _chats(_TEXT, usage=_detailed_usage)),
     "chat, the same usage in each chunk": ("openai_chat", _chats(_TEXT, usage={"prompt_tokens": 9})),
     "chat, log probabilities": ("openai_chat", _chats(_TEXT, {"logprobs": _tokens})),
     "chat, empty log probabilities": ("openai_chat", _chats(_TEXT, {"logprobs": {"content": None, "refusal": None}})),

@@ -6,17 +6,20 @@ import gzip
 import json
 import pickle
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 
 import streamkit as sk
 from streamkit.events import ToolCallCreated
 from streamkit.messages import ToolCallMessage
+from streamkit.messages.json_text import held_size
 from streamkit.protocols.framing import framer_for
 from streamkit.testing import ModelServer, Reply
 
@@ -338,6 +341,32 @@ def test_what_grows_beside_a_text_is_counted(name: str, limit: str, wire: str) -
             assert len(message.annotations) == len(told.of("on_annotation"))
 
 
+@pytest.mark.parametrize("alternatives", [0, 5, 20])
+def test_log_probabilities_are_counted_as_the_memory_that_they_take(alternatives: int) -> None:
+    """Objects of a few numbers take about seven times their JSON text."""
+
+    def token(number: int) -> dict[str, Any]:
+        return {"token": f" w{number}", "logprob": -0.125 - number, "bytes": [32, 119, 48 + number % 10]}
+
+    def tokens(number: int) -> dict[str, Any]:
+        others = [token(number + place) for place in range(alternatives)]
+        return {"content": [{**token(number), "top_logprobs": others}], "refusal": None}
+
+    limit = 400_000
+    lines = [b"data: %b\n\n" % json.dumps(choice({"content": "a"}, logprobs=tokens(n))).encode() for n in range(1200)]
+    stream = sk.stream(iter(lines), protocol="openai_chat", limits=sk.Limits(message=limit))
+    with pytest.raises(sk.LimitError, match=r"Limits\.message"):
+        stream.until_done()
+    tracemalloc.start()
+    held = [
+        msgspec.json.decode(line[6:])["choices"][0]["logprobs"]["content"]
+        for line in lines[: stream.messages[0].delta_count]
+    ]
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 0.7 * limit < taken < 1.5 * limit, held[0]
+
+
 def test_annotations_and_metadata_are_counted_once() -> None:
     """Although both come with their deltas, and again with the complete message or item."""
     cited = [citation(n) for n in range(20)]
@@ -355,8 +384,8 @@ def test_annotations_and_metadata_are_counted_once() -> None:
     assert [len(one.annotations) for one in stream.messages if isinstance(one, sk.TextMessage)] == [20]
     chunks = [choice({"content": "a"}, logprobs=logprobs(n)) for n in range(20)]
     end = choice({}, finish_reason="stop")
-    size = len(json.dumps([logprobs(n)["content"][0] for n in range(20)]))
-    kept = sk.stream([*chunks, end], limits=sk.Limits(message=size + 100))
+    size = held_size({"logprobs": [logprobs(n)["content"][0] for n in range(20)]})
+    kept = sk.stream([*chunks, end], limits=sk.Limits(message=size + size // 10))
     kept.until_done()
     assert len(kept.messages[0].metadata["logprobs"]) == 20
     with pytest.raises(sk.LimitError):

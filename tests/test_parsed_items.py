@@ -7,8 +7,9 @@ tolerant path gives, to the last field, for whatever a producer in this process 
 from __future__ import annotations
 
 import copy
+import random
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from openai.types.responses import ResponseStreamEvent
 
 import streamkit as sk
 from streamkit import protocols
+from streamkit.core.engine import Engine
 from streamkit.events import EVENTS, Delta, Event
 from streamkit.messages.json_text import read_json
 from streamkit.messages.sdk_objects import as_item
@@ -652,3 +654,103 @@ def test_keys_that_are_missing_or_new_give_the_same_events_on_both_paths(case: s
         if all("event" in item and "data" in item for item in items) or not kind_of(name).wraps_event_name:
             frames = frames_made_of(name, items)
             assert told_by_frames(name, frames, fast=True) == told_by_frames(name, frames, fast=False)
+
+
+# -- objects inside of dicts, and everything at once
+
+
+def modelled(value: Any, rng: random.Random) -> Any:
+    """A value with objects as the clients' in the place of some of its dicts."""
+    if isinstance(value, list):
+        return [modelled(one, rng) for one in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {key: modelled(one, rng) for key, one in value.items()}
+    return BaseModel.construct(**fields) if rng.random() < 0.7 else fields
+
+
+@pytest.mark.parametrize("case", STREAMS)
+def test_objects_inside_of_dicts_give_the_events_of_the_dicts(case: str) -> None:
+    """As in `dict(chunk)`; on both paths."""
+    name, items = STREAMS[case]
+    rng = random.Random(case)
+    mixed = [{key: modelled(one, rng) for key, one in item.items()} for item in items]
+    found = told(kind_of(name), mixed)
+    assert found == told(tolerant(name), mixed)
+    assert found == told(kind_of(name), items)
+
+
+def mutated(items: list[Wire], rng: random.Random) -> list[Any]:
+    """The items with a few values that are odd, missing, new or there twice."""
+    changed_items: list[Any] = copy.deepcopy(items)
+    for _ in range(rng.choice((1, 2, 4))):
+        number = rng.randrange(len(changed_items))
+        path = rng.choice([*places(changed_items[number])])
+        odd = rng.choice(JSON_VALUES)
+        if rng.random() < 0.3 and isinstance(place := value_at(changed_items[number], path), dict):
+            place[rng.choice(KEYS)] = copy.deepcopy(odd)
+        elif path and rng.random() < 0.3 and isinstance(holder := value_at(changed_items[number], path[:-1]), dict):
+            del holder[path[-1]]
+        elif path:
+            changed_items[number] = changed(changed_items[number], path, copy.deepcopy(odd))
+    return changed_items
+
+
+JSON_VALUES: list[Any] = [
+    *(None, True, False, 0, 1, -1, 7.5, 1e308, 2**63, 2**70, "", "x", "na\u00efve \U0001f327"),
+    *([], ["x"], [None], {}, {"x": 1}, [[]], {"type": "text"}),
+]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    for key in value if isinstance(value, dict) else range(len(value) if isinstance(value, list) else 0):
+        yield from places(value[key], (*path, key))
+
+
+def value_at(value: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+def story(decoder: protocols.Decoder, batches: list[Any], feed: Callable[[Any], Any]) -> str:
+    """All events that an engine makes of these batches, with the content of their messages when they came."""
+    engine = Engine()
+    engine.number_of = decoder.number_of
+    found: list[Any] = []
+
+    def take(events: Iterable[Event]) -> None:
+        for event in engine.complete(events):
+            found.append([field for field in lines([event])[0] if field[0] not in ("raw_item", "item_index")])
+
+    for batch in batches:
+        take(feed(batch))
+    take(decoder.finish())
+    for events in (engine.source_done(complete=decoder.complete), engine.end()):
+        take(events)
+    return repr((found, decoder.complete, decoder.exhausted, decoder.index))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_mutated_streams_give_the_same_events_on_both_paths(seed: int) -> None:
+    """As bytes, as dicts and with objects; whatever came together: completed events, snapshots, warnings and their indexes."""
+    rng = random.Random(seed)
+    cases = [*STREAMS.values(), *BYTES.values(), *PLAIN.values()]
+    for _ in range(40):
+        name, items = rng.choice(cases)
+        items = [item if isinstance(item, dict) else {} for item in mutated(items, rng)]
+        fast, slow = kind_of(name), tolerant(name)
+        size = rng.choice((1, 2, 100))
+        frames = [
+            (b"", str(item.get("event", "")).encode(), encoded(item) if "data" in item else msgspec.json.encode(item))
+            for item in items
+        ]
+        batches = [frames[place : place + size] for place in range(0, len(frames), size)]
+        one, other = fast(), type("TolerantBytes", (slow,), {"feed_frames": protocols.Decoder.feed_frames})()
+        is_named = name in ("openai_assistants", "streamkit")
+        plain = batches if is_named else [[data for _, _, data in batch] for batch in batches]
+        assert story(one, plain, one.feed_frames) == story(other, plain, other.feed_frames)
+        for parsed in (items, [{key: modelled(value, rng) for key, value in item.items()} for item in items]):
+            one, other = fast(), slow()
+            assert story(one, parsed, one.feed_item) == story(other, [[item] for item in parsed], other.feed_items)

@@ -50,7 +50,13 @@ def test_a_delta_with_usage_costs_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["chat, usage in each chunk", "chat, OpenRouter's reasoning", "chat, log probabilities"]
+    "name",
+    [
+        "chat, usage in each chunk",
+        "chat, usage with details in each chunk",
+        "chat, OpenRouter's reasoning",
+        "chat, log probabilities",
+    ],
 )
 def test_the_dearest_deltas_cost_at_most_six_times_the_limit(name: str) -> None:
     """On their whole way from bytes to a hook. The limit does that in 73 instructions."""

@@ -131,6 +131,15 @@ async def test_async_sources_in_memory(face: Face) -> None:
 
 @every_face
 @body
+async def test_none_among_the_items_is_an_item_and_not_the_end(face: Face) -> None:
+    """As in a list of the same items."""
+    stream = face.stream(face.generator(Source([*HELLO[:-1], None, HELLO[-1]])))
+    assert await stream.get_final_text() == "Hello"
+    assert [warning.code for warning in stream.warnings] == ["not-an-object"]
+
+
+@every_face
+@body
 async def test_an_iterable_that_makes_a_generator_has_it_closed(face: Face) -> None:
     """Its `finally` has run when `close` returns."""
     source = Source(HELLO)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from types import CoroutineType
 from typing import Any, TypeAlias
 
@@ -16,9 +17,9 @@ from ..events import Delta, Event, Usage, version
 from ..handlers import Call, Handler, names_no_hook, own_hooks, plan, refuse_async
 from ..messages import COMPACT_AT
 from .engine import Engine
-from .steps import PULL, Step, Stopped
+from .steps import END, PULL, Step, Stopped
 
-__all__ = ["NOT_DIRECT", "Delivery", "Direct", "HookStopped", "Steps", "add_note"]
+__all__ = ["NOT_DIRECT", "NO_MORE", "Delivery", "Direct", "HookStopped", "Steps", "add_note"]
 
 Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 """What a manager drives: see `core.steps`."""
@@ -27,11 +28,14 @@ _DeltaHook: TypeAlias = Callable[[Any, Any], Any]  # takes the delta and its sna
 _Calls: TypeAlias = Sequence[Call | _DeltaHook]  # those of one kind of event
 
 
-Direct: TypeAlias = tuple[type[Any] | None, Callable[[Any], Any], Callable[[Any], Sequence[Any]]]
-"""The class of batches that two calls alone make events of, None if there is none; and these: the one that makes frames or
-items of a batch, and the one that makes events of these."""
+Direct: TypeAlias = tuple[AbstractSet[type[Any]], Callable[[Any], Any], Callable[[Any], Sequence[Any]]]
+"""The classes of batches that two calls alone make events of; and these two: of bytes, the one that makes frames of them and
+the one that makes events of these."""
 
-NOT_DIRECT: Direct = (None, list, list)
+NOT_DIRECT: Direct = (frozenset(), list, list)
+
+NO_MORE: list[Any] = []
+"""In the place of the events of a batch: the source has ended, and has no batch any more."""
 
 # No row yet: the message, its id, the class of its deltas, its pieces, and the hooks.
 _NO_ROW: tuple[Any, Any, Any, Any, Any] = (None, None, None, [], ())
@@ -108,21 +112,21 @@ class Delivery:
     # A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
     # come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
     def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
-        engine, (message, message_id, kind, pieces, hooks) = self._engine, _NO_ROW
+        pull, engine, (message, message_id, kind, pieces, hooks) = self._pull_now, self._engine, _NO_ROW
         (direct, to_frames, to_events), look_again = NOT_DIRECT, False
         try:
             while True:
                 self._pulling = True
                 try:
-                    batch = yield PULL
+                    batch = pull() if pull is not None else (yield PULL)
                 except Exception as error:
                     batch = self._result_of_failed_pull(error)
                 self._pulling = False
-                if batch is None or self._closing:
+                if self._closing:
                     return self._check()
                 if self._position is not None:
                     self._position = self._current.position or self._last_position()
-                events = self._batch = decode(batch) if batch.__class__ is not direct else to_events(to_frames(batch))
+                events = self._batch = decode(batch) if batch.__class__ not in direct else to_events(to_frames(batch))
                 for event in events:
                     if event.message_id is not message_id or event.__class__ is not kind or event.replace:
                         found = engine.find_open(event.message_id)
@@ -152,16 +156,21 @@ class Delivery:
                     engine.compact(message)
                 if look_again or not events or engine.changes:
                     look_again, engine.cause = False, None  # the item that it came from may be large
-                    if (way := self._way_of_next()) is None:
-                        return True
+                    if events is NO_MORE or (way := self._way_of_next()) is None:
+                        return events is not NO_MORE
                     direct, to_frames, to_events = way
         except StopIteration as error:
             raise HookStopped from error
 
+    @property
+    def _pull_now(self) -> Callable[[], Any] | None:
+        """Pulls the source, where a thread drives the stream. None where a task does: it takes the step `PULL`."""
+        return None
+
     def _result_of_failed_pull(self, error: Exception) -> Any:
         """What a failed pull means: the source's end, our own end, or a fault of the transport."""
         if isinstance(error, StopAsyncIteration):
-            return None
+            return END
         if self._closing:
             raise Stopped from None  # closing the source is what broke the pull
         raise_source_error(error)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from .. import events as e
 from ..answers import Confirmation
@@ -165,7 +165,7 @@ class Engine(MessageContent):
         if not self.runs.steps:
             yield from self.runs.open_step(event)
         if outcome.status == "in_progress":
-            outcome = msgspec.structs.replace(outcome, status="completed")
+            outcome = replace(outcome, status="completed")
         self.runs.end_with(outcome)
         yield from self._close_open(outcome.status, event)
 
@@ -186,9 +186,10 @@ class Engine(MessageContent):
 
     def count_in_step(self, event: e.Usage) -> bool:
         """Count tokens in the open step: then the event is complete as it is. False if no step is open."""
-        if self.runs.step is None:
+        runs = self.runs
+        if (step := runs.step) is None:
             return False
-        self.runs.count(msgspec.structs.replace(event, raw_item=None, position=None))  # the item may be large
+        runs.count(step, replace(event, raw_item=None, position=None))  # the item may be large
         return True
 
     # -- endings

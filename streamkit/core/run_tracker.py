@@ -155,22 +155,19 @@ class RunTracker:
             for step in steps:
                 made.pop(step.id, None)
 
-    def count(self, usage: e.Usage) -> None:
-        """Set the step's tokens, and the run's: the sum of its steps'."""
-        assert self.run is not None
-        assert self.step is not None
-        self.step.usage = usage
-        before = self._usage_before
-        self.usage = self.run.usage = (
-            usage
-            if before is None
-            else e.Usage(
+    def count(self, step: e.RunStep, usage: e.Usage) -> None:
+        """Set the tokens of the open step, and the run's: the sum of its steps'."""
+        run = self.run
+        assert run is not None
+        step.usage = usage
+        if (before := self._usage_before) is not None:
+            usage = e.Usage(
                 before.input_tokens + usage.input_tokens,
                 before.output_tokens + usage.output_tokens,
                 before.total_tokens + usage.total_tokens,
                 usage.details,
             )
-        )
+        self.usage = run.usage = usage
 
 
 share_names(RunTracker, "steps run step outcome ended requires_action usage _usage_before _step_count _made_by_id")

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import LimitError
 from ..limits import DEFAULT_LIMITS
 from ..messages import Message
-from ..messages.json_text import json_key
+from ..messages.json_text import held_size
 from ..shared_names import share_names
 
 __all__ = ["Sizes"]
@@ -85,12 +85,12 @@ class Sizes:
     def measure_metadata(self, id: str, metadata: Mapping[str, Any]) -> None:
         """Count what was not counted before of a message's metadata. Raises as `add_beside`."""
         counted = 0 if self._metadata is None else self._metadata.get(id, 0)
-        if (more := len(json_key(metadata)) - counted) > 0:
+        if (more := held_size(metadata) - counted) > 0:
             self.add_metadata(id, more)
 
     def add_ended(self, content: str, metadata: Mapping[str, Any] | None) -> bool:
         """Count a message that has ended. False, and nothing is counted, if it or all messages together are too long."""
-        size, beside = len(content), len(json_key(metadata)) if metadata else 0
+        size, beside = len(content), held_size(metadata) if metadata else 0
         total, limits = self._total + size + beside, self.limits
         if total > limits.total or size > limits.message or beside > limits.message:
             return False

@@ -20,7 +20,7 @@ from typing import Any, Final
 from ..answers import Answer
 from ..limits import Limits
 
-__all__ = ["CLOSE", "PULL", "CallForSource", "OpenSource", "Step", "Stopped", "WaitForAnswers"]
+__all__ = ["CLOSE", "END", "PULL", "CallForSource", "OpenSource", "Step", "Stopped", "WaitForAnswers"]
 
 
 class Stopped(BaseException):
@@ -66,7 +66,11 @@ class WaitForAnswers(Step):
 
 
 PULL: Final = Step()
-"""Pull the next batch of the source. Its result is the batch, None at the source's end."""
+"""Pull the next batch of the source. Its result is the batch; at the source's end `END`, or None. A manager that need not
+wait for it in a way of its own has a function that does (`Delivery._pull_now`), and gets no such step."""
+
+END: Any = Step()
+"""In the place of the next batch at the end of a source whose items are pulled as they are, as one may be None."""
 
 CLOSE: Final = Step()
 """Close the source that is being read, if there is one."""

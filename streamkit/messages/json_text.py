@@ -25,6 +25,7 @@ __all__ = [
     "damaged",
     "decode_json",
     "has_surrogates",
+    "held_size",
     "is_nested_too_deep",
     "is_too_deep",
     "join_surrogates",
@@ -214,6 +215,19 @@ def json_key(value: Any) -> bytes:
         return msgspec.json.encode(value, enc_hook=repr)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
         return repr(bounded(value)).encode("utf-8", "backslashreplace")  # of huge numbers there is no `repr`
+
+
+def held_size(value: Any) -> int:
+    """How much a value takes in memory, about: the characters of its JSON text. Log probabilities are objects of a few
+    numbers, which take five to seven times their text."""
+    size = len(json_key(value))
+    if isinstance(value, Mapping) and "logprobs" in value:
+        text = json_key(value["logprobs"])
+        size += _OBJECT_SIZE * text.count(b"{") + _LIST_SIZE * text.count(b"[")
+    return size
+
+
+_OBJECT_SIZE, _LIST_SIZE = 220, 72  # bytes, with what is in them: measured, see tests/test_limits.py
 
 
 # -- surrogates

@@ -6,20 +6,23 @@ attributes (`fields_of`, `open_model`), which is fast, and possible where an obj
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from ..errors import raise_source_error
 
-__all__ = ["Nesting", "as_item", "fields_of", "is_plain_model", "open_model"]
+__all__ = ["PLAIN_KINDS", "Nesting", "as_item", "fields_of", "is_model", "is_plain_model", "open_model", "opened"]
 
 Nesting = Mapping[str, Any]
 """The fields of an item that hold further objects, or lists of them, each with the nesting of these."""
 
 
 _MOST_MODELS = 1000  # classes that are remembered
-_plain_models: set[Any] = set()  # some of them: a look into it is faster than a call of `is_plain_model`
+
+PLAIN_KINDS: set[type[Any]] = {dict}
+"""The classes whose objects decoders read as they are: dicts, and plain models, as far as any was seen so far. A look into it
+is faster than a call of `is_plain_model`."""
 
 
 def as_item(value: Any) -> Any:
@@ -40,26 +43,35 @@ def as_item(value: Any) -> Any:
     return value
 
 
+def is_model(value: object) -> bool:
+    """Whether a value is an SDK's object, as far as its class says."""
+    return callable(getattr(type(value), "model_dump", None))
+
+
+def opened(value: Any) -> Any:
+    """A value, with dicts in the place of the SDK's objects that are in it, as in `dict(chunk)`. Raises as `as_item`."""
+    if is_model(value):
+        return as_item(value)
+    if isinstance(value, Mapping):
+        mapping: Mapping[Any, Any] = value
+        return {key: opened(element) for key, element in mapping.items()}
+    if isinstance(value, (list, tuple)):
+        elements: Sequence[Any] = value
+        return [*map(opened, elements)]
+    return value
+
+
 def fields_of(value: Any) -> dict[str, Any]:
     """The fields of an object that is a plain model, which are not to be changed. Fields that were not set are None.
 
     Raises:
         TypeError: it is another object.
     """
-    if type(value) not in _plain_models:
-        _remember(value)
+    if type(value) not in PLAIN_KINDS and not is_plain_model(value.__class__):
+        raise TypeError("it is no plain model of an SDK")
     extra: dict[str, Any] | None = value.__pydantic_extra__
     fields: dict[str, Any] = value.__dict__
     return {**fields, **extra} if extra else fields
-
-
-def _remember(value: object) -> None:
-    kind: Any = type(value)
-    if not is_plain_model(kind):
-        raise TypeError("it is no plain model of an SDK")
-    if len(_plain_models) >= _MOST_MODELS:
-        _plain_models.clear()
-    _plain_models.add(kind)
 
 
 def open_model(value: Any, nesting: Nesting) -> Any:
@@ -81,6 +93,13 @@ def open_model(value: Any, nesting: Nesting) -> Any:
 def is_plain_model(kind: Any) -> bool:
     """Whether an object of this class has in its fields what its dict has, and None in those that its dict leaves out: it is
     a model of pydantic's that is written as it was declared, under its own names, and that has no values of its own."""
+    is_plain = _is_plain_model(kind)
+    if is_plain and len(PLAIN_KINDS) < _MOST_MODELS:
+        PLAIN_KINDS.add(kind)
+    return is_plain
+
+
+def _is_plain_model(kind: Any) -> bool:
     fields: Mapping[str, Any] | None = getattr(kind, "__pydantic_fields__", None)
     written = getattr(kind, "__pydantic_decorators__", None)
     if fields is None or written is None or not hasattr(kind, "__pydantic_extra__"):

@@ -43,7 +43,7 @@ decoder for a newline-delimited JSON format, invented here, is no more than this
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, ClassVar, Self
 
@@ -53,13 +53,24 @@ from ..core.split_text import SplitDelta, split_deltas
 from ..events import Delta, Event, StreamWarning
 from ..messages import TextMessage
 from ..messages.json_text import Lenient, decode_json, is_nested_too_deep, read_leniently, well_formed
-from ..messages.sdk_objects import as_item
+from ..messages.sdk_objects import as_item, is_model, opened
 from .framing import Frames, as_frame
 from .values import WireObject, is_object
 
 __all__ = ["Decoder", "Encoder", "OwnEvents"]
 
-_encode = msgspec.json.Encoder(enc_hook=lambda value: dict(value) if is_object(value) else None).encode
+
+class _HoldsObjects(Exception):
+    """An SDK's object is in an item that is none itself."""
+
+
+def _encodable(value: Any) -> Any:
+    if is_model(value):
+        raise _HoldsObjects
+    return dict(value) if is_object(value) else None
+
+
+_encode = msgspec.json.Encoder(enc_hook=_encodable).encode
 
 
 class OwnEvents(list[Event]):
@@ -206,14 +217,36 @@ class Decoder:
                 events.append(event)
             else:
                 self.index = index
-                item = as_item(item)
-                emitted = self._feed_item(item)
-                for event in emitted:
-                    event.raw_item, event.item_index = item, index
-                events += emitted
+                events += self._feed_any_item(item)
             index += 1
         self.index = index
         return events
+
+    def _feed_any_item(self, item: Any) -> list[Event]:
+        """The events of an item that is no plain delta."""
+        item = as_item(item)
+        try:
+            events = self._feed_item(item)
+        except _HoldsObjects:
+            item = opened(item)
+            events = self._guarded(item)
+        for event in events:
+            event.raw_item, event.item_index = item, self.index
+        self.index += 1
+        return events
+
+    def feed_item(self, item: Any) -> Sequence[Event]:
+        """The events of one item that is parsed already, as a tuple if it is a plain delta. A protocol that overrides
+        `feed_items` overrides this as well."""
+        try:
+            event = self.plain_event(item)
+        except Exception:  # as in `feed_items`
+            event = None
+        if event is None:
+            return self._feed_any_item(item)
+        event.item_index = self.index
+        self.index += 1
+        return (event,)
 
     def _typed(self, events: list[Event], data: bytes, id: bytes = b"") -> list[Event]:
         """The events of one frame that was read by its type, with where they came from. Then comes the next frame. Deltas
@@ -267,6 +300,8 @@ class Decoder:
         except UnicodeEncodeError:
             lenient = well_formed(item)
             return self._feed_repaired(lenient.value, lenient)
+        except _HoldsObjects:
+            raise
         except Exception:
             pass  # values that JSON lacks: the decoder passes over them
         return self._guarded(item)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..messages.json_text import json_key
+from ..messages.json_text import held_size
 from .values import WireObject
 
 __all__ = ["NOTHING", "HeldSize", "add_values"]
@@ -31,8 +31,8 @@ class HeldSize:
         self._unreported = 0
 
     def add(self, value: object) -> int:
-        """Count a value, in characters of JSON text. Returns how many are to be reported now, mostly 0."""
-        self._unreported += len(json_key(value))
+        """Count a value, as `held_size` does. Returns how many are to be reported now, mostly 0."""
+        self._unreported += held_size(value)
         if self._unreported <= _REPORTED_SIZE:
             return 0
         size, self._unreported = self._unreported, 0

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..core.delivery import NOT_DIRECT, Direct
+from ..core.delivery import NO_MORE, NOT_DIRECT, Direct
 from ..core.engine import Engine
 from ..core.split_text import without_split_deltas
+from ..core.steps import END
 from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
 from ..messages.json_text import read_json
-from ..messages.sdk_objects import as_item
+from ..messages.sdk_objects import PLAIN_KINDS, as_item
 from ..protocols import registry
 from ..protocols.base import Decoder, OwnEvents
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
@@ -28,16 +29,12 @@ if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
     from ..core.resume import Resumption
 
-__all__ = ["PreparingDecoder", "SourceDecoder"]
+__all__ = ["ItemDecoder", "SourceDecoder"]
 
+_BYTES, _TUPLE = frozenset({bytes}), frozenset({tuple})  # classes of batches
 _OTHER = (tuple, Event, int)  # elements of batches that are frames, another stream's events, or bytes
 _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
-
-
-def _no_events(frames: Frames) -> Sequence[Event]:
-    """In the place of a decoder's `feed_frames`, where the stream is over."""
-    return ()
 
 
 _ENDED = Source(iter(()), lambda: None)  # in the place of the source of a stream that is over
@@ -65,9 +62,6 @@ class SourceDecoder:
     _held: tuple[Any, ...] = ()  # items, until the protocol is known
     decoder: Decoder | None = None
     direct: Direct = NOT_DIRECT
-    # The same of batches that were prepared.
-    _to_frames: Callable[[bytes], Frames] | None = None
-    _to_events: Callable[[Frames], Sequence[Event]]
     resumption: Resumption | None = None
     # From items that are parsed already to events, once nothing but the decoder takes part. Bytes among them have ints for
     # elements.
@@ -121,9 +115,14 @@ class SourceDecoder:
     # -- batches
 
     def decode(self, batch: Any) -> Sequence[Event]:
-        """The events of a batch of the source: bytes, or a list of frames or of items."""
-        if self._to_frames is not None and batch.__class__ is bytes:
-            return self._to_events(self._to_frames(batch))
+        """The events of a batch of the source: bytes, or a list of frames or of items. `NO_MORE` of its end."""
+        if batch is None or batch is END:
+            return NO_MORE
+        kinds, to_frames, to_events = self.direct
+        return to_events(to_frames(batch)) if batch.__class__ in kinds else self._decode_batch(batch)
+
+    def _decode_batch(self, batch: Any) -> Sequence[Event]:
+        """The events of a batch in which others may take part."""
         if (of_items := self._of_items) is not None:
             kind = batch.__class__
             if kind is tuple or kind is OwnEvents or (batch and not isinstance(batch[0], _OTHER)):
@@ -132,16 +131,17 @@ class SourceDecoder:
         only_decoded = not self._receivers and self._fields is None and self.resumption is None
         if only_decoded and self.decoder is not None:
             if self._framer is not None:
-                self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
+                self.direct = _BYTES, self._frames_of_bytes(self._framer), self.decoder.feed_frames
             elif self._upstream is None:
                 self._of_items = self.decoder.feed_items
-            self.direct = self._direct()
+                self.direct = self._way_of_items(self.decoder)
         return events
 
-    def _direct(self) -> Direct:
-        if self._to_frames is not None:
-            return bytes, self._to_frames, self._to_events
-        return NOT_DIRECT if self._of_items is None else (tuple, tuple, self._of_items)
+    def _frames_of_bytes(self, framer: Framer) -> Callable[[bytes], Frames]:
+        return framer.feed
+
+    def _way_of_items(self, decoder: Decoder) -> Direct:
+        return _TUPLE, tuple, decoder.feed_items
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
         """These events with the messages that `fields=` makes of arguments, without those before the cursor."""
@@ -249,7 +249,7 @@ class SourceDecoder:
 
     def release(self) -> None:
         """Drop the references to handlers and to the decoder's newest items, once nothing more comes."""
-        self._receivers, self.direct, self._to_frames, self._of_items = (), NOT_DIRECT, None, None
+        self._receivers, self.direct, self._of_items = (), NOT_DIRECT, None
         if self.decoder is not None and not self.is_over:
             self.decoder.foreign_decoder = None
             self.decoder.forget()
@@ -258,7 +258,7 @@ class SourceDecoder:
         """The stream is over: keep only what says how the source ended."""
         self.release()
         self._was_complete = self.complete
-        self.source, self._to_events = _ENDED, _no_events
+        self.source = _ENDED
         if self.decoder is not None:
             self.decoder = self.decoder.remainder()
         self.resumption = self._fields = self._framer = self._upstream = self._foreign = None
@@ -342,31 +342,37 @@ class SourceDecoder:
 
 
 _NAMES = """source decoder resumption cut is_over _engine _receivers _fields _read_to_end _framer _start _seen _held direct
-_to_frames _to_events _of_items _upstream _foreign _was_complete"""
+_of_items _upstream _foreign _was_complete"""
 share_names(SourceDecoder, _NAMES)
 
 
-class PreparingDecoder(SourceDecoder):
-    """Decodes what an async source pulled, which its `prepare` makes a batch of."""
+class ItemDecoder(SourceDecoder):
+    """Decodes a source that gives one item at a time: an object, or bytes or text of a body."""
 
-    def _direct(self) -> Direct:
-        return NOT_DIRECT if self._of_items is None else (dict, _alone, self._of_items)  # a dict needs no preparing
+    def _frames_of_bytes(self, framer: Framer) -> Callable[[bytes], Frames]:
+        """The frames that a piece of a body completes, where it may be a line without its newline."""
+        assert self.source.items is not None
+        body = self.source.items.body
+        return framer.feed if body.is_plain else lambda piece: framer.feed(body.feed(piece))
+
+    def _way_of_items(self, decoder: Decoder) -> Direct:
+        return PLAIN_KINDS, decoder.feed_item, tuple  # which gives the very tuple that it gets
 
     def decode(self, batch: Any) -> Sequence[Event]:
-        assert isinstance(self.source, AsyncSource)
-        assert self.source.prepare is not None
+        if batch is END:
+            return NO_MORE
+        kinds, to_frames, to_events = self.direct
+        if batch.__class__ in kinds:
+            return to_events(to_frames(batch))
+        assert self.source.items is not None
         try:
-            prepared = self.source.prepare(batch)
+            prepared = self.source.items.batch(batch)
         except Exception as error:
             raise_source_error(error)
-        return super().decode(prepared)
+        return self._decode_batch(prepared)
 
 
-share_names(PreparingDecoder, _NAMES)
-
-
-def _alone(item: Any) -> tuple[Any]:
-    return (item,)
+share_names(ItemDecoder, _NAMES)
 
 
 def _resumption(after: str, engine: Engine) -> Resumption:

@@ -13,7 +13,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from .awaiting import interruptible
-from .source import AsyncSource, Batch, SourceTraits
+from .items import Items
+from .source import AsyncSource, SourceTraits
 
 __all__ = ["GeneratorSource"]
 
@@ -26,7 +27,7 @@ class GeneratorSource(AsyncSource):
     Args:
         generator: gives the items.
         close: closes it, and what else is upstream.
-        traits: as those of an `AsyncSource`, and so `prepare`.
+        traits: as those of an `AsyncSource`, and so `items`.
         nested: whether it reads generators that `close` ends, too. They begin with it.
     """
 
@@ -36,10 +37,10 @@ class GeneratorSource(AsyncSource):
         close: Callable[[], Awaitable[object]],
         traits: SourceTraits | None = None,
         *,
-        prepare: Callable[[Any], Batch] | None = None,
+        items: Items | None = None,
         nested: bool = False,
     ) -> None:
-        super().__init__(self._first, close, traits or SourceTraits(), prepare=prepare)
+        super().__init__(self._first, close, traits or SourceTraits(), items=items)
         self._generator = generator
         self._has_begun = False
         self._nested = nested

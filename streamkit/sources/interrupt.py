@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["Interruptible", "Stopped", "hang_up", "hang_up_response", "stop_with_caller"]
 
 _T = TypeVar("_T")
-_Used = TypeVar("_Used")
-_NO_MORE: Any = object()
 _caller: contextvars.ContextVar[Interruptible | None] = contextvars.ContextVar("streamkit_caller", default=None)
 _SOON, _LATER = 0.01, 0.5  # seconds between two looks at a thread that was not waiting for the network yet
 
@@ -68,22 +66,22 @@ class Interruptible:
             if self._stopped:  # `stop` sets it before it reads `_thread`, so no lock is needed here
                 self._clear_exception()
 
-    def each(self, values: Iterator[_T], use: Callable[[_T], _Used]) -> Iterator[_Used]:
-        """What a function makes of each value of an iterator, which is pulled as by `call`."""
-        value: Any
+    def each(self, values: Iterator[_T]) -> Iterator[_T]:
+        """The values of an iterator, which is pulled as by `call`."""
+        present_thread, pull = threading.get_ident, next
         while True:
-            self._thread = threading.get_ident()
+            self._thread = present_thread()
             try:
                 if self._stopped:
                     raise Stopped
-                value = next(values, _NO_MORE)
+                value = pull(values)
+            except StopIteration:
+                return
             finally:
                 self._thread = None
                 if self._stopped:
                     self._clear_exception()
-            if value is _NO_MORE:
-                return
-            yield use(value)
+            yield value
 
     def call_user(self, function: Callable[[], _T]) -> _T:
         """As `call`, for a function that may read streams of its own, which are cancelled with it. Where that ended one,

@@ -9,10 +9,10 @@ from ..events import EVENTS, Event
 from ..messages.sdk_objects import as_item, is_plain_model
 from .body import BodyJoiner, is_piece
 from .live import ends_with_question
-from .source import Batch
 
-__all__ = ["Items", "batches_of"]
+__all__ = ["Batch", "Items", "batches_of"]
 
+Batch = Any  # bytes, or a list of items; a tuple if all of them are dicts or plain models
 
 _EVENTS = frozenset(EVENTS.values())
 _TOGETHER = (
@@ -62,8 +62,8 @@ class Items:
         kind = value.__class__
         if kind is dict:
             return (value,)
-        if kind is bytes and self.body.is_plain:
-            return value
+        if kind is bytes:
+            return self.body.feed(value)
         if kind in _EVENTS:
             return [value]
         if is_plain_model(kind):

@@ -114,25 +114,25 @@ def _of_iterable(value: Iterable[Any]) -> Source:
     items = iter(value)
     interruptible = Interruptible()
     live = is_live(value)
-    batches = interruptible.each(items, Items(live=live).batch)
-    return _IterableSource(batches, items, value, interruptible, live=live)
+    return _IterableSource(interruptible.each(items), items, value, interruptible, live=live)
 
 
 class _IterableSource(Source):
     """What an iterable gives. Closing it closes the iterator, and the iterable."""
 
-    __slots__ = ("_items", "_value")
+    __slots__ = ("_iterator", "_value")
 
     def __init__(
-        self, batches: Iterator[Batch], items: Any, value: Any, interruptible: Interruptible, *, live: bool
+        self, values: Iterator[Any], iterator: Any, value: Any, interruptible: Interruptible, *, live: bool
     ) -> None:
-        super().__init__(batches, _close_nothing, LIVE if live else NO_TRAITS, interruptible=interruptible)
-        self._items, self._value = items, value
+        traits, items = LIVE if live else NO_TRAITS, Items(live=live)
+        super().__init__(values, _close_nothing, traits, interruptible=interruptible, items=items)
+        self._iterator, self._value = iterator, value
 
     def close(self) -> None:
         """Close both."""
         try:
-            for thing in distinct(self._items, self._value):
+            for thing in distinct(self._iterator, self._value):
                 if callable(close := getattr(thing, "close", None)):
                     close()
         except Exception as error:

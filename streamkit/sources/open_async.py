@@ -124,11 +124,6 @@ async def _close_all(chunks: Any, response: Any) -> None:
 def _of_async_iterable(value: Any) -> AsyncSource:
     items = aiter(value)
     live = is_live(value)
-    converter = Items(live=live)
-    feed, batch = converter.body.feed, converter.batch
-
-    def prepare(item: Any) -> Batch:
-        return feed(item) if type(item) is bytes else batch(item)
 
     async def finish() -> None:
         for thing in distinct(items, value):
@@ -138,8 +133,8 @@ def _of_async_iterable(value: Any) -> AsyncSource:
 
     traits = SourceTraits(live=live)
     if inspect.isasyncgen(items):
-        return GeneratorSource(items, finish, traits, prepare=prepare)
-    return AsyncSource(items.__anext__, finish, traits, prepare=prepare)
+        return GeneratorSource(items, finish, traits, items=Items(live=live))
+    return AsyncSource(items.__anext__, finish, traits, items=Items(live=live))
 
 
 async def _of_async_context(value: Any, limits: Limits) -> AsyncSource:

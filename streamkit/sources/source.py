@@ -12,10 +12,12 @@ from typing import Any
 
 import msgspec
 
+from ..core.steps import END
 from ..errors import raise_source_error
 from ..events import Event
 from .chunks import Chunks
 from .interrupt import Interruptible, hang_up_response
+from .items import Batch, Items
 
 __all__ = [
     "LIVE",
@@ -28,8 +30,6 @@ __all__ = [
     "await_source",
     "call_source",
 ]
-
-Batch = Any  # bytes, or a list of items; a tuple if all of them are dicts or plain models
 
 
 class RecordedEnd(msgspec.Struct, kw_only=True):
@@ -107,12 +107,13 @@ class Source(Iterator[Batch]):
         response: the HTTP response that it reads, if it reads one.
         upstream: another stream or a reading that it reads; its `cancel` ends a pull that waits.
         interruptible: makes the calls that can be ended early only by stopping their thread.
+        items: makes batches of what `batches` gives, where these are items and no batches yet.
 
     Attributes:
-        next: pulls as `pull` does, but raises the client's own exceptions.
+        next: pulls as `pull` does, but what it returns may be an item, and it raises the client's own exceptions.
     """
 
-    __slots__ = ("_batches", "_close", "interruptible", "next", "response", "traits", "upstream")
+    __slots__ = ("_batches", "_close", "interruptible", "items", "next", "response", "traits", "upstream")
 
     def __init__(
         self,
@@ -123,14 +124,16 @@ class Source(Iterator[Batch]):
         response: Any = None,
         upstream: Any = None,
         interruptible: Interruptible | None = None,
+        items: Items | None = None,
     ) -> None:
-        self._batches = batches
-        self.next: Callable[[], Batch | None] = partial(next, batches, None)
+        self._batches = batches if items is None else map(items.batch, batches)
+        self.next: Callable[[], Batch | None] = partial(next, batches, None if items is None else END)
         self._close = close
         self.traits = traits
         self.response = response
         self.upstream = upstream
         self.interruptible = interruptible
+        self.items = items
 
     def pull(self) -> Batch | None:
         """The next batch, None at the end.
@@ -172,12 +175,12 @@ class AsyncSource:
         pull: returns the next batch; at the end None, or it raises `StopAsyncIteration`.
         close: closes what is upstream.
         traits: what a stream has to know of it.
-        prepare: makes a batch of what `pull` returns, where that is no batch yet.
+        items: makes batches of what `pull` returns, where these are items and no batches yet.
         cancel: makes a pull that waits return None, and every later one. Without it a pull is cancelled by a cancel scope
             around each of its sleeps, which costs more than reading from a relay.
 
     Attributes:
-        next: the `pull` above: what it returns is not prepared, and it raises the client's own exceptions.
+        next: the `pull` above: what it returns may be an item, and it raises the client's own exceptions.
     """
 
     def __init__(
@@ -186,12 +189,12 @@ class AsyncSource:
         close: Callable[[], Awaitable[object]],
         traits: SourceTraits = NO_TRAITS,
         *,
-        prepare: Callable[[Any], Batch] | None = None,
+        items: Items | None = None,
         cancel: Callable[[], object] | None = None,
     ) -> None:
         self.next = pull
         self.cancel = cancel
-        self.prepare = prepare
+        self.items = items
         self._close = close
         self.traits = traits
 
@@ -199,7 +202,7 @@ class AsyncSource:
         """The next batch, None at the end. Raises as `Source.pull`."""
         try:
             value = await self.next()
-            return value if self.prepare is None else self.prepare(value)
+            return value if self.items is None else self.items.batch(value)
         except StopAsyncIteration:
             return None
         except Exception as error:

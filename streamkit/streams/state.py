@@ -23,7 +23,7 @@ from ..handlers import Handler
 from ..limits import Limits, Timeouts
 from ..messages import ToolCallMessage
 from ..protocols import Decoder
-from ..sources.decoding import PreparingDecoder, SourceDecoder
+from ..sources.decoding import ItemDecoder, SourceDecoder
 from ..sources.source import AsyncSource, Source
 from .argument_checks import check_arguments, check_kind
 from .failures import details_of, error_of
@@ -126,8 +126,7 @@ class StreamState(StreamView):
         traits = source.traits
         if traits.fields and self._fields is None:
             self._fields = _argument_fields(traits.fields)
-        prepares = isinstance(source, AsyncSource) and source.prepare is not None
-        self._source_decoder = (PreparingDecoder if prepares else SourceDecoder)(
+        self._source_decoder = (SourceDecoder if source.items is None else ItemDecoder)(
             source, self._engine, self._protocol, self._receivers, after, fields=self._fields
         )
         self._source_number += not traits.same_step

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..core.delivery import Steps
-from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
+from ..core.steps import CallForSource, OpenSource, Step, Stopped, WaitForAnswers
 from ..events import Event, Run, RunStep
 from ..handlers import Handler, refuse_async
 from ..messages import Message
@@ -198,6 +198,11 @@ class StreamManager(Manager):
 
     # -- steps
 
+    @property
+    def _pull_now(self) -> Callable[[], Any]:
+        pull: Callable[[], Any] = self._source.next
+        return pull
+
     def _drive(self, steps: Steps) -> Generator[Event, None, None]:
         """Perform steps, and hand out the events among them."""
         self.driver = threading.get_ident()
@@ -207,9 +212,7 @@ class StreamManager(Manager):
                 step = steps.send(None) if error is None else steps.throw(error)
                 error = None
                 while True:
-                    if step is PULL:
-                        step = steps.send(self._source.next())
-                    elif isinstance(step, Event):
+                    if isinstance(step, Event):
                         yield step
                         step = steps.send(None)
                     elif isinstance(step, Step):

@@ -120,6 +120,8 @@ class Decoder(base.Decoder):
         index, delta = fields["index"], fields["delta"]
         _, message_id, make_event, type, key = self._blocks.growing[index]
         if delta.__class__ is not dict:
+            if fields is item:
+                return None  # the tolerant path opens it
             delta = fields_of(delta)
         text = delta[key] if delta["type"] == type else None
         if text.__class__ is str and text and index.__class__ is int and (text.isascii() or not has_surrogates(text)):

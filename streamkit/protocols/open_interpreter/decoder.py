@@ -129,6 +129,9 @@ class Decoder(base.Decoder):
             return []
         return self._typed(self._take_events(), data, id)
 
+    def feed_item(self, item: Any) -> list[Event]:
+        return self.feed_items((item,))
+
     def feed_items(self, items: Iterable[Any]) -> list[Event]:
         """The events of parsed items. A plain piece is added without a look at anything else."""
         events: list[Event] = []

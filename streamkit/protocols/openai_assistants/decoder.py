@@ -139,6 +139,8 @@ class Decoder(base.Decoder):
     def plain_event(self, item: Any) -> Event | None:
         """The event of a delta of an open text, or of a growing call."""
         fields = item if item.__class__ is dict else open_model(item, {})
+        if fields is item and item["data"].__class__ is not dict:
+            return None  # the tolerant path opens it
         if fields["event"] == "thread.message.delta":
             wire = read_text_delta(fields["data"])
             part = wire.delta.content[0]

@@ -37,7 +37,7 @@ class FastPath(base.Decoder):
         self._choices: dict[int, Choice] = {}
         self._usage: WireObject = NO_VALUES
         self._repeated = RepeatedFields()
-        self._new_usage: WireObject | None = None  # of the newest chunk, if it has changed
+        self._new_usage: WireObject | None = None  # of the newest chunk, if it has any and that has changed
         self._is_unusual = False  # the newest delta was not plain, or the stream is exhausted
         self._unusual_batches = 0  # how many more batches try the extended form first
         self._chunk: Chunk | None = None  # the newest chunk, if it could be read as its typed struct
@@ -108,9 +108,9 @@ class FastPath(base.Decoder):
                 self._frames, self._first = frames, start
                 return events
             events.append(event)
-            if self._new_usage:
-                self._usage = self._new_usage
-                counted = read_usage(self._usage)
+            if usage := self._new_usage:
+                self._usage = usage
+                counted = read_usage(usage)
                 counted.raw_item = data
                 events.append(counted)
         self.index = start + len(frames)
@@ -128,8 +128,7 @@ class FastPath(base.Decoder):
         except _NOT_PLAIN:
             self._chunk = None
             return None
-        usage = chunk.usage
-        self._new_usage = usage if usage and usage != self._usage else None
+        self._new_usage = None if (usage := chunk.usage) == self._usage else usage
         if (
             wire.finish_reason
             or wire.content_filter_results != choice.filter_results
@@ -138,7 +137,8 @@ class FastPath(base.Decoder):
         ):
             return None
         if wire.logprobs is None:
-            delta, id = wire.delta, choice.open_text_id
+            delta = wire.delta
+            id = choice.open_text_id
             text: Any = delta.content
             if text.__class__ is not str or not text or id is None:
                 return extended_event(choice, wire, data)
@@ -162,14 +162,15 @@ class FastPath(base.Decoder):
         return event
 
     def plain_event(self, item: Any) -> Event | None:
-        """The event of a plain delta of an open message. The usual forms of one are read by a few look-ups."""
+        """The event of a plain delta of an open message. The usual forms of one are read by a few look-ups. A dict with the
+        client's objects in it is none: the tolerant path opens these."""
         chunk: dict[str, Any] = item if item.__class__ is dict else fields_of(item)
         (wire,) = choices = chunk["choices"]
         if wire.__class__ is not dict:
-            wire = fields_of(wire)
+            wire = fields_of(wire) if chunk is not item else NO_VALUES  # which has no delta
         delta = wire["delta"]
         if delta.__class__ is not dict:
-            delta = fields_of(delta)
+            delta = fields_of(delta) if chunk is not item else NO_VALUES
         index: Any = wire.get("index")
         size = len(wire)
         if (

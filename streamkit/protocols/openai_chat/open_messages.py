@@ -151,7 +151,7 @@ class OpenMessages:
             self._metadata = {**self._metadata, kind: {}}
         self._metadata[kind].setdefault(key, []).extend(values)
         self.unreported += 1
-        self._hold(self.ids.get(kind), values)
+        self._hold(self.ids.get(kind), {key: values})
 
     def extend_logprobs(self, tokens: list[Any]) -> None:
         """For the fast path: more log probabilities of the open text."""
@@ -201,7 +201,7 @@ class OpenMessages:
         if more := self.growing_detail.join():
             self._hold(self.ids.get("reasoning"), more)
         if self._unreported_tokens:
-            self._hold(self.ids.get("text"), self._unreported_tokens)
+            self._hold(self.ids.get("text"), {"logprobs": self._unreported_tokens})
             self._unreported_tokens = NO_TOKENS
 
     def end_detail(self) -> None:

@@ -22,8 +22,8 @@ __all__ = ["has_one_value", "parsed_piece"]
 _PLAIN_KEYS_OF_CALL = CALL_KEYS - {"custom"}  # what a call has under others goes back with it
 
 
-def _fields(value: Any) -> Mapping[str, Any]:
-    return value if value.__class__ is dict else fields_of(value)
+def _fields(value: Any, item: Any) -> Mapping[str, Any]:
+    return value if value.__class__ is dict or item.__class__ is dict else fields_of(value)
 
 
 def has_one_value(delta: Mapping[str, Any]) -> bool:
@@ -44,8 +44,8 @@ def parsed_piece(choice: Choice, delta: Mapping[str, Any], item: Any) -> Event |
     calls = delta.get("tool_calls")
     if not is_list(calls) or len(calls) != 1:
         return None
-    call = _fields(calls[0])
-    arguments = _fields(call["function"])["arguments"]
+    call = _fields(calls[0], item)
+    arguments = _fields(call["function"], item)["arguments"]
     index, id = call["index"], call.get("id")
     if index.__class__ is not int or arguments.__class__ is not str or has_surrogates(arguments):
         return None

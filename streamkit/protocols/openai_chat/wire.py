@@ -82,7 +82,9 @@ _DELTA_KEYS = frozenset(
 _COUNT_BITS = (
     LARGEST_COUNT.bit_length() - 1
 )  # of all counts but the largest; a negative one has more, however it is shifted
-_COUNT_KEYS = ("prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens")
+_CHAT_KEYS: tuple[str, ...] = ("prompt_tokens", "completion_tokens", "total_tokens")
+_OTHER_COUNT_KEYS = frozenset({"input_tokens", "output_tokens"})
+_COUNT_KEYS = (*_CHAT_KEYS, *_OTHER_COUNT_KEYS)
 
 
 # -- readers
@@ -101,13 +103,22 @@ def usage_in(chunk: WireObject, choices: Iterable[Any]) -> Any:
 
 def read_usage(usage: WireObject) -> Usage:
     """Token counts under Chat's keys, or under those of Responses, which some servers use."""
-    given: Any = usage.get("prompt_tokens")
-    made: Any = usage.get("completion_tokens")
-    total: Any = usage.get("total_tokens")
+    given, made, total = map(usage.get, _CHAT_KEYS)
     # The common form first: some servers send it in each chunk.
-    are_ints = given.__class__ is int and made.__class__ is int and total.__class__ is int
-    if are_ints and total and not (given | made | total) >> _COUNT_BITS:
-        return Usage(given, made, total, {} if len(usage) == 3 else without_keys(usage, *_COUNT_KEYS))
+    if (
+        given.__class__ is int
+        and made.__class__ is int
+        and total.__class__ is int
+        and total
+        and not (given | made | total) >> _COUNT_BITS
+    ):
+        if len(usage) == 3:
+            return Usage(given, made, total, {})
+        details = {**usage}
+        del details["prompt_tokens"], details["completion_tokens"], details["total_tokens"]
+        if None in details.values() or not _OTHER_COUNT_KEYS.isdisjoint(details):
+            details = without_keys(details, *_COUNT_KEYS)
+        return Usage(given, made, total, details)
     input_key = "prompt_tokens" if "prompt_tokens" in usage else "input_tokens"
     output_key = "completion_tokens" if "completion_tokens" in usage else "output_tokens"
     return usage_of(usage, input_key, output_key, leave_out=_COUNT_KEYS)

@@ -78,6 +78,9 @@ class Decoder(base.Decoder):
             self.complete = True
         yield event
 
+    def feed_item(self, item: Any) -> list[Event]:
+        return self.feed_items((item,))
+
     def feed_items(self, items: Iterable[Any]) -> list[Event]:
         """Copies of events of another stream, as each stream has snapshots of its own; wire forms as by `feed`."""
         if type(items) is base.OwnEvents:
