@@ -89,7 +89,9 @@ class Agents:
         self.contexts: list[Context] = []
         self.with_computer = True
         self._client = openai.OpenAI(base_url=url, api_key=SECRET, max_retries=0)
-        self._async_client = openai.AsyncOpenAI(base_url=url, api_key=SECRET, max_retries=0)
+        # Its connections end with each response: none outlives the event loop of its server.
+        headers = {"Connection": "close"}
+        self._async_client = openai.AsyncOpenAI(base_url=url, api_key=SECRET, max_retries=0, default_headers=headers)
 
     def __call__(self, context: Context) -> Agent | AsyncAgent:
         self.contexts.append(context)
