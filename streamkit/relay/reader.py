@@ -123,21 +123,21 @@ class _Events:
     def _decoded(self, entries: Sequence[Entry]) -> OwnEvents:
         if self._questions:
             self._attend()
-        decode, events = self._decode, OwnEvents()
-        for entry in entries:
+        decode, newest, events = self._decode, self._message_id, OwnEvents()
+        for cursor, line, is_snapshot in entries:
             try:
-                event = decode(entry[1])
+                event = decode(line)
             except Exception:  # a snapshot, or one that msgspec alone does not decode
-                event = self._snapshot(entry.data) if entry.snapshot else _decode_carefully(entry.data)
-            event.position = entry[0]
-            if isinstance(
-                event, Delta
-            ):  # the ids of deltas in a row are one str, so that their message is found faster
-                if event.message_id == self._message_id:
-                    event.message_id = self._message_id
+                event = self._snapshot(line) if is_snapshot else _decode_carefully(line)
+            event.position = cursor
+            if isinstance(event, Delta):
+                if event.message_id == newest:
+                    event.message_id = (
+                        newest  # that of deltas in a row is one str, so that their message is found faster
+                    )
                 else:
-                    self._message_id = event.message_id
-            elif type(event) in _WITH_QUESTIONS:
+                    self._message_id = newest = event.message_id
+            elif event.__class__ in _WITH_QUESTIONS:
                 self._link(event)
             events.append(event)
         if self._questions:
