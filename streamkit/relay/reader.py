@@ -91,10 +91,10 @@ class _Events:
         self._deadlines = Deadlines()
         self._message_id = ""  # of the newest delta
 
-    def resume(self, after: str | None, keeps_lines: bool) -> str | None:
+    def resume(self, after: str | None, leave_encoded: bool) -> str | None:
         """Read from the run's beginning, in place of after the cursor: a stream that goes on after a cursor takes in all
         that comes before, to have its messages. Returns the cursor up to which its handlers receive nothing, None if
-        they receive everything. `keeps_lines`: an engine alone takes in what comes before.
+        they receive everything. `leave_encoded`: an engine alone takes in what comes before.
 
         Raises:
             UsageError: the cursor is not one of this run, or is not the one that the reader has.
@@ -106,7 +106,7 @@ class _Events:
             return None
         from .past import Past  # few streams resume
 
-        self._past = Past(self._run_id, after, self._event, keeps_lines=keeps_lines)
+        self._past = Past(self._run_id, after, self._event, leave_encoded=leave_encoded)
         self.reading.convert = self._decoded_past
         return after
 

@@ -1,6 +1,6 @@
 """Conversations on a Redis server.
 
-sk:{conversation}:saved   hash        its messages, and what is known of it
+sk:{conversation}:saved   hash        its messages, and the rest of its record
 sk:conversations          sorted set  all of them, by when they were updated; best effort, in a slot of its own
 """
 
@@ -139,10 +139,10 @@ class RedisStore(Store):
             if not members:
                 break
             ids = [_text(member) for member in members]
-            known = self._link.ask(*(("HMGET", self._key(id), *_FIELDS) for id in ids))
+            records = self._link.ask(*(("HMGET", self._key(id), *_FIELDS) for id in ids))
             found = [
                 *found,
-                *(_conversation(id, one) for id, one in zip(ids, known, strict=True) if one[1] is not None),
+                *(_conversation(id, one) for id, one in zip(ids, records, strict=True) if one[1] is not None),
             ]
             start += len(members)
         return found[:limit]
