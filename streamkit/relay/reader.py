@@ -278,6 +278,9 @@ class _Loop(AsyncIterator[Event]):
             self._ready.extend(_flat(batch))
         return self._ready.popleft()
 
+    def __del__(self) -> None:
+        self._events.close()  # the reading is in a cycle of references
+
     async def aclose(self) -> None:
         """Stop reading."""
         self._events.close()
