@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import os
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from streamkit.relay.redis import RedisRelay
 
-__all__ = ["ON_REDIS", "Maker", "RedisServer", "needs_redis", "shared_server"]
+__all__ = ["ON_REDIS", "Cluster", "Maker", "RedisServer", "needs_redis", "shared_server", "shared_url", "wait_for"]
 
 PROGRAM = shutil.which("redis-server")
 
@@ -30,15 +34,15 @@ class RedisServer:
 
     Args:
         keeps: whether it keeps its data over a restart: an append-only file, written out every second.
+        options: more of the program's options.
     """
 
-    def __init__(self, *, keeps: bool = False) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+    def __init__(self, *, keeps: bool = False, port: int | None = None, options: Sequence[str] = ()) -> None:
+        self.port = port or free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.folder = tempfile.mkdtemp(prefix="streamkit-redis-")
         self._keeps = keeps
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -51,6 +55,7 @@ class RedisServer:
             else ["--appendonly", "no"]
         )
         own = ["--bind", "127.0.0.1", "--port", str(self.port), "--dir", self.folder, "--save", "", *append]
+        own += self._options
         self._process = subprocess.Popen(
             [PROGRAM, *own], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
         )
@@ -67,6 +72,16 @@ class RedisServer:
                 return connection.recv(5) == b"+PONG"
         except OSError:
             return False
+
+    def command(self, *words: object) -> Any:
+        """The reply to a command; text is decoded."""
+        with redis.Redis(port=self.port, decode_responses=True) as client:
+            return client.execute_command(*words)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and not ended."""
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """End it without a warning."""
@@ -96,6 +111,100 @@ class RedisServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def free_port() -> int:
+    """A port of the loopback that nobody uses, and that is not the highest: a node of a Cluster takes the next one, too."""
+    while True:
+        with socket.socket() as free, socket.socket() as next_one:
+            free.bind(("127.0.0.1", 0))
+            port: int = free.getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError):
+                next_one.bind(("127.0.0.1", port + 1))
+                return port
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class Cluster:
+    """A Redis Cluster: three masters, and replicas of the first ones."""
+
+    def __init__(self, *, replicas: int = 0) -> None:
+        self.masters = [self._node() for _ in range(3)]
+        self.replicas = [self._node() for _ in range(replicas)]
+        self.url = self.masters[0].url.replace("redis://", "redis+cluster://")
+        for server in self.servers[1:]:
+            server.command("CLUSTER", "MEET", "127.0.0.1", self.masters[0].port, self.masters[0].port + 1)
+        bounds = (0, 5461, 10923, 16384)
+        for master, start, end in zip(self.masters, bounds, bounds[1:], strict=False):
+            master.command("CLUSTER", "ADDSLOTSRANGE", start, end - 1)
+        for replica, master in zip(self.replicas, self.masters, strict=False):
+            self._replicate(replica, self.name(master))
+        for server in self.servers:
+            wait_for(functools.partial(self._is_formed, server))
+
+    @staticmethod
+    def _node() -> RedisServer:
+        port = free_port()
+        options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", str(port + 1))
+        return RedisServer(port=port, options=(*options, "--cluster-require-full-coverage", "no"))
+
+    @staticmethod
+    def _replicate(replica: RedisServer, master: str) -> None:
+        wait_for(lambda: master in replica.command("CLUSTER", "NODES"))
+        replica.command("CLUSTER", "REPLICATE", master)
+        wait_for(lambda: replica.command("INFO", "replication")["master_link_status"] == "up")
+
+    def _is_formed(self, server: RedisServer) -> bool:
+        nodes, info = str(server.command("CLUSTER", "NODES")), str(server.command("CLUSTER", "INFO"))
+        return "cluster_state:ok" in info and nodes.count("slave") == len(self.replicas)
+
+    @property
+    def servers(self) -> list[RedisServer]:
+        """All of them."""
+        return [*self.masters, *self.replicas]
+
+    @staticmethod
+    def name(server: RedisServer) -> str:
+        """A node's id."""
+        return str(server.command("CLUSTER", "MYID"))
+
+    def owners(self) -> list[tuple[int, int, RedisServer]]:
+        """The first and last slot of each range, and the master that has it now, as the first one that runs says."""
+        alive = next(server for server in self.servers if server.is_running)
+        by_port = {server.port: server for server in self.servers}
+        reply = alive.command("CLUSTER", "SLOTS")
+        return [(first, last, by_port[master[1]]) for first, last, master, *_ in reply]
+
+    def owner(self, slot: int) -> RedisServer:
+        """The master that has a slot."""
+        return next(server for first, last, server in self.owners() if first <= slot <= last)
+
+    def move(self, slot: int, halfway: Callable[[], object] = lambda: None) -> RedisServer:
+        """Move a slot to another master. `halfway` is called after each of its keys but the last. Returns the master."""
+        source = self.owner(slot)
+        masters = {server for _, _, server in self.owners()}
+        target = next(server for server in masters if server is not source)
+        target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", self.name(source))
+        source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", self.name(target))
+        while keys := source.command("CLUSTER", "GETKEYSINSLOT", slot, 100):
+            source.command("MIGRATE", "127.0.0.1", target.port, keys[0], 0, 5000)
+            if len(keys) > 1:
+                halfway()
+        for server in (target, source, *(masters - {target, source})):
+            server.command("CLUSTER", "SETSLOT", slot, "NODE", self.name(target))
+        return target
+
+    def close(self) -> None:
+        """End them all."""
+        for server in self.servers:
+            server.close()
+
+
 @functools.cache
 def shared_server() -> RedisServer:
     """The server that the tests of this process share, each with a prefix of its own."""
@@ -104,9 +213,19 @@ def shared_server() -> RedisServer:
     return server
 
 
+@functools.cache
+def shared_url() -> str:
+    """Where the relays of tests are that may be anywhere: that server; or with STREAMKIT_TEST_REDIS=cluster, a Cluster."""
+    if os.environ.get("STREAMKIT_TEST_REDIS") != "cluster":
+        return shared_server().url
+    cluster = Cluster()
+    atexit.register(cluster.close)
+    return cluster.url
+
+
 class Maker:
-    """Makes relays on the server that the tests of this process share, each with keys of its own. They have the options of
-    a `MemoryRelay`, too."""
+    """Makes relays that the tests of this process share, each with keys of its own. They have the options of a
+    `MemoryRelay`, too."""
 
     def __init__(self) -> None:
         self._made: list[RedisRelay] = []
@@ -116,7 +235,7 @@ class Maker:
         """A new relay."""
         names = {"ttl": "ttl_ended", "ttl_open": "ttl_running"}
         options = {names.get(name, name): value for name, value in options.items()}
-        relay = RedisRelay(shared_server().url, prefix=f"t{next(self._numbers)}", **options)
+        relay = RedisRelay(shared_url(), prefix=f"t{next(self._numbers)}", **options)
         self._made.append(relay)
         return relay
 

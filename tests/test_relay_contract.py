@@ -760,6 +760,25 @@ async def test_a_producer_that_dies_leaves_a_paused_or_a_lost_run(face: Face, ki
 
 
 @driven
+async def test_a_run_whose_producer_died_while_it_waited_stays_paused_when_it_is_answered(
+    face: Face, kind: Kind
+) -> None:
+    """With no question open any more: the next producer gets the answer."""
+    drive = Driver(face, kind.make())
+    writer = await drive.open()
+    writer.ask("q", {}, lines(1))
+    kind.kill_producer(writer)
+    del writer
+    assert (await drive("answer", "run", "q", {"approved": True}))[0]
+    assert await drive.status() == "paused"
+    after = await drive.take_over()
+    assert after is not None
+    after.ask("q", {})
+    await drive.eventually(kind, lambda: Answered("q", {"approved": True}) in drive.received)
+    assert await drive.status() == "running"
+
+
+@driven
 @pytest.mark.parametrize("end", ["done", "error", "cancelled", "lost"])
 async def test_a_run_goes_from_running_over_paused_to_its_end(face: Face, kind: Kind, end: Any) -> None:
     """Each final status is one; a paused run is another producer's, then."""

@@ -434,7 +434,7 @@ def test_a_client_lends_its_settings() -> None:
 
 def test_an_unreachable_server_is_an_error_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not of redis-py."""
-    monkeypatch.setattr("streamkit.redis_link._PATIENCE", 0.05)
+    monkeypatch.setattr("streamkit.redis_link.link.PATIENCE", 0.05)
     with relay_at("redis://127.0.0.1:1") as relay, pytest.raises(sk.SourceError, match="Redis cannot be reached"):
         relay.get("run")
 

@@ -24,7 +24,7 @@ from streamkit.protocols.event_stream import SSE_HEADERS
 from streamkit.protocols.vercel_ui import Encoder as VercelEncoder
 from streamkit.testing import ModelServer, Reply
 
-from .faces import Face, ask, async_faces, body, chat, every_face, sync_face
+from .faces import FACES, Face, ask, async_faces, body, chat, every_face, sync_face
 
 HEARTBEAT = b": hb\n\n"
 SECRET = "hunter2"
@@ -66,6 +66,12 @@ async def _at_once(function: Callable[[], object]) -> None:
     function()
 
 
+class EndlessBody(Body):
+    """An event stream, and the model's server."""
+
+    server: ModelServer
+
+
 class Held:
     """A producer that gives what is put into it, as it comes."""
 
@@ -85,6 +91,18 @@ class Held:
                 yield item
         finally:
             self.is_closed = True
+
+
+@contextlib.asynccontextmanager
+async def never_ending(face: Face, *handlers: sk.Handler, protocol: str = "streamkit") -> AsyncIterator[EndlessBody]:
+    """An event stream of a model whose answer does not end, after its first words."""
+    with ModelServer(Reply("One two", never_ends=True)) as server:
+        async with face.client(server) as client:
+            reply = EndlessBody(face, face.stream(ask(client), *handlers), protocol)
+            reply.server = server
+            while b"two" not in (await reply.take() or b""):
+                pass
+            yield reply
 
 
 async def until(condition: Callable[[], object], face: Face) -> None:
@@ -199,15 +217,10 @@ async def test_a_slow_client_holds_the_stream_back(face: Face) -> None:
 async def test_stop_reaches_the_client(face: Face) -> None:
     """The run ends `cancelled`, as the protocol says it, and then the body ends."""
     for protocol, last in (("streamkit", b'"status":"cancelled"'), ("vercel_ui", b'{"type":"abort"}\n\ndata: [DONE]')):
-        with ModelServer(Reply("One two", never_ends=True)) as server:
-            async with face.client(server) as client:
-                stream = face.stream(ask(client))
-                reply = Body(face, stream, protocol)
-                while b"two" not in (await reply.take() or b""):
-                    pass
-                stream.cancel()
-                assert last in await reply.rest()
-                assert stream.status == "cancelled"
+        async with never_ending(face, protocol=protocol) as reply:
+            reply.stream.cancel()
+            assert last in await reply.rest()
+            assert reply.stream.status == "cancelled"
 
 
 # -- errors
@@ -341,21 +354,16 @@ async def test_two_cannot_read_one_body_at_once(face: Face) -> None:
 async def test_cancel_stops_what_is_upstream(face: Face) -> None:
     """When `close()` returns, the stream has ended, handlers included, and the model's connection is closed."""
     handler = face.told()
-    with ModelServer(Reply("One two", never_ends=True)) as server:
-        async with face.client(server) as client:
-            stream = face.stream(ask(client), handler)
-            reply = Body(face, stream)
-            while b"two" not in (await reply.take() or b""):
-                pass
-            await reply.close()
-            assert handler.hooks[-1] == "on_end"
-            assert stream.ended
-            assert stream.status == "cancelled"
-            await until(lambda: server.disconnects, face)
-            await reply.close()
-            assert await reply.take() is None
-            with pytest.raises(sk.UsageError, match="can be iterated once"):
-                reply.begin_again()
+    async with never_ending(face, handler) as reply:
+        await reply.close()
+        assert handler.hooks[-1] == "on_end"
+        assert reply.stream.ended
+        assert reply.stream.status == "cancelled"
+        await until(lambda: reply.server.disconnects, face)
+        await reply.close()
+        assert await reply.take() is None
+        with pytest.raises(sk.UsageError, match="can be iterated once"):
+            reply.begin_again()
 
 
 @every_face
@@ -405,72 +413,51 @@ async def test_a_client_that_left_before_the_first_byte(face: Face) -> None:
 @body
 async def test_a_response_that_waits_may_be_closed_from_elsewhere(face: Face) -> None:
     """It ends there."""
-    with ModelServer(Reply("One two", never_ends=True)) as server:
-        async with face.client(server) as client:
-            stream = face.stream(ask(client))
-            reply = Body(face, stream)
-            while b"two" not in (await reply.take() or b""):
-                pass
-            if face.is_async:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(reply.rest)
-                    await until(lambda: reply.sse._is_read, face)
-                    await reply.close()
-                    assert stream.ended
-            else:
+    async with never_ending(face) as reply:
+        if face.is_async:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(reply.rest)
+                await until(lambda: reply.sse._is_read, face)
+                await reply.close()
+                assert reply.stream.ended
+        else:
 
-                def close() -> None:
-                    while not reply.sse._is_read:
-                        time.sleep(0.001)
-                    reply.sse.close()
-                    assert stream.ended
+            def close() -> None:
+                while not reply.sse._is_read:
+                    time.sleep(0.001)
+                reply.sse.close()
+                assert reply.stream.ended
 
-                async with face.beside(close):
-                    await reply.rest()
+            async with face.beside(close):
+                await reply.rest()
 
 
 @async_faces
 @body
 async def test_a_cancelled_task_has_closed_it(face: Face) -> None:
     """Whoever was cancelled while waiting for the next item need not do anything: the stream has ended."""
-    with ModelServer(Reply("One two", never_ends=True)) as server:
-        async with face.client(server) as client:
-            stream = face.stream(ask(client))
-            reply = Body(face, stream)
-            while b"two" not in (await reply.take() or b""):
-                pass
-            with anyio.CancelScope() as scope:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(reply.rest)
-                    await until(lambda: reply.sse._is_read, face)
-                    scope.cancel()
-            assert stream.ended
-            assert stream.status == "cancelled"
+    async with never_ending(face) as reply:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(reply.rest)
+                await until(lambda: reply.sse._is_read, face)
+                scope.cancel()
+        assert reply.stream.ended
+        assert reply.stream.status == "cancelled"
 
 
 def test_a_task_that_asyncio_itself_cancels_has_closed_it() -> None:
     """As Django and aiohttp do it."""
+    face = FACES["asyncio"]
 
     async def main() -> None:
-        with ModelServer(Reply("One two", never_ends=True)) as server:
-            async with asyncio.timeout(20):
-                import openai
-
-                async with openai.AsyncOpenAI(base_url=server.url, api_key="x", max_retries=0) as client:
-                    stream = sk.astream(ask(client))
-                    came = asyncio.Event()
-
-                    async def read() -> None:
-                        async for item in stream.sse():
-                            if b"two" in item:
-                                came.set()
-
-                    task = asyncio.create_task(read())
-                    await came.wait()
-                    task.cancel()
-                    with pytest.raises(asyncio.CancelledError):
-                        await task
-                    assert stream.ended
+        async with never_ending(face) as reply:
+            task = asyncio.create_task(reply.rest())
+            await until(lambda: reply.sse._is_read, face)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert reply.stream.ended
 
     asyncio.run(main())
 

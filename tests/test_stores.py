@@ -22,12 +22,12 @@ from streamkit.errors import StaleVersionError
 from streamkit.stores import Conversation, MemoryStore, RedisStore, SQLiteStore, Store
 
 from .faces import Face, body, every_face
-from .redis_server import needs_redis, shared_server
+from .redis_server import needs_redis, shared_url
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "memory": lambda path: MemoryStore(),
     "sqlite": lambda path: SQLiteStore(path / "conversations.db"),
-    "redis": lambda path: RedisStore(shared_server().url, prefix=f"t{path}"),
+    "redis": lambda path: RedisStore(shared_url(), prefix=f"t{path}"),
 }
 MARKS = {"redis": [needs_redis]}
 NAMES = [pytest.param(name, marks=MARKS.get(name, [])) for name in STORES]
@@ -131,6 +131,27 @@ async def test_one_run_holds_a_conversation(face: Face, store: Store) -> None:
     assert await call("lock", "empty", "run-3") == "run-3"
     await call("unlock", "empty", "run-3")
     assert await call("get", "empty") is None
+
+
+@every_face
+@body
+async def test_a_run_saves_only_what_it_holds(face: Face, store: Store) -> None:
+    """Not what was deleted after it locked it, nor what another has locked since: the versions may be the same."""
+    call = Caller(face, store)
+    assert await call("lock", "c", "run-1", owner="ann") == "run-1"
+    assert await call("save", "c", said("a"), 0, run="run-1") == 1
+    with pytest.raises(StaleVersionError, match="does not hold its lock"):
+        await call("save", "c", said("x"), 1, run="run-2")
+    for delete in (True, False):
+        await call("delete", "c")
+        if not delete:
+            await call("lock", "c", "run-2")
+            await call("save", "c", said("b"), 0, run="run-2")
+        for version in (0, 1):
+            with pytest.raises(StaleVersionError):
+                await call("save", "c", said("x"), version, run="run-1")
+        assert delete is (await call("get", "c") is None)
+    assert [message.content for message in (await call("load", "c")).messages] == ["b"]
 
 
 @every_face

@@ -18,7 +18,7 @@ from streamkit.testing import check_protocol
 
 from .opcodes import opcodes
 from .recorded import OWN, SHARED, streams_in
-from .ui_streams import CASES, PROFILES, RUNS, case, comes_back, completed, encoded, everything, lines, whole
+from .ui_streams import CASES, PROFILES, RUNS, call, case, comes_back, completed, encoded, everything, lines, whole
 
 PAGE = Path(__file__).resolve().parents[1] / ".docs" / "ui-protocols.md"
 MARK = "<!-- ui-round-trip"
@@ -109,6 +109,16 @@ def test_pieces_of_arguments_are_joined_so_that_clients_parse_in_linear_time(pro
     assert "".join(pieces) == text
     assert pieces[0] == text[:4]
     assert 300 < len(pieces) < 700
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_arguments_that_only_look_empty_come_back(profile: str) -> None:
+    """JSON has four kinds of white space. Anything else is text, which a client shows."""
+    protocol, options = PROFILES[profile]
+    events = [event for text in ("\u2028", " \n") for event in whole(call(f"c{len(text)}", content=text))]
+    stream = sk.stream(encoded(completed(events), protocol, **options), protocol=protocol)
+    assert [message.content for message in stream.get_final_messages()] == ["\u2028", " \n"]
+    assert {warning.code for warning in stream.warnings} == {"bad-arguments"}
 
 
 @pytest.mark.parametrize("protocol", ["vercel_ui", "ag_ui"])

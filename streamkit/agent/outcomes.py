@@ -110,7 +110,10 @@ class Outcomes:
                 action.mark(messages, WAITING)
                 return
             case _:
-                self._put_output(action, not_run_output(action.call, *self._reasons(action)))
+                output = not_run_output(action.call, *self._reasons(action))
+                if action in self._declined:
+                    output.metadata = {**output.metadata, "declined": None}
+                self._put_output(action, output)
         action.settle(messages)
 
     def _reasons(self, action: Action) -> list[str]:

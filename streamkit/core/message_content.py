@@ -193,7 +193,7 @@ class MessageContent(OpenMessages):
         message = self._find(event.message_id)
         if message is None and event.line is not None and event.message_id not in self._ids:
             yield from self.runs.open_step(event)
-        yield from self._code_runs()
+        yield from self._code_runs(None if message is None else message.call_id)
         if isinstance(message, ConsoleMessage):
             message.active_line = event.line
         elif message is None:

@@ -226,7 +226,7 @@ class OpenMessages(PendingAnswers):
         if self.runs.step is None:
             yield from self.runs.open_step(cause)
         if isinstance(template, ConsoleMessage):
-            yield from self._code_runs()
+            yield from self._code_runs(template.call_id)
         if isinstance(template, ToolOutputMessage) or (template.role == "computer" and template.call_id is not None):
             self._call_answered(template.call_id)  # what the code of a call shows answers the call as well
         if type(template) is not message_class(template.type, template.format, template.role):

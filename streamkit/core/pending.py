@@ -156,10 +156,11 @@ class PendingAnswers:
         if self.runs.run is not None:
             self.runs.run.finish_reason = "declined"
 
-    def _code_runs(self) -> Iterator[e.Event]:
-        """Code runs, so whoever could decide has approved it."""
+    def _code_runs(self, call_id: str | None) -> Iterator[e.Event]:
+        """Code of this call runs, so whoever could decide has approved it. A question about another call stays open."""
         for confirmation in self._unanswerable():
-            yield from self.settle(confirmation, True)
+            if confirmation.subject.call_id == call_id:
+                yield from self.settle(confirmation, True)
 
     def _decline_unanswerable(self) -> Iterator[e.Event]:
         for confirmation in self._unanswerable():

@@ -15,8 +15,10 @@ __all__ = [
     "CODE_TOOL",
     "DENIED",
     "EXTRA_KEY",
+    "JSON_BLANKS",
     "MALFORMED",
     "MASKED_ERROR",
+    "UNFINISHED",
     "CodeArguments",
     "HeldText",
     "application_event",
@@ -45,8 +47,14 @@ MASKED_ERROR = "The run failed."
 DENIED = "The call was declined."
 """What stands as the output of a call that was declined without a reason."""
 
+JSON_BLANKS = " \t\n\r"
+"""The white space of JSON. Arguments that are nothing else are none."""
+
 MALFORMED = "The arguments are not a JSON object."
 """The error of a call whose arguments cannot be read."""
+
+UNFINISHED = "The call gave no output."
+"""What stands as the error of a call that was approved and gave nothing, because its run ended."""
 
 _EXTRA_FIELDS = ("format", "role", "group", "index", "name", "recipient", "created_at")
 _TEXT_FIELDS = ("format", "role", "group", "name", "recipient", "call_id")
@@ -164,7 +172,7 @@ def call_input(call: ToolCallMessage) -> Any:
     """A call's arguments as a JSON value: an object, or the text of a call that takes any; None if they are neither."""
     if call.metadata.get("custom") is True:
         return call.content
-    value: Any = parse_json(call.content) if call.content.strip() else {}
+    value: Any = parse_json(call.content) if call.content.strip(JSON_BLANKS) else {}
     return value if is_object(value) else None
 
 

@@ -19,6 +19,8 @@ from .records import conversation_of
 
 __all__ = ["ConversationRoutes"]
 
+_DELETED = "the conversation was deleted"
+
 
 class ConversationRoutes:
     """Endpoints, each called with the request and the value of its body."""
@@ -100,8 +102,12 @@ class ConversationRoutes:
         """Remove a conversation."""
         found = await self._server.conversation(request, request.path_params["conversation"])
         if (run := await self._server.open_run(found)) is not None:
-            await self._server.relay.acancel(run.id, "the conversation was deleted")
+            await self._server.relay.acancel(run.id, _DELETED)
         await self._server.store.adelete(found.id)
+        newest = await self._server.relay.alist(conversation=found.id, limit=1)
+        now = await self._server.store.aget(found.id) if newest else None
+        if newest and (now is None or now.run != newest[0]):  # one that began at this very moment
+            await self._server.relay.acancel(newest[0], _DELETED)
         return Response(status_code=204)
 
 

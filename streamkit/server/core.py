@@ -14,6 +14,7 @@ from ..errors import SourceError, UsageError
 from ..relay import Relay, RunRecord
 from ..relay.interface import FINAL
 from ..stores import Conversation, Store
+from .context import Context
 from .problem import Problem
 from .records import Run, run_of
 from .runs import Runs
@@ -167,14 +168,26 @@ class Server:
         if found is not None and not await self.may_see(request, found):
             raise Problem("conversation-not-found")
 
-    async def may_see(self, request: Request, conversation: Conversation) -> bool:
-        """Whether the request may see a conversation: whether it may see its newest run. The store has the owner even where
-        the relay no longer has the run."""
+    async def check_new_run(self, request: Request, context: Context) -> None:
+        """As `check_conversation`, for a run that has tried to lock the conversation: meanwhile another may have created it."""
+        found = await self.store.aget(context.conversation_id)
+        is_new = found is None or (found.version == 0 and found.run == context.run_id and found.owner == context.owner)
+        if found is not None and not is_new and not await self.may_see(request, found, besides=context.run_id):
+            raise Problem("conversation-not-found")
+
+    async def may_see(self, request: Request, conversation: Conversation, *, besides: str | None = None) -> bool:
+        """Whether the request may see a conversation: whether it may see the run that holds it, or else its newest. The store
+        has the owner even where the relay no longer has the run.
+
+        Args:
+            besides: the id of a run that does not count, because it only tries to begin.
+        """
         if self._authorize is None:
             return True
-        newest: Sequence[str] = await self.relay.alist(conversation=conversation.id, limit=1)
-        record = await self.relay.aget(newest[0]) if newest else None
-        run = self.run_of(record) if record is not None else _past_run(conversation)
+        ids: Sequence[str] = [] if conversation.run in (None, besides) else [conversation.run]
+        ids = [*ids, *await self.relay.alist(conversation=conversation.id, limit=2)]
+        records = [await self.relay.aget(id) for id in ids if id != besides]
+        run = next((self.run_of(record) for record in records if record is not None), _past_run(conversation))
         return await self.may(run, request)
 
     async def open_run(self, conversation: Conversation | None) -> RunRecord | None:

@@ -197,13 +197,18 @@ async def open_reading(server: Server, record: RunRecord, after: str | None, gap
         raise Problem("bad-cursor", str(error)) from None
     except SourceError as error:
         if error.status_code == 410:
-            raise Problem("cursor-trimmed", extra={"snapshot_cursor": _snapshot_cursor(error)}) from None
+            raise Problem("cursor-trimmed", extra=await _snapshot_after(server, record.id, after)) from None
         raise
 
 
-def _snapshot_cursor(error: SourceError) -> str | None:
-    match = re.search(r"after '([^']+)'", error.message)
-    return None if match is None else match[1]
+async def _snapshot_after(server: Server, run_id: str, after: str | None) -> dict[str, Any]:
+    """The cursor of the snapshot that a reader receives in place of what is gone after this cursor."""
+    reading = await server.relay.aread(run_id, after, timeout=math.inf)
+    try:
+        entries = await reading.apull(5.0)
+    finally:
+        reading.close()
+    return {"snapshot_cursor": entries[0].cursor} if entries and entries[0].snapshot else {}
 
 
 def is_within(cursor: str | None, record: RunRecord) -> bool:

@@ -282,13 +282,13 @@ class Execution:
         """Save the conversation."""
         context = self.context
         messages = self.messages_at(event)
-        self.version = self._runs.store.save(context.conversation_id, messages, self.version)
+        self.version = self._runs.store.save(context.conversation_id, messages, self.version, run=context.run_id)
 
     async def asave(self, event: Event) -> None:
         """As `save`, for tasks."""
         context = self.context
-        messages = self.messages_at(event)
-        self.version = await self._runs.store.asave(context.conversation_id, messages, self.version)
+        store, messages = self._runs.store, self.messages_at(event)
+        self.version = await store.asave(context.conversation_id, messages, self.version, run=context.run_id)
 
     # -- its end
 

@@ -20,7 +20,6 @@ from ..protocols import registry
 from ..protocols.event_stream import EventStreamWriter
 from ..protocols.request_body import Fields
 from ..relay import RunRecord
-from ..relay.interface import FINAL
 from ..streams.error_mask import ErrorMask
 from .context import Context
 from .core import Server
@@ -72,7 +71,7 @@ class RunRoutes:
             metadata=wanted.metadata,
             owner=owner,
         )
-        record, is_replay = await self.run(context, fingerprint(body) if key is not None else None)
+        record, is_replay = await self.run(request, context, fingerprint(body) if key is not None else None)
         headers = {"Location": f"{request.scope.get('root_path', '')}/runs/{run_id}"}
         headers |= {"Idempotency-Replayed": "true"} if is_replay else {}
         if not wanted.stream:
@@ -93,7 +92,7 @@ class RunRoutes:
         return hmac.new(self._secret, value, hashlib.sha256).hexdigest()[:40]
 
     async def run(
-        self, context: Context, mark: str | None, more: Mapping[str, Any] | None = None
+        self, request: Request, context: Context, mark: str | None, more: Mapping[str, Any] | None = None
     ) -> tuple[RunRecord, bool]:
         """Begin a run, unless there is one with this id. Returns its record, and whether there was one.
 
@@ -112,7 +111,7 @@ class RunRoutes:
         found = await relay.aget(context.run_id) if mark is not None else None
         if found is None:
             try:
-                await self._server.runs.begin(context, info)
+                await self._server.runs.begin(context, info, partial(self._server.check_new_run, request, context))
             except UsageError:  # an equal request came at the same moment
                 found = await relay.aget(context.run_id)
                 if found is None:
@@ -171,7 +170,8 @@ class RunRoutes:
     ) -> Response:
         """The response with a run's events after a cursor: none, if it has ended there."""
         number = number_of(after, record.id)
-        if record.status in FINAL and after is not None and after == record.cursor:
+        has_ended = record.ended_at is not None  # a lost run's end is not written before somebody reads it
+        if has_ended and after is not None and after == record.cursor:
             return Response(status_code=204)
         self._server.take_seat(request)
         is_native = protocol == "streamkit"

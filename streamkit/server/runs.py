@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import anyio
@@ -97,25 +97,32 @@ class Runs:
         if running + self._beginning >= self._most:
             raise Problem("too-many-runs", "This process has as many open runs as it may have.")
 
-    async def begin(self, context: Context, info: Mapping[str, Any]) -> None:
+    async def begin(self, context: Context, info: Mapping[str, Any], check: Callable[[], Awaitable[None]]) -> None:
         """Begin a run: its input is saved, and the agent runs from here on by itself.
+
+        Args:
+            check: refuses a conversation that the request may not go on with. It is called when nobody else can create it
+                any more.
 
         Raises:
             UsageError: the relay has this run already.
-            Problem: the conversation has another open run, or there are too many.
+            Problem: the conversation is another's, or has another open run, or there are too many.
         """
         self.check_room()
         self._beginning += 1  # before anything is waited for
         try:
-            await self._begin(context, info)
+            await self._begin(context, info, check)
         finally:
             self._beginning -= 1
 
-    async def _begin(self, context: Context, info: Mapping[str, Any]) -> None:
+    async def _begin(self, context: Context, info: Mapping[str, Any], check: Callable[[], Awaitable[None]]) -> None:
         execution = Execution(self, context)
         writer = await self.relay.aopen(context.run_id, info, control=execution.receive)
         try:
-            await self._lock(context)
+            holder = await self._lock(context)
+            await check()
+            if holder != context.run_id:
+                raise Problem("conversation-busy", "The conversation has an open run.", extra={"run": holder})
             execution.version = await self._save_input(context)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
@@ -137,18 +144,18 @@ class Runs:
         _name(context.input, context.messages, context.run_id)
         title = title_of(context.input) if not any(one.role == "user" for one in context.messages) else None
         messages = [*context.messages, *context.input]
-        return await self.store.asave(context.conversation_id, messages, version, title=title, owner=context.owner)
+        return await self.store.asave(context.conversation_id, messages, version, title=title, run=context.run_id)
 
-    async def _lock(self, context: Context) -> None:
-        """Lock the conversation for this run. The lock of a run that has ended is taken from it."""
+    async def _lock(self, context: Context) -> str:
+        """Lock the conversation for this run. The lock of a run that has ended is taken from it. Returns the run that has
+        it now."""
         id, run_id, owner = context.conversation_id, context.run_id, context.owner
         holder = await self.store.alock(id, run_id, owner=owner)
         if holder != run_id:
             record = await self.relay.aget(holder)
             if record is None or record.status in FINAL:
                 holder = await self.store.alock(id, run_id, instead_of=holder, owner=owner)
-        if holder != run_id:
-            raise Problem("conversation-busy", "The conversation has an open run.", extra={"run": holder})
+        return holder
 
     async def take_over(self, run_id: str) -> bool:
         """Go on with a run that is paused. Returns whether this process became its producer."""

@@ -16,12 +16,13 @@ from .log_events import LogEvents
 __all__ = ["at_question_of", "ends_as_waiting"]
 
 
-def ends_as_waiting(events: LogEvents, writer: EventStreamWriter) -> list[bytes]:
-    """The frames of a run that requires action."""
+def ends_as_waiting(events: LogEvents, writer: EventStreamWriter, before_end: bytes = b"") -> list[bytes]:
+    """The frames of a run that requires action: the ends of its step and of itself, with other frames between them."""
     runs = events.engine.runs
     frames: list[bytes] = []
     if runs.step is not None:
         frames.append(writer.event(RunStepDone(replace(runs.step, status="completed"))))
+    frames.append(before_end)
     if runs.run is not None:
         frames.append(writer.event(RunDone(replace(runs.run, status="requires_action"))))
     return frames

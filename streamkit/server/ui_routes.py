@@ -68,7 +68,7 @@ class UiRoutes:
             input = await self._regenerate(again, turn)
         elif conversation is not None and wanted.message_id is not None:
             await self._replace(conversation, wanted.message_id)
-        record = await self._begin(wanted.id, input, dict(wanted.body), owner)
+        record = await self._begin(request, wanted.id, input, dict(wanted.body), owner)
         return await self._chat_from_beginning(record, version)
 
     async def _chat_answers(self, run: RunRecord | None, answers: Sequence[UiAnswer], version: Any) -> Response:
@@ -156,11 +156,11 @@ class UiRoutes:
         self._server.take_seat(request)
         stream = AgUiStream(self._server, wanted)
         run_id = self._runs.id_of("agui", owner or "", wanted.thread_id, wanted.run_id)
-        known = await self._server.relay.aget(run_id)
+        known = await self._seen(request, run_id)
         past = await self._past(conversation, known or run)
         if known is not None and not wanted.resume:
             return await stream.attached(known, past, await so_far(self._server, known), shows_messages=True)
-        current = run or await self._newest(wanted.thread_id)
+        current = run or await self._newest(request, wanted.thread_id)
         if wanted.resume or (run is not None and _pending(run)):
             try:
                 given = _checked_answers(current, wanted.answers)
@@ -180,12 +180,17 @@ class UiRoutes:
         more = {"state": wanted.state, "context": wanted.context, "forwardedProps": wanted.forwarded_props}
         tools = [msgspec.to_builtins(tool) for tool in wanted.tools]
         metadata = {"ag_ui": {"runId": wanted.run_id, "tools": tools, **more}}
-        record = await self._begin(wanted.thread_id, input, metadata, owner, run_id)
+        record = await self._begin(request, wanted.thread_id, input, metadata, owner, run_id)
         return await stream.beginning(record, past)
 
-    async def _newest(self, conversation: str) -> RunRecord | None:
+    async def _newest(self, request: Request, conversation: str) -> RunRecord | None:
         ids = await self._server.relay.alist(conversation=conversation, limit=1)
-        return await self._server.relay.aget(ids[0]) if ids else None
+        return await self._seen(request, ids[0]) if ids else None
+
+    async def _seen(self, request: Request, run_id: str) -> RunRecord | None:
+        """A run, if there is one that the request may see: it outlives the conversation that it was checked with."""
+        record = await self._server.relay.aget(run_id)
+        return record if record is not None and await self._server.may(self._server.run_of(record), request) else None
 
     async def _past(self, conversation: Conversation | None, run: RunRecord | None) -> list[Message]:
         """The messages before a run."""
@@ -216,7 +221,13 @@ class UiRoutes:
         return await self._server.open_run(conversation)
 
     async def _begin(
-        self, conversation: str, input: list[Message], metadata: dict[str, Any], owner: str | None, run_id: str = ""
+        self,
+        request: Request,
+        conversation: str,
+        input: list[Message],
+        metadata: dict[str, Any],
+        owner: str | None,
+        run_id: str = "",
     ) -> RunRecord:
         context = Context(
             run_id=run_id or secrets.token_urlsafe(16),
@@ -226,7 +237,7 @@ class UiRoutes:
             metadata=metadata,
             owner=owner,
         )
-        record, _ = await self._runs.run(context, run_id or None)
+        record, _ = await self._runs.run(request, context, run_id or None)
         return record
 
     async def _supersede(self, run: RunRecord) -> None:

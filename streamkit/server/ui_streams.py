@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..events import Event, RunCreated, RunStepCreated
+from ..answers import Confirmation
+from ..events import Event, RunCreated, RunStepCreated, RunStepDone
 from ..messages import Message
 from ..protocols import ag_ui, vercel_ui
 from ..protocols.event_stream import EventStreamWriter
@@ -83,8 +84,10 @@ async def chat_continued(server: Server, record: RunRecord, version: Any, found:
         found: what the run had written then.
     """
     # What was read out of the arguments of a call is not sent: the client has the call.
-    messages = [one for one in found.events.engine.messages if one.role != "user" and "field" not in one.metadata]
-    encoder = vercel_ui.Encoder(version, message_id=record.id, after=messages, expose_errors=True)
+    engine = found.events.engine
+    messages = [one for one in engine.messages if one.role != "user" and "field" not in one.metadata]
+    after: list[Message | Confirmation] = [*messages, *engine.confirmations]
+    encoder = vercel_ui.Encoder(version, message_id=record.id, after=after, expose_errors=True)
     writer = _writer(server, encoder)
     beginning = b"".join(writer.event(event) for event in found.shown if isinstance(event, RunCreated))
     return await _response(server, record, found, writer, beginning, ends_as_waiting)
@@ -131,8 +134,10 @@ class AgUiStream:
         if shows_messages:
             ended = [message for message in engine.messages if message.status != "in_progress"]
             parts.append(_snapshot([*past, *ended]))
-        if engine.runs.step is not None:
-            parts.append(opener.event(RunStepCreated(engine.runs.step)))
+        if (step := engine.runs.step) is not None:
+            writer.event(RunStepDone(step))  # with what the client has: the results of calls that have ended
+            writer.event(RunStepCreated(step))
+            parts.append(opener.event(RunStepCreated(step)))
         for message in engine.messages:
             if message.status == "in_progress":
                 parts.append(opener.event(message.created_event(message.header())))
@@ -144,7 +149,7 @@ class AgUiStream:
 
     def _at_question(self, past: list[Message]) -> Any:
         def ends(events: LogEvents, writer: EventStreamWriter) -> list[bytes]:
-            return [_snapshot([*past, *events.engine.messages]), *ends_as_waiting(events, writer)]
+            return ends_as_waiting(events, writer, _snapshot([*past, *events.engine.messages]))
 
         return ends
 

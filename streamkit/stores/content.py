@@ -30,6 +30,9 @@ def messages_from(data: bytes) -> list[Message]:
 
 
 def stale(id: str, version: int, now: int | None) -> StaleVersionError:
-    """The error of a conversation that cannot be saved in place of this version: it has another one now, or None."""
-    state = f"it has version {now} by now" if now is not None else "it was deleted"
+    """The error of a conversation that cannot be saved in place of this version: it has another one now; the same one, but
+    another run's lock; or None."""
+    state = "it was deleted" if now is None else f"it has version {now} by now"
+    if now == version:
+        state = "the run that saves it does not hold its lock"
     return StaleVersionError(f"conversation {id!r} cannot be saved in place of version {version}: {state}")

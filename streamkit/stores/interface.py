@@ -11,7 +11,7 @@ What holds for every store:
 1. Of several who save the same version, one succeeds; the others get a `StaleVersionError`, and nothing of theirs is stored.
 2. Of several who lock a conversation, one succeeds, and all get the id of the run that holds it.
 3. What was saved does not change with the messages it was saved from.
-4. A conversation that was deleted is not created again by one who still has a version of it.
+4. A conversation that was deleted is not created again by one who still has a version of it, nor by a run that had its lock.
 
 Methods are thread-safe. Each has an `a…` form for tasks on asyncio and trio.
 """
@@ -78,6 +78,7 @@ class Store(InTasks, ABC):
         *,
         title: str | None = None,
         owner: str | None = None,
+        run: str | None = None,
     ) -> int:
         """Replace the messages of a conversation. Returns their new version.
 
@@ -86,9 +87,10 @@ class Store(InTasks, ABC):
                 conversation.
             title: its new title; None leaves the title as it is.
             owner: who creates it, where it is new.
+            run: the run that saves it: it has to hold the lock, and creates nothing.
 
         Raises:
-            StaleVersionError: it has another version by now, or was deleted.
+            StaleVersionError: it has another version by now, was deleted, or the run does not hold its lock.
         """
 
     @abstractmethod
@@ -141,9 +143,10 @@ class Store(InTasks, ABC):
         *,
         title: str | None = None,
         owner: str | None = None,
+        run: str | None = None,
     ) -> int:
         """As `save`, for tasks."""
-        return await self.in_task(self.save, id, messages, version, title=title, owner=owner)
+        return await self.in_task(self.save, id, messages, version, title=title, owner=owner, run=run)
 
     async def aget(self, id: str) -> Conversation | None:
         """As `get`, for tasks."""

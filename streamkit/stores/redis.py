@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..messages import Message
-from ..redis_link import Link, Script
+from ..redis_link import Script, connect
 from .content import messages_from, messages_to_bytes, stale
 from .interface import Conversation, Saved, Store
 
@@ -26,20 +26,21 @@ local function create()
 end
 """
 
-# Arguments: now, owner, version, content, its count of messages, 1 and the title or 0. Returns the new version, or as text
-# the one that it has, or "" if it was deleted.
+# Arguments: now, owner, version, the run that has to hold the lock ("" for none), content, its count of messages, 1 and the
+# title or 0. Returns the new version, or as text the one that it has, or "" if it was deleted.
 _SAVE = Script(
     1,
     _CREATE
     + """
 local version = redis.call('HGET', KEYS[1], 'version')
-if not version and ARGV[3] == '0' then
+if not version and ARGV[3] == '0' and ARGV[4] == '' then
   create()
   version = '0'
 end
 if version ~= ARGV[3] then return version or '' end
-redis.call('HSET', KEYS[1], 'content', ARGV[4], 'messages', ARGV[5], 'updated_at', ARGV[1])
-if ARGV[6] == '1' then redis.call('HSET', KEYS[1], 'title', ARGV[7]) end
+if ARGV[4] ~= '' and redis.call('HGET', KEYS[1], 'run') ~= ARGV[4] then return version end
+redis.call('HSET', KEYS[1], 'content', ARGV[5], 'messages', ARGV[6], 'updated_at', ARGV[1])
+if ARGV[7] == '1' then redis.call('HSET', KEYS[1], 'title', ARGV[8]) end
 return redis.call('HINCRBY', KEYS[1], 'version', 1)
 """,
 )
@@ -78,7 +79,8 @@ class RedisStore(Store):
     """Conversations on a Redis server, for servers in any number of processes. It needs the extra `redis`.
 
     Args:
-        target: a URL, as `redis://localhost:6379/0`; or a `redis.Redis`, whose settings are used.
+        target: a URL, as `redis://localhost:6379/0`; or a `redis.Redis`, whose settings are used. A Redis Cluster, too:
+            `redis+cluster://localhost:7000`, or a `redis.RedisCluster`.
         prefix: what the keys begin with.
 
     Raises:
@@ -90,7 +92,7 @@ class RedisStore(Store):
             raise UsageError(f"a prefix of keys is a word without braces, not {prefix!r}")
         self._prefix = prefix
         self._index = f"{prefix}:conversations"
-        self._link = Link(target, (_SAVE, _LOCK, _UNLOCK))
+        self._link = connect(target, (_SAVE, _LOCK, _UNLOCK))
 
     def _key(self, id: str) -> bytes:
         return _bytes(f"{self._prefix}:{{{id.translate(_ESCAPED) or '%'}}}:saved")
@@ -108,11 +110,13 @@ class RedisStore(Store):
         *,
         title: str | None = None,
         owner: str | None = None,
+        run: str | None = None,
     ) -> int:
         """Replace the messages of a conversation, if they still have this version. Returns their new version."""
         now, content = _now(), messages_to_bytes(messages)
         named = (0,) if title is None else (1, _bytes(title))
-        call = _SAVE(self._key(id), now, _bytes(owner or ""), version, content, len(messages), *named)
+        holder = _bytes(run or "")
+        call = _SAVE(self._key(id), now, _bytes(owner or ""), version, holder, content, len(messages), *named)
         (reply,) = self._link.ask(call)
         if isinstance(reply, bytes):
             raise stale(id, version, int(reply) if reply else None)

@@ -95,19 +95,20 @@ class SQLiteStore(Store):
         *,
         title: str | None = None,
         owner: str | None = None,
+        run: str | None = None,
     ) -> int:
         """Replace the messages of a conversation, if they still have this version. Returns their new version."""
         content, now = messages_to_bytes(messages), time.time()
         with self._transaction() as database:
-            if version == 0:
+            if version == 0 and run is None:
                 database.execute(
                     "INSERT INTO conversations (id, created_at, updated_at, owner) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
                     (id, now, now, owner),
                 )
             changed = database.execute(
                 "UPDATE conversations SET content = ?, messages = ?, version = version + 1, updated_at = ?,"
-                " title = COALESCE(?, title) WHERE id = ? AND version = ?",
-                (content, len(messages), now, title, id, version),
+                " title = COALESCE(?, title) WHERE id = ? AND version = ? AND run IS COALESCE(?, run)",
+                (content, len(messages), now, title, id, version, run),
             )
             if changed.rowcount:
                 return version + 1

@@ -177,14 +177,14 @@ def bytes_alone(port: int, wire: str, n: int, milliseconds: int, times: int = 1)
     return clock.seconds / n / times * 1e6
 
 
-RAW, HELPER = "the client's own loop", "the client's own helper"
+RAW, HELPER, BYTES = "the client's own loop", "the client's own helper", "the bytes alone"
 ASYNC_RAW = "the client's own loop, asyncio"
 CONTESTANTS = {
     "streamkit, a hook": Contestant(measured(with_hook)),
     "streamkit, text_deltas": Contestant(measured(with_text_deltas)),
     RAW: Contestant(measured(raw_loop)),
     HELPER: Contestant(measured(helper)),
-    "the bytes alone": Contestant(bytes_alone),
+    BYTES: Contestant(bytes_alone),
     "streamkit, a hook, asyncio": Contestant(measured_async(with_async_hook)),
     "streamkit, text_deltas, asyncio": Contestant(measured_async(with_async_text_deltas)),
     ASYNC_RAW: Contestant(measured_async(async_raw_loop)),

@@ -41,7 +41,7 @@ FAILED = "failed: "
 # Each worker is forked from a process that has imported the clients, which takes seconds, and nothing else.
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["openai.resources", "anthropic.resources", "httpx2", "tests.benchmarks.worker"])
-_FIRST = {"n": 20, "times": 1}  # the most in a first run
+_FIRST = {"n": 20, "times": 1, "most": 0}  # the most in a first run
 
 
 class Row(NamedTuple):
@@ -200,7 +200,7 @@ def contest(
     """A row for each contestant. One that is not installed, or fails, has one that says so.
 
     Args:
-        parameters: what each is run with. In a first run, which is not measured, `n` and `times` are small.
+        parameters: what each is run with. In a first run, which is not measured, `n`, `times` and `most` are small.
         of: makes the value of the median cost.
     """
     costs: dict[str, list[float]] = {}

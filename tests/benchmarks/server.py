@@ -41,6 +41,7 @@ class Scenario(NamedTuple):
     clients: int
     runs: int
     resumes: bool = True
+    protocol: str = "streamkit"
 
 
 class Size(NamedTuple):
@@ -82,7 +83,7 @@ def measure(scenario: Scenario, size: Size) -> Mapping[str, float]:
     with _process(serve, scenario.app, scenario.runs) as server:
         port = _received(server)
         before = _asked(server, "memory")
-        with _process(follow, port, scenario.clients, scenario.runs) as readers:
+        with _process(follow, port, scenario.clients, scenario.runs, scenario.protocol) as readers:
             _received(readers)
             figures = {"Memory": (_asked(server, "memory") - before) / scenario.clients / 1024}
             return {**figures, **_timed(server, readers, scenario, size)}
@@ -116,6 +117,7 @@ def _timed(server: Any, readers: Any, scenario: Scenario, size: Size) -> Mapping
 
 
 OURS, BY_HAND = "streamkit", "by hand"
+UI_PROTOCOLS = ("vercel_ui", "ag_ui")
 UNITS = {
     "Memory": "KB a client",
     "CPU time": "µs an event and client",
@@ -154,10 +156,12 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--events", type=int, default=50, help="of each run")
     parser.add_argument("--interval", type=float, default=0.2, help="seconds between two events of a run")
+    parser.add_argument("--protocol", default="streamkit", choices=("streamkit", *UI_PROTOCOLS))
     parser.add_argument("--by-hand", action="store_true", help="the app without streamkit")
     options = parser.parse_args()
     kind = ByHand if options.by_hand else Streamkit
-    scenario = Scenario(kind, options.clients, options.runs, resumes=not options.by_hand)
+    resumes = not options.by_hand and options.protocol == "streamkit"  # the others have no cursors
+    scenario = Scenario(kind, options.clients, options.runs, resumes, options.protocol)
     print(f"load {os.getloadavg()[0]:.1f}")
     for case, value in measure(scenario, Size(options.events, options.interval, 1.0)).items():
         print(f"{case:32} {value:10.3f} {UNITS[case]}")

@@ -17,16 +17,17 @@ from .sse_server import TOKEN, allow_sockets
 
 __all__ = ["follow"]
 
-_EVENT = re.compile(rb'id: ([^\n]+)\ndata: [^\n]*"value":"(\d+) ([\d.]+);"[^\n]*\n\n')
-_REQUEST = "GET /runs/run-{run}/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + TOKEN + "\r\n{more}\r\n"
+_EVENT = re.compile(rb'(?:id: ([^\n]+)\n)?data: [^\n]*"(?:value|delta)":"(\d+) ([\d.]+);"[^\n]*\n\n')
+_REQUEST = "GET /runs/run-{run}/events?protocol={protocol} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + TOKEN + "\r\n{more}\r\n"
 
 
 class _Client:
     """One connection, and those that follow it."""
 
-    def __init__(self, port: int, run: int) -> None:
+    def __init__(self, port: int, run: int, protocol: str) -> None:
         self._port = port
         self._run = run
+        self._protocol = protocol
         self._cursor = b""
         self._rest = b""
         self.newest = 0
@@ -36,8 +37,9 @@ class _Client:
     def connect(self) -> socket.socket:
         """A connection, which goes on after the newest event."""
         more = f"Last-Event-ID: {self._cursor.decode()}\r\n" if self._cursor else ""
+        request = _REQUEST.format(run=self._run, protocol=self._protocol, more=more)
         self.socket = socket.create_connection(("127.0.0.1", self._port))
-        self.socket.sendall(_REQUEST.format(run=self._run, more=more).encode())
+        self.socket.sendall(request.encode())
         self.socket.setblocking(False)
         self._rest = b""
         self.is_connected = False
@@ -65,9 +67,9 @@ class _Client:
 
 
 class _Clients:
-    def __init__(self, port: int, clients: int, runs: int) -> None:
+    def __init__(self, port: int, clients: int, runs: int, protocol: str) -> None:
         self._selector = selectors.DefaultSelector()
-        self._clients = [_Client(port, number % runs) for number in range(clients)]
+        self._clients = [_Client(port, number % runs, protocol) for number in range(clients)]
 
     def connect(self) -> None:
         """Connect all, and wait until each stream has begun."""
@@ -112,12 +114,12 @@ class _Clients:
         self._selector.close()
 
 
-def follow(pipe: Connection, port: int, clients: int, runs: int) -> None:
+def follow(pipe: Connection, port: int, clients: int, runs: int, protocol: str) -> None:
     """Connect, and obey until the pipe is closed: the number of the event to wait for, and within how many seconds to leave
     and resume meanwhile, or None. Answers with seconds: percentiles of the latency, and until all had the last event; or with
     a text that says what failed."""
     allow_sockets()
-    all = _Clients(port, clients, runs)
+    all = _Clients(port, clients, runs, protocol)
     try:
         all.connect()
         pipe.send(None)

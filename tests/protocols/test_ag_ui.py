@@ -225,3 +225,22 @@ def test_ids_of_the_request_are_echoed() -> None:
     stream.until_done()
     run = stream.get_final_run()
     assert (run.id, run.metadata["thread_id"]) == ("resp_1", "thread-1")
+
+
+def test_a_console_may_begin_with_a_replacement() -> None:
+    """It stays a console."""
+    replaced = e.ConsoleDelta("p", "all of it", replace=True)
+    events = completed([e.ConsoleCreated(m.ConsoleMessage("p")), replaced, e.ConsoleDone(m.ConsoleMessage("p"))])
+    stream = sk.stream(encoded(events, "ag_ui"), protocol="ag_ui")
+    assert shown(stream.get_final_messages()) == [("console", "all of it")]
+    assert not stream.warnings
+
+
+@pytest.mark.parametrize("protocol", ["ag_ui", "vercel_ui"])
+def test_output_of_one_call_approves_no_other(protocol: str) -> None:
+    """Where code runs beside an open question about another call."""
+    question, declined = asked(call("c1"), status="declined", reason="no")
+    events = [*whole(call("c1")), *whole(m.CodeMessage("k", content="1")), question, *printing("p", None), declined]
+    stream = sk.stream(encoded(completed(events), protocol), protocol=protocol)
+    stream.until_done()
+    assert [(one.status, one.reason) for one in stream.confirmations] == [("declined", "no")]

@@ -5,6 +5,7 @@ What comes back of what we encode, and what the real clients make of it, is in `
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -291,6 +292,35 @@ def test_a_declined_call_stays_denied() -> None:
         *("data-confirmation", "tool-output-denied", "data-message", "finish-step", "finish")
     ]
     assert "tool-output-error" in types(completed(events), version=5)
+
+
+STATUSES: tuple[e.RunStatus, ...] = ("cancelled", "failed", "completed")
+
+
+def test_an_approved_call_without_an_output_is_closed_at_the_end() -> None:
+    """Else a client finds an approval that seems unsent, and posts it once more. A run that waits goes on with the call."""
+    made = call("c1", provider_executed=True)
+    events = [*whole(made), *asked(made, status="approved")]
+    for version in (5, 6, 7):
+        for status in STATUSES:
+            items = encoded(completed(events, last=e.Run(status=status)), "vercel_ui", version=version)
+            closed = [item for item in items if item["type"] == "tool-output-error"]
+            assert [item["toolCallId"] for item in closed] == ["c1"]
+            back = sk.stream(items, protocol="vercel_ui")
+            with contextlib.suppress(sk.RunFailedError):
+                back.until_done()
+            assert [message.type for message in back.messages] == ["tool_call"]
+        waiting = completed(events, last=e.Run(status="requires_action"))
+        assert "tool-output-error" not in types(waiting, version=version)
+
+
+def test_an_approval_of_an_earlier_response_is_closed_too() -> None:
+    """Where the message goes on in another one; what gave something there has its output."""
+    known = [call("c1"), call("c2"), m.ToolOutputMessage("o", call_id="c2", content="rain")]
+    approved = [sk.Confirmation(f"ask-{one.id}", one, status="approved") for one in known[:2]]
+    last = completed([], last=e.Run(status="cancelled"))
+    items = encoded(last, "vercel_ui", after=[*known, *approved])
+    assert [item["toolCallId"] for item in items if item["type"] == "tool-output-error"] == ["c1"]
 
 
 def test_a_run_that_is_cancelled_is_aborted_without_a_finish() -> None:

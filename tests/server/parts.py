@@ -39,19 +39,25 @@ def reply_to(request: Request) -> Reply:
     messages = request.body["messages"]
     last = messages[-1]
     if last["role"] == "tool":
-        return Reply(f"It gave: {last['content']}")
+        before = [message for message in messages if message["role"] == "user"][-1]
+        if not str(before["content"]).startswith("steps "):
+            return Reply(f"It gave: {last['content']}")
+        last = before
     content = last["content"]
     text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
     word, _, rest = text.partition(" ")
     match word:
         case "run":
-            return Reply("I will. ", code(rest))
+            return Reply("I will. ", *map(code, rest.split(" & ")))
         case "ask":
             return Reply(ToolCall("ask", {"question": rest}))
         case "both":
             return Reply(ToolCall("ask", {"question": "1"}), ToolCall("ask", {"question": "2"}))
+        case "steps":  # one call of `careful` after the other
+            done = sum(message["role"] == "tool" for message in messages)
+            return Reply(ToolCall("careful", {"n": done + 1})) if done < int(rest) else Reply(f"Did {done}.")
         case "careful":
-            return Reply(ToolCall("careful", {"n": 1}))
+            return Reply(*(ToolCall("careful", {"n": int(number)}) for number in rest.split() or "1"))
         case "hang":
             return Reply("Once upon ", "a time", never_ends=True)
         case "fail":
@@ -73,10 +79,11 @@ class Agents:
         contexts: what they were made for.
     """
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, path: str | None = None) -> None:
         self.model = ModelServer(reply_to)
         url = url or self.model.url  # of another process's
         self.ran: list[int] = []
+        self._path = path  # of a file with what ran in all processes
         self.computers: list[Any] = []
         self.contexts: list[Context] = []
         self.with_computer = True
@@ -96,6 +103,9 @@ class Agents:
                 n: how often.
             """
             self.ran.append(n)
+            if self._path is not None:
+                with open(self._path, "a") as file:
+                    file.write(f"{n}\n")
             return f"careful {n}"
 
         computer = ToyComputer() if self.with_computer else None
@@ -114,6 +124,11 @@ class Agents:
     def code_that_ran(self) -> list[str]:
         return [source for computer in self.computers if computer is not None for source in computer.ran]
 
+    def forget(self) -> None:
+        """Empty the records of what ran."""
+        for records in (self.ran, self.computers, self.contexts):
+            records.clear()
+
     def close(self) -> None:
         self._client.close()
         self.model.close()
@@ -127,7 +142,7 @@ class Agents:
 @contextlib.contextmanager
 def serve(app: Any, **options: Any) -> Iterator[str]:
     """The app behind uvicorn on loopback, in a thread. Gives its address."""
-    listener = socket.socket()
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so named, asyncio sends at once
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1, **{"lifespan": "on", **options})
     server = uvicorn.Server(config)

@@ -11,8 +11,9 @@ import pytest
 
 import streamkit as sk
 from streamkit.server import create_app
-from streamkit.stores import MemoryStore, SQLiteStore
+from streamkit.stores import SQLiteStore
 
+from .backends import Backend
 from .parts import TOKEN, Agents, Client, said, serve, wait_for
 from .test_runs import KINDS, code_of, of
 
@@ -95,9 +96,9 @@ def test_conversations_are_listed_and_deleted(client: Client) -> None:
 
 
 @KINDS
-def test_a_run_that_waits_is_paused_and_goes_on(agents: Agents, kind: str) -> None:
+def test_a_run_that_waits_is_paused_and_goes_on(backend: Backend, agents: Agents, kind: str) -> None:
     """Its readers see one run: nothing twice, and nothing that ran runs again."""
-    app = create_app(agents, token=TOKEN, pause_after=0.02)
+    app = backend.app(agents, pause_after=0.02)
     with serve(app) as url, Client(url) as client:
         talk(client, "paused", "hello")
         before = len(agents.contexts)
@@ -130,8 +131,8 @@ def test_a_run_that_waits_is_paused_and_goes_on(agents: Agents, kind: str) -> No
         assert saved["run"] is None
 
 
-def test_a_tools_call_waits_for_hours_too(agents: Agents) -> None:
-    with serve(create_app(agents, token=TOKEN, pause_after=0.02)) as url, Client(url) as client:
+def test_a_tools_call_waits_for_hours_too(backend: Backend, agents: Agents) -> None:
+    with serve(backend.app(agents, pause_after=0.02)) as url, Client(url) as client:
         run = client.begin("both")
         client.until(run["id"], "paused")
         for question in client.run(run["id"])["pending"]:
@@ -142,9 +143,9 @@ def test_a_tools_call_waits_for_hours_too(agents: Agents) -> None:
         assert said(frames) == f"It gave: {question['id']}"
 
 
-def test_a_paused_run_is_stopped(agents: Agents) -> None:
+def test_a_paused_run_is_stopped(backend: Backend, agents: Agents) -> None:
     """By the process that the request came to. The conversation is free again."""
-    with serve(create_app(agents, token=TOKEN, pause_after=0.0)) as url, Client(url) as client:
+    with serve(backend.app(agents, pause_after=0.0)) as url, Client(url) as client:
         run = client.begin("run say never", conversation="stopped")
         client.until(run["id"], "paused")
         assert client.post(f"/runs/{run['id']}/cancel").status_code == 202
@@ -154,9 +155,9 @@ def test_a_paused_run_is_stopped(agents: Agents) -> None:
     assert "say never" not in agents.code_that_ran
 
 
-def test_an_agent_with_a_computer_does_not_pause_by_itself(agents: Agents) -> None:
+def test_an_agent_with_a_computer_does_not_pause_by_itself(backend: Backend, agents: Agents) -> None:
     """Its computer's memory would be lost; unless the application says so."""
-    app = create_app(agents, token=TOKEN)
+    app = backend.app(agents)
     with serve(app) as url, Client(url) as client:
         run = client.begin("run say x")
         client.until_asked(run["id"])
@@ -172,11 +173,9 @@ def test_an_agent_with_a_computer_does_not_pause_by_itself(agents: Agents) -> No
     assert app.runs.relay.get(run["id"]).status == "paused"  # at shutdown, what waits is left
 
 
-def test_another_app_takes_over(agents: Agents) -> None:
+def test_another_app_takes_over(backend: Backend, agents: Agents) -> None:
     """Two apps on one relay and one store, as two processes: begun on one, answered and followed on the other."""
-    relay, store = sk.MemoryRelay(), MemoryStore()
-    first = create_app(agents, token=TOKEN, relay=relay, store=store)
-    second = create_app(agents, token=TOKEN, relay=relay, store=store)
+    first, second = (backend.app(agents, relay=relay, store=store) for relay, store in backend.shared())
     with serve(second) as url, Client(url) as there:
         with serve(first) as url, Client(url) as here:
             run = here.begin("run say moved")
@@ -195,9 +194,9 @@ def test_another_app_takes_over(agents: Agents) -> None:
     assert agents.code_that_ran.count("say moved") == 1
 
 
-def test_shutdown_ends_what_runs(agents: Agents) -> None:
-    relay, before = sk.MemoryRelay(), len(agents.model.requests)
-    with serve(create_app(agents, token=TOKEN, relay=relay)) as url, Client(url) as client:
+def test_shutdown_ends_what_runs(backend: Backend, agents: Agents) -> None:
+    relay, before = backend.relay(), len(agents.model.requests)
+    with serve(backend.app(agents, relay=relay)) as url, Client(url) as client:
         runs = [client.begin("hang", **of(kind))["id"] for kind in ("sync", "async")]
         assert agents.model.wait_for_request(count=before + 2)
         wait_for(lambda: all(len(relay.get(id).cursor.split(".")[0]) >= 3 for id in runs))  # type: ignore[union-attr]

@@ -8,14 +8,15 @@ import anyio
 import httpx
 import pytest
 
-from streamkit.server import Run, create_app
+from streamkit.server import Run
 
+from .backends import Backend
 from .parts import Agents, frames_of, said
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", ["sync", "async"])
-async def test_on_every_event_loop(kind: str) -> None:
+async def test_on_every_event_loop(backend: Backend, kind: str) -> None:
     """With an `async def` factory and an `async def` authorize."""
     agents = Agents()
 
@@ -25,7 +26,7 @@ async def test_on_every_event_loop(kind: str) -> None:
     async def authorize(run: Run | None, request: Any) -> bool:
         return request.headers.get("x-user") == "ann"
 
-    app = create_app(factory, token=None, authorize=authorize)
+    app = backend.app(factory, token=None, authorize=authorize)
     transport = httpx.ASGITransport(app)
     with anyio.fail_after(60):
         async with httpx.AsyncClient(

@@ -13,11 +13,11 @@ import pytest
 
 import streamkit as sk
 from streamkit.agent import AsyncAgent, tool
-from streamkit.server import Context, create_app
+from streamkit.server import Context
 from streamkit.server.publisher import Publisher
-from streamkit.stores import MemoryStore
 
-from .parts import TOKEN, Agents, Client, serve, wait_for
+from .backends import Backend, RelayFault, StoreFault
+from .parts import Agents, Client, serve, wait_for
 from .test_runs import KINDS, code_of, of
 
 
@@ -30,13 +30,13 @@ def said_by_user(id: str, text: str, conversation: str, **more: Any) -> dict[str
 # -- slots
 
 
-class Gated(sk.MemoryRelay):
+class Gated(RelayFault):
     """Reads and opens nothing before its gate is open."""
 
     waits = True
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.gate = threading.Event()
         self.gate.set()
 
@@ -53,10 +53,10 @@ def _done(coming: list[Any], count: int) -> bool:
     return len([one for one in coming if one.done()]) == count
 
 
-def test_slots_are_taken_before_anything_waits(agents: Agents) -> None:
+def test_slots_are_taken_before_anything_waits(backend: Backend, agents: Agents) -> None:
     """Of six requests at once two find room, even while the relay is slow."""
-    relay = Gated()
-    app = create_app(agents, token=TOKEN, relay=relay, max_runs=2, max_readers=2)
+    relay = backend.relay(Gated)
+    app = backend.app(agents, relay=relay, max_runs=2, max_readers=2)
     with serve(app) as url, Client(url) as client, ThreadPoolExecutor(6) as pool:
         done = client.begin("hello")["id"]
         client.until(done, "done")
@@ -81,9 +81,9 @@ def test_slots_are_taken_before_anything_waits(agents: Agents) -> None:
         wait_for(lambda: not app.runs.active and not app._server.readers)
 
 
-def test_a_run_that_nobody_could_read_does_not_begin(agents: Agents) -> None:
+def test_a_run_that_nobody_could_read_does_not_begin(backend: Backend, agents: Agents) -> None:
     """Nor is a turn taken back, nor a question answered."""
-    app = create_app(agents, token=TOKEN, max_readers=1)
+    app = backend.app(agents, max_readers=1)
     with serve(app) as url, Client(url) as client:
         hanging = client.begin("hang")
         client.events(client.begin("one", conversation="talk")["id"])
@@ -118,8 +118,8 @@ def test_a_run_that_nobody_could_read_does_not_begin(agents: Agents) -> None:
         client.post(f"/runs/{asking['id']}/cancel")
 
 
-def test_a_turn_stays_where_no_run_can_take_its_place(agents: Agents) -> None:
-    app = create_app(agents, token=TOKEN, max_runs=1)
+def test_a_turn_stays_where_no_run_can_take_its_place(backend: Backend, agents: Agents) -> None:
+    app = backend.app(agents, max_runs=1)
     with serve(app) as url, Client(url) as client:
         client.events(client.begin("one", conversation="talk")["id"])
         wait_for(lambda: not app.runs.active)
@@ -130,9 +130,9 @@ def test_a_turn_stays_where_no_run_can_take_its_place(agents: Agents) -> None:
         client.post(f"/runs/{hanging['id']}/cancel")
 
 
-def test_no_refusal_and_no_client_that_leaves_keeps_a_slot(agents: Agents) -> None:
-    relay = sk.MemoryRelay()
-    app = create_app(agents, token=TOKEN, relay=relay, max_readers=3)
+def test_no_refusal_and_no_client_that_leaves_keeps_a_slot(backend: Backend, agents: Agents) -> None:
+    relay = backend.relay()
+    app = backend.app(agents, relay=relay, max_readers=3)
     with serve(app) as url, Client(url) as client:
         hanging = client.begin("hang")["id"]
         path = f"/runs/{hanging}/events"
@@ -156,7 +156,7 @@ def test_no_refusal_and_no_client_that_leaves_keeps_a_slot(agents: Agents) -> No
 # -- parts that fail
 
 
-class BrokenStore(MemoryStore):
+class BrokenStore(StoreFault):
     """Cannot release a lock."""
 
     def unlock(self, id: str, run_id: str) -> None:
@@ -164,9 +164,9 @@ class BrokenStore(MemoryStore):
 
 
 @KINDS
-def test_a_store_that_fails_at_the_end_leaves_no_run_open(agents: Agents, kind: str) -> None:
+def test_a_store_that_fails_at_the_end_leaves_no_run_open(backend: Backend, agents: Agents, kind: str) -> None:
     """The next run of the conversation takes the lock of the one that is over."""
-    app = create_app(agents, token=TOKEN, store=BrokenStore())
+    app = backend.app(agents, store=backend.store(BrokenStore))
     with serve(app) as url, Client(url) as client:
         for _ in range(2):
             run = client.begin("hello", conversation="talk", **of(kind))
@@ -174,10 +174,10 @@ def test_a_store_that_fails_at_the_end_leaves_no_run_open(agents: Agents, kind: 
             wait_for(lambda: not app.runs.active)
 
 
-def test_the_clock_outlives_a_relay_that_fails(agents: Agents) -> None:
+def test_the_clock_outlives_a_relay_that_fails(backend: Backend, agents: Agents) -> None:
     """What it could not do for one run it does for the next."""
 
-    class Failing(sk.MemoryRelay):
+    class Failing(RelayFault):
         fails = True
 
         def get(self, run_id: str) -> Any:
@@ -186,8 +186,8 @@ def test_the_clock_outlives_a_relay_that_fails(agents: Agents) -> None:
                 raise sk.SourceError("the relay is away")
             return super().get(run_id)
 
-    relay = Failing()
-    app = create_app(agents, token=TOKEN, relay=relay, pause_after=0.01)
+    relay = backend.relay(Failing)
+    app = backend.app(agents, relay=relay, pause_after=0.01)
     with serve(app) as url, Client(url) as client:
         client.begin("run say x")
         wait_for(lambda: not relay.fails)
@@ -200,7 +200,7 @@ class Stop(BaseException):
 
 
 @pytest.mark.parametrize("error", [SystemExit, Stop])
-def test_a_tool_ends_its_run_and_not_the_server(agents: Agents, error: type[BaseException]) -> None:
+def test_a_tool_ends_its_run_and_not_the_server(backend: Backend, agents: Agents, error: type[BaseException]) -> None:
     def factory(context: Context) -> Any:
         if context.metadata.get("kind") == "factory":
             raise error("no")
@@ -216,7 +216,7 @@ def test_a_tool_ends_its_run_and_not_the_server(agents: Agents, error: type[Base
 
         return AsyncAgent(agents._async_client, tools=[careful], protocol="openai_chat", model="m")
 
-    app = create_app(factory, token=TOKEN)
+    app = backend.app(factory)
     with serve(app) as url, Client(url) as client:
         for kind in ("tool", "factory"):
             run = client.begin("careful", metadata={"kind": kind})
@@ -227,7 +227,7 @@ def test_a_tool_ends_its_run_and_not_the_server(agents: Agents, error: type[Base
 
 
 @KINDS
-def test_a_factory_that_hangs_can_be_stopped(kind: str) -> None:
+def test_a_factory_that_hangs_can_be_stopped(backend: Backend, kind: str) -> None:
     release = threading.Event()
 
     def hangs(context: Context) -> Any:
@@ -238,7 +238,7 @@ def test_a_factory_that_hangs_can_be_stopped(kind: str) -> None:
 
         await anyio.sleep(3600)
 
-    app = create_app(hangs_async if kind == "async" else hangs, token=TOKEN)
+    app = backend.app(hangs_async if kind == "async" else hangs)
     with serve(app) as url, Client(url) as client:
         try:
             run = client.begin("hello")
@@ -252,10 +252,10 @@ def test_a_factory_that_hangs_can_be_stopped(kind: str) -> None:
 # -- at the same moment
 
 
-def test_a_conversation_that_changes_while_a_run_begins_is_busy(agents: Agents) -> None:
+def test_a_conversation_that_changes_while_a_run_begins_is_busy(backend: Backend, agents: Agents) -> None:
     """Rolled back or deleted by another between the run's reading and its saving."""
 
-    class Changing(MemoryStore):
+    class Changing(StoreFault):
         change: Callable[[], Any] | None = None
 
         def load(self, id: str) -> Any:
@@ -265,8 +265,8 @@ def test_a_conversation_that_changes_while_a_run_begins_is_busy(agents: Agents) 
                 change()
             return found
 
-    store = Changing()
-    app = create_app(agents, token=TOKEN, store=store)
+    store = backend.store(Changing)
+    app = backend.app(agents, store=store)
     with serve(app) as url, Client(url) as client:
         changes: list[Callable[[], Any]] = [
             lambda: store.save("talk", [], 3),  # what the user said is version 1, the step's end 2, the run's 3
@@ -281,11 +281,110 @@ def test_a_conversation_that_changes_while_a_run_begins_is_busy(agents: Agents) 
         client.events(client.begin("hello", conversation="talk")["id"])
 
 
-def test_a_run_that_was_answered_at_once_does_not_count_as_waiting(agents: Agents) -> None:
+class Interfering(StoreFault):
+    """Something else happens before one of its methods, or after it."""
+
+    waits = True
+    before: tuple[str, Callable[[], Any]] | None = None
+    after: tuple[str, Callable[[], Any]] | None = None
+
+    def _call(self, name: str, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        if self.before is not None and self.before[0] == name:
+            (_, act), self.before = self.before, None
+            act()
+        result = method(*arguments, **options)
+        if self.after is not None and self.after[0] == name:
+            (_, act), self.after = self.after, None
+            act()
+        return result
+
+    def lock(self, *arguments: Any, **options: Any) -> Any:
+        return self._call("lock", super().lock, *arguments, **options)
+
+    def load(self, *arguments: Any) -> Any:
+        return self._call("load", super().load, *arguments)
+
+
+def test_a_conversation_that_is_deleted_while_it_begins_is_not_created_again(backend: Backend, agents: Agents) -> None:
+    """After its run has locked it, and before the input is first saved."""
+    store = backend.store(Interfering)
+    app = backend.app(agents, store=store)
+    with serve(app) as url, Client(url) as client:
+        for place in ("lock", "load"):
+            store.after = place, lambda: client.delete("/conversations/new")
+            refused = client.post("/runs", json={"input": "hello", "conversation": "new"})
+            assert code_of(refused) == (409, "conversation-busy")
+            assert client.get("/conversations/new").status_code == 404
+            assert client.get("/runs").json()["runs"] == []
+            assert not app.runs.active
+        client.events(client.begin("hello", conversation="new")["id"])
+        assert len(client.get("/conversations/new/messages").json()["messages"]) == 2
+
+
+def test_a_run_saves_nothing_into_a_conversation_that_was_created_anew(backend: Backend, agents: Agents) -> None:
+    """Under the same id, with the same version: its own was deleted meanwhile, by a process that did not reach it."""
+    store = backend.store()
+    with serve(backend.app(agents, store=store)) as url, Client(url) as client:
+        old = client.begin("run say old", conversation="again")
+        question = client.until_asked(old["id"])
+        store.delete("again")
+        new = client.begin("run say new", conversation="again")
+        client.until_asked(new["id"])
+        client.post(f"/runs/{old['id']}/answers/{question['id']}", json={"approved": True})
+        assert client.until(old["id"], "done", "error", "cancelled")["status"] == "error"
+        assert agents.code_that_ran == []
+        saved = store.load("again")
+        assert {message.run_id for message in saved.messages} == {new["id"]}
+        assert client.get("/conversations/again").json()["run"] == new["id"]
+        client.post(f"/runs/{new['id']}/cancel")
+
+
+@pytest.mark.parametrize("first", ["goes on", "has ended"])
+def test_of_two_owners_one_creates_a_conversation(backend: Backend, agents: Agents, first: str) -> None:
+    """Both begin it at once, and both found that it did not exist. The second one's request is answered as any request about
+    what is another's; nothing of the first one's reaches its agent."""
+
+    def owner_of(run: Any, request: Any) -> bool | str:
+        user = str(request.headers["x-user"])
+        return user if run is None else bool(run.owner == user)
+
+    store = backend.store(Interfering)
+    app = backend.app(agents, store=store, authorize=owner_of)
+    with (
+        serve(app) as url,
+        Client(url, headers={"x-user": "ann"}) as ann,
+        Client(url, headers={"x-user": "bob"}) as bob,
+    ):
+        runs: list[Any] = []
+
+        def begin() -> None:
+            runs.append(ann.begin("hang" if first == "goes on" else "hello", conversation="both"))
+            if first == "has ended":
+                ann.until(runs[0]["id"], "done")
+                wait_for(lambda: not app.runs.active)
+
+        store.before = "lock", begin
+        bodies = []
+        for _ in range(2):  # at the same moment, and later
+            refused = bob.post("/runs", json={"input": "mine", "conversation": "both"})
+            assert code_of(refused) == (404, "conversation-not-found")
+            bodies.append({key: value for key, value in refused.json().items() if key != "instance"})
+        assert bodies[0] == bodies[1]
+        assert bob.get("/runs").json()["runs"] == []
+        assert bob.get("/conversations").json()["conversations"] == []
+        assert [context.owner for context in agents.contexts] == ["ann"]
+        texts = [message.content for message in store.load("both").messages]
+        assert "mine" not in texts
+        assert (store.get("both").run is None) is (first == "has ended")
+        assert ann.get("/conversations/both").json()["run"] == (runs[0]["id"] if first == "goes on" else None)
+        ann.post(f"/runs/{runs[0]['id']}/cancel")
+
+
+def test_a_run_that_was_answered_at_once_does_not_count_as_waiting(backend: Backend, agents: Agents) -> None:
     """The answer comes before the agent has begun to wait: it must not be paused in the middle of its work."""
     executions: list[Any] = []
 
-    class Eager(sk.MemoryRelay):
+    class Eager(RelayFault):
         def open(self, run_id: str, *arguments: Any, **options: Any) -> Any:
             writer = super().open(run_id, *arguments, **options)
             append = writer.append
@@ -303,7 +402,7 @@ def test_a_run_that_was_answered_at_once_does_not_count_as_waiting(agents: Agent
             setattr(writer, "append", answering)  # noqa: B010 - of this writer alone
             return writer
 
-    app = create_app(agents, token=TOKEN, relay=Eager())
+    app = backend.app(agents, relay=backend.relay(Eager))
     with serve(app) as url, Client(url) as client:
         client.until(client.begin("run say x")["id"], "done")
     assert [one.waits_since for one in executions] == [None]
@@ -312,8 +411,8 @@ def test_a_run_that_was_answered_at_once_does_not_count_as_waiting(agents: Agent
 # -- what clients send
 
 
-def test_a_refused_message_does_not_end_the_run_before_it(agents: Agents) -> None:
-    app = create_app(agents, token=TOKEN)
+def test_a_refused_message_does_not_end_the_run_before_it(backend: Backend, agents: Agents) -> None:
+    app = backend.app(agents)
     with serve(app) as url, Client(url) as client:
         run = client.begin("run say x", conversation="talk")
         client.until_asked(run["id"])
@@ -327,8 +426,8 @@ def test_a_refused_message_does_not_end_the_run_before_it(agents: Agents) -> Non
         client.post(f"/runs/{run['id']}/cancel")
 
 
-def test_regenerate_without_a_message_takes_back_the_last_turn(agents: Agents) -> None:
-    with serve(create_app(agents, token=TOKEN)) as url, Client(url) as client:
+def test_regenerate_without_a_message_takes_back_the_last_turn(backend: Backend, agents: Agents) -> None:
+    with serve(backend.app(agents)) as url, Client(url) as client:
         for text in ("one", "two"):
             client.events(client.begin(text, conversation="talk")["id"])
         client.frames("/chat", method="POST", json={"id": "talk", "trigger": "regenerate-message", "messages": []})
@@ -339,8 +438,8 @@ def test_regenerate_without_a_message_takes_back_the_last_turn(agents: Agents) -
 @pytest.mark.parametrize(
     "value", ["x", 1, [], {"tools": 1}, {"tools": [1, {}, {"name": 1}]}, {"tools": [{"name": "a"}, {"name": "a"}]}]
 )
-def test_metadata_that_looks_like_ag_ui_does_no_harm(agents: Agents, value: Any) -> None:
-    with serve(create_app(agents, token=TOKEN)) as url, Client(url) as client:
+def test_metadata_that_looks_like_ag_ui_does_no_harm(backend: Backend, agents: Agents, value: Any) -> None:
+    with serve(backend.app(agents)) as url, Client(url) as client:
         run = client.begin("hello", metadata={"ag_ui": value})
         assert client.until(run["id"], "done", "error")["status"] == "done"
 
@@ -348,10 +447,10 @@ def test_metadata_that_looks_like_ag_ui_does_no_harm(agents: Agents, value: Any)
 # -- logs that are trimmed
 
 
-def test_what_follows_an_answer_is_shown_even_if_it_came_at_once(agents: Agents) -> None:
+def test_what_follows_an_answer_is_shown_even_if_it_came_at_once(backend: Backend, agents: Agents) -> None:
     """The run is over, and its log trimmed, before the response to the answer begins."""
 
-    class Slow(sk.MemoryRelay):
+    class Slow(RelayFault):
         waits = True
 
         def answer(self, run_id: str, *arguments: Any) -> Any:
@@ -359,7 +458,7 @@ def test_what_follows_an_answer_is_shown_even_if_it_came_at_once(agents: Agents)
             wait_for(lambda: (record := self.get(run_id)) is None or record.status == "done")
             return result
 
-    app = create_app(agents, token=TOKEN, relay=Slow(limit=16))
+    app = backend.app(agents, relay=backend.relay(Slow, limit=16))
     with serve(app) as url, Client(url) as client:
         asked = client.frames("/chat", method="POST", json=said_by_user("u", "run say x", "talk"))
         (request,) = [frame.data for frame in asked if frame.type == "tool-approval-request"]
@@ -376,9 +475,9 @@ def test_what_follows_an_answer_is_shown_even_if_it_came_at_once(agents: Agents)
     assert "".join(frame.data["delta"] for frame in frames if frame.type == "text-delta").startswith("It gave: x")
 
 
-def test_cursors_that_are_not_in_the_log_in_another_protocol(agents: Agents) -> None:
+def test_cursors_that_are_not_in_the_log_in_another_protocol(backend: Backend, agents: Agents) -> None:
     """Trimmed, or written and lost by a relay that crashed: what is there, from its beginning, or 410. Never nothing."""
-    app = create_app(agents, token=TOKEN, relay=sk.MemoryRelay(limit=16))
+    app = backend.app(agents, relay=backend.relay(limit=16))
     with serve(app) as url, Client(url) as client:
         run = client.begin("count 40")
         cursor = str(client.events(run["id"])[-1].id)

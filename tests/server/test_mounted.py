@@ -1,4 +1,8 @@
-"""The app inside other apps, under any prefix and without lifespan events; real code that Stop ends; and the page's files."""
+"""The app inside other apps, under any prefix and without lifespan events; real code that Stop ends; and the page's files.
+
+On memory alone: a prefix and the page's files are matters of the request's path, and how a stop reaches an agent from each
+backend is in `test_runs.test_stop_ends_what_runs`.
+"""
 
 from __future__ import annotations
 

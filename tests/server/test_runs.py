@@ -14,22 +14,22 @@ import pytest
 import streamkit as sk
 from streamkit.protocols.event_stream import EventStreamWriter
 from streamkit.relay import Entry
-from streamkit.server import create_app
 from streamkit.server.shared_frames import SharedFrames
 
-from .parts import TOKEN, Agents, Client, frames_of, said, serve, wait_for
+from .backends import Backend
+from .parts import Agents, Client, frames_of, said, serve, wait_for
 
 KINDS = pytest.mark.parametrize("kind", ["sync", "async"])
 
 
 @pytest.fixture(scope="module")
-def relay() -> sk.MemoryRelay:
-    return sk.MemoryRelay()
+def relay(backend: Backend) -> Any:
+    return backend.relay()
 
 
 @pytest.fixture(scope="module")
-def client(agents: Agents, relay: sk.MemoryRelay) -> Iterator[Client]:
-    with serve(create_app(agents, token=TOKEN, relay=relay)) as url, Client(url) as made:
+def client(agents: Agents, backend: Backend, relay: Any) -> Iterator[Client]:
+    with serve(backend.app(agents, relay=relay)) as url, Client(url) as made:
         yield made
 
 
@@ -217,10 +217,9 @@ def test_bad_cursors_are_refused(client: Client, ended: tuple[str, list[Any]]) -
     assert code_of(client.get("/runs/unknown/events")) == (404, "run-not-found")
 
 
-def test_what_was_trimmed_is_a_snapshot(client: Client, relay: sk.MemoryRelay, agents: Agents) -> None:
+def test_what_was_trimmed_is_a_snapshot(backend: Backend, agents: Agents) -> None:
     """One frame, in place of all before it; or 410, for a client that wants none."""
-    small = sk.MemoryRelay(limit=20)
-    with serve(create_app(agents, token=TOKEN, relay=small)) as url, Client(url) as other:
+    with serve(backend.app(agents, relay=backend.relay(limit=20))) as url, Client(url) as other:
         run = other.begin("count 100")
         wait_for(lambda: other.run(run["id"])["status"] == "done")
         frames = other.events(run["id"])
@@ -255,9 +254,7 @@ def test_the_frames_are_a_source_of_streams(client: Client, ended: tuple[str, li
 # -- readers and producers
 
 
-def test_a_silent_run_shows_that_it_is_there(
-    client: Client, relay: sk.MemoryRelay, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_run_shows_that_it_is_there(client: Client, relay: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a comment after each silence; what comes then is sent as ever."""
     monkeypatch.setattr("streamkit.server.event_stream.SILENCE", 0.01)
     emitter = sk.Emitter(relay)
@@ -272,7 +269,7 @@ def test_a_silent_run_shows_that_it_is_there(
 
 
 def test_an_event_is_framed_once_for_all_its_readers(
-    client: Client, relay: sk.MemoryRelay, monkeypatch: pytest.MonkeyPatch
+    client: Client, relay: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     framed: list[bytes] = []
     line = EventStreamWriter.line
@@ -517,7 +514,7 @@ def test_malformed_answers_are_refused(client: Client) -> None:
     client.post(f"/runs/{run['id']}/cancel")
 
 
-def test_a_question_whose_time_is_over_is_closed(client: Client, relay: sk.MemoryRelay) -> None:
+def test_a_question_whose_time_is_over_is_closed(client: Client, relay: Any) -> None:
     """Of any run in the relay. Its id may be a provider's, with what a path has to escape."""
     with sk.Emitter(relay, "timed") as emitter:
         emitter.code("x", "python")

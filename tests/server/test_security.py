@@ -1,4 +1,9 @@
-"""Who may do what, what is refused and how, and what no client ever sees."""
+"""Who may do what, what is refused and how, and what no client ever sees.
+
+The checks of Host, Origin, method, path, token, cookie, size, content type, JSON and shape are over before the relay or the
+store is first called (`App._pass`), so they run on memory alone. What `authorize` decides about runs and conversations, and
+the limits, run on every backend.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,7 @@ from streamkit.server import create_app
 from streamkit.server.checks import Gate
 from streamkit.server.problem import PROBLEMS
 
+from .backends import Backend, RelayFault
 from .parts import SECRET, TOKEN, Agents, Client, Records, serve, wait_for
 from .test_runs import code_of
 
@@ -47,6 +53,12 @@ def url(agents: Agents) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def client(url: str) -> Iterator[Client]:
     with Client(url) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def owned(agents: Agents, backend: Backend) -> Iterator[Client]:
+    with serve(backend.app(agents, authorize=owner_of)) as url, Client(url) as made:
         yield made
 
 
@@ -308,11 +320,11 @@ def test_a_page_gets_a_cookie(client: Client) -> None:
 # -- authorize
 
 
-def test_what_is_anothers_is_as_if_it_was_not_there(client: Client) -> None:
+def test_what_is_anothers_is_as_if_it_was_not_there(owned: Client) -> None:
     """Byte for byte, but for `instance`. Lists are filtered, and the owner stays."""
     bob = {"x-user": "bob"}
-    run = client.begin("run say x")
-    question = client.until_asked(run["id"])
+    run = owned.begin("run say x")
+    question = owned.until_asked(run["id"])
     assert run["owner"] == "ann"
     paths = [
         ("GET", "/runs/{run}"),
@@ -331,41 +343,39 @@ def test_what_is_anothers_is_as_if_it_was_not_there(client: Client) -> None:
             {"run": run["id"], "conversation": run["conversation"]},
             {"run": "unknown", "conversation": "unknown"},
         ):
-            response = client.request(method, path.format(**ids), headers=bob)
+            response = owned.request(method, path.format(**ids), headers=bob)
             assert response.status_code == 404, path
             body = response.json()
             body.pop("instance")
             answers.append((body, {k: v for k, v in response.headers.items() if k != "date"}))
         assert answers[0] == answers[1]
-    assert (
-        code_of(client.post("/runs", json={"input": "x", "conversation": run["conversation"]}, headers=bob))[0] == 404
-    )
-    assert client.get("/runs", headers=bob).json() == {"runs": [], "more": False}
-    assert client.get("/conversations", headers=bob).json() == {"conversations": [], "more": False}
-    mine = client.post("/runs", json={"input": "hello"}, headers=bob).json()
+    assert code_of(owned.post("/runs", json={"input": "x", "conversation": run["conversation"]}, headers=bob))[0] == 404
+    assert owned.get("/runs", headers=bob).json() == {"runs": [], "more": False}
+    assert owned.get("/conversations", headers=bob).json() == {"conversations": [], "more": False}
+    mine = owned.post("/runs", json={"input": "hello"}, headers=bob).json()
     assert mine["owner"] == "bob"
-    wait_for(lambda: client.get(f"/runs/{mine['id']}", headers=bob).json()["status"] == "done")
-    assert [one["id"] for one in client.get("/runs", headers=bob).json()["runs"]] == [mine["id"]]
-    assert [one["id"] for one in client.get("/conversations", headers=bob).json()["conversations"]] == [
+    wait_for(lambda: owned.get(f"/runs/{mine['id']}", headers=bob).json()["status"] == "done")
+    assert [one["id"] for one in owned.get("/runs", headers=bob).json()["runs"]] == [mine["id"]]
+    assert [one["id"] for one in owned.get("/conversations", headers=bob).json()["conversations"]] == [
         mine["conversation"]
     ]
-    assert client.run(run["id"])["status"] == "running"
-    client.post(f"/runs/{run['id']}/cancel")
+    assert owned.run(run["id"])["status"] == "running"
+    owned.post(f"/runs/{run['id']}/cancel")
 
 
-def test_a_key_is_its_owners(client: Client) -> None:
+def test_a_key_is_its_owners(owned: Client) -> None:
     body = {"input": "hello"}
     ids = [
-        client.post("/runs", json=body, headers={"Idempotency-Key": "same", "x-user": user}).json()["id"]
+        owned.post("/runs", json=body, headers={"Idempotency-Key": "same", "x-user": user}).json()["id"]
         for user in ("ann", "bob", "ann")
     ]
     assert ids[0] == ids[2] != ids[1]
 
 
-def test_the_owner_outlives_the_run(agents: Agents) -> None:
+def test_the_owner_outlives_the_run(backend: Backend, agents: Agents) -> None:
     """The relay has forgotten the run; the conversation is still its owner's alone."""
-    relay = sk.MemoryRelay()
-    with serve(create_app(agents, token=TOKEN, authorize=owner_of, relay=relay)) as url, Client(url) as client:
+    relay = backend.relay()
+    with serve(backend.app(agents, authorize=owner_of, relay=relay)) as url, Client(url) as client:
         run = client.begin("hello", conversation="kept")
         client.until(run["id"], "done")
         relay.delete(run["id"])
@@ -414,9 +424,9 @@ def test_no_text_of_an_error_leaves_the_server(agents: Agents) -> None:
 # -- limits
 
 
-def test_runs_and_readers_are_limited(agents: Agents) -> None:
+def test_runs_and_readers_are_limited(backend: Backend, agents: Agents) -> None:
     """Those that wait for an answer do not count. There is room again when one has gone."""
-    app = create_app(agents, token=TOKEN, max_runs=2, max_readers=2)
+    app = backend.app(agents, max_runs=2, max_readers=2)
     with serve(app) as url, Client(url) as client:
         waiting = client.begin("run say x")
         client.until_asked(waiting["id"])
@@ -443,14 +453,14 @@ def test_runs_and_readers_are_limited(agents: Agents) -> None:
             client.post(f"/runs/{one['id']}/cancel")
 
 
-def test_a_relay_that_is_away_is_503(agents: Agents) -> None:
-    class Away(sk.MemoryRelay):
+def test_a_relay_that_is_away_is_503(backend: Backend, agents: Agents) -> None:
+    class Away(RelayFault):
         def list(self, *arguments: Any, **options: Any) -> Any:
             raise sk.SourceError("the relay is away")
 
         get = list  # type: ignore[assignment]
 
-    with serve(create_app(agents, token=TOKEN, relay=Away())) as url, Client(url) as client:
+    with serve(backend.app(agents, relay=backend.relay(Away))) as url, Client(url) as client:
         for path in ("/health", "/runs", "/runs/x"):
             response = client.get(path)
             assert code_of(response) == (503, "relay-unavailable")

@@ -1,31 +1,36 @@
-"""Two server processes behind one Redis and one file of conversations: started on one; resumed, confirmed, stopped on the other."""
+"""Two server processes behind one Redis: begun on one; resumed, confirmed, stopped, and gone on with on the other, after the
+first was killed at any moment."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis as redis_py
 
 from ..redis_server import RedisServer, needs_redis
-from .parts import Agents, Client, said
+from .parts import Agents, Client, frames_of, said, wait_for
 
 pytestmark = [pytest.mark.slow, needs_redis]
 
+LEASE = 5.0  # seconds; that of a killed process is taken from it, but the other one waits for as long
 PROCESS = """
 import sys
 from streamkit.relay.redis import RedisRelay
 from streamkit.server import create_app
-from streamkit.stores import SQLiteStore
+from streamkit.stores import RedisStore
 from tests.server.parts import TOKEN, Agents, serve
 
-redis, path, model, pause = sys.argv[1:]
-agents = Agents(model)
-app = create_app(agents, token=TOKEN, relay=RedisRelay(redis), store=SQLiteStore(path), pause_after=float(pause))
+redis, path, model, pause, lease = sys.argv[1:]
+relay = RedisRelay(redis, lease=float(lease))
+app = create_app(Agents(model, path), token=TOKEN, relay=relay, store=RedisStore(redis), pause_after=float(pause))
 with serve(app) as url:
     print(url, flush=True)
     sys.stdin.read()
@@ -42,7 +47,7 @@ def redis() -> Iterator[RedisServer]:
 @contextmanager
 def process(redis: RedisServer, path: Path, agents: Agents, pause: float = 60.0) -> Iterator[tuple[Any, Client]]:
     """A server process, and a client of it."""
-    command = [sys.executable, "-c", PROCESS, redis.url, str(path), agents.model.url, str(pause)]
+    command = [sys.executable, "-c", PROCESS, redis.url, str(path), agents.model.url, str(pause), str(LEASE)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as started:
         assert started.stdin is not None
         assert started.stdout is not None
@@ -53,7 +58,8 @@ def process(redis: RedisServer, path: Path, agents: Agents, pause: float = 60.0)
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("shared") / "conversations.db"
+    """A file with what the tool `careful` was called with, in all processes."""
+    return tmp_path_factory.mktemp("shared") / "ran"
 
 
 @pytest.fixture(scope="module")
@@ -62,25 +68,32 @@ def there(redis: RedisServer, agents: Agents, path: Path) -> Iterator[Client]:
         yield client
 
 
-def test_two_processes_behind_one_redis(redis: RedisServer, agents: Agents, path: Path, there: Client) -> None:
-    with process(redis, path, agents) as (_, here):
-        run = here.begin("run say shared", conversation="shared")
-        question = there.until_asked(run["id"])
-        first = [frame.id for frame in _frames_until(there, run["id"], "confirmation_created")]
-        there.post(f"/runs/{run['id']}/answers/{question['id']}", json={"approved": True})
-        rest = there.events(run["id"], headers={"Last-Event-ID": str(first[-1])})
-        everything = here.events(run["id"])
-        assert [frame.id for frame in everything] == [*first, *(frame.id for frame in rest)]
-        assert said(everything) == "I will. It gave: shared\n"
-        assert here.run(run["id"])["finish_reason"] == "stop"
-        busy = here.begin("hang", conversation="shared")
-        refused = there.post("/runs", json={"input": "x", "conversation": "shared"})
-        assert refused.status_code == 409
-        assert there.post(f"/runs/{busy['id']}/cancel").status_code == 202
-        here.until(busy["id"], "cancelled")
-        key = {"Idempotency-Key": "two"}
-        ids = [one.post("/runs", json={"input": "hello"}, headers=key).json()["id"] for one in (here, there)]
-        assert ids[0] == ids[1]
+@pytest.fixture(scope="module")
+def here(redis: RedisServer, agents: Agents, path: Path) -> Iterator[tuple[Any, Client]]:
+    """A process that `killed` kills, after the tests that need it alive."""
+    with process(redis, path, agents) as started:
+        yield started
+
+
+def test_two_processes_behind_one_redis(here: tuple[Any, Client], there: Client) -> None:
+    _, client = here
+    run = client.begin("run say shared", conversation="shared")
+    question = there.until_asked(run["id"])
+    first = [frame.id for frame in _frames_until(there, run["id"], "confirmation_created")]
+    there.post(f"/runs/{run['id']}/answers/{question['id']}", json={"approved": True})
+    rest = there.events(run["id"], headers={"Last-Event-ID": str(first[-1])})
+    everything = client.events(run["id"])
+    assert [frame.id for frame in everything] == [*first, *(frame.id for frame in rest)]
+    assert said(everything) == "I will. It gave: shared\n"
+    assert client.run(run["id"])["finish_reason"] == "stop"
+    busy = client.begin("hang", conversation="shared")
+    refused = there.post("/runs", json={"input": "x", "conversation": "shared"})
+    assert refused.status_code == 409
+    assert there.post(f"/runs/{busy['id']}/cancel").status_code == 202
+    client.until(busy["id"], "cancelled")
+    key = {"Idempotency-Key": "two"}
+    ids = [one.post("/runs", json={"input": "hello"}, headers=key).json()["id"] for one in (client, there)]
+    assert ids[0] == ids[1]
 
 
 def test_a_run_outlives_the_process_that_began_it(
@@ -102,9 +115,107 @@ def test_a_run_outlives_the_process_that_began_it(
     assert (after["status"], after["conversation"]) == ("done", "later")
 
 
-def _frames_until(client: Client, run_id: str, type: str) -> list[Any]:
-    from .parts import frames_of
+@pytest.fixture(scope="module")
+def killed(here: tuple[Any, Client], redis: RedisServer) -> dict[str, Any]:
+    """Runs of a process that was killed: by their conversations, those that waited for an answer and those that worked."""
+    process, client = here
+    runs: dict[str, Any] = {}
+    for kind in ("sync", "async"):
+        for text in ("steps 3", "both", "run hang", "hang"):
+            name = f"{text.replace(' ', '-')}-{kind}"
+            runs[name] = run = client.begin(text, conversation=name, metadata={"kind": kind})
+            if text == "hang":
+                _frames_until(client, run["id"], "text_delta")
+                continue
+            run["question"] = question = client.until_asked(run["id"])["id"]
+            if text in ("steps 3", "run hang"):
+                client.post(f"/runs/{run['id']}/answers/{question}", json={"approved": True})
+            if text == "steps 3":
+                run["question"] = wait_for(partial(_open, client, run["id"], question))
+            if text == "run hang":
+                _frames_until(client, run["id"], "active_line")
+    for run in runs.values():
+        run["cursor"] = client.run(run["id"])["cursor"]
+    process.kill()
+    process.wait()
+    connection = redis_py.Redis.from_url(redis.url)
+    for run in runs.values():  # as if it had expired
+        connection.delete(f"sk:{{{run['id']}}}:lease")
+    connection.close()
+    return runs
 
+
+KINDS = pytest.mark.parametrize("kind", ["sync", "async"])
+
+
+@KINDS
+def test_a_run_that_waited_when_its_process_was_killed_goes_on(
+    killed: dict[str, Any], there: Client, path: Path, kind: str
+) -> None:
+    """It had not been paused: nothing of it ran, so it counts as paused. The answer comes to another process, which takes it
+    over. What ran before the question does not run again."""
+    run, before = killed[f"steps-3-{kind}"], path.read_text()
+    assert before.count("1") == 2
+    known = there.run(run["id"])
+    assert (known["status"], [one["id"] for one in known["pending"]]) == ("paused", [run["question"]])
+    there.post(f"/runs/{run['id']}/answers/{run['question']}", json={"approved": True})
+    third = wait_for(lambda: _open(there, run["id"], run["question"]))
+    there.post(f"/runs/{run['id']}/answers/{third}", json={"approved": True})
+    frames = there.events(run["id"])
+    assert said(frames) == "Did 3."
+    types = [frame.type for frame in frames]
+    assert [types.count(name) for name in ("run_created", "run_done", "confirmation_created", "confirmation_done")] == [
+        1,
+        1,
+        3,
+        3,
+    ]
+    assert path.read_text() == before + "2\n3\n"
+    assert there.run(run["id"])["status"] == "done"
+
+
+@KINDS
+def test_a_run_that_waited_for_several_answers_goes_on(killed: dict[str, Any], there: Client, kind: str) -> None:
+    run = killed[f"both-{kind}"]
+    for question in there.run(run["id"])["pending"]:
+        assert there.run(run["id"])["status"] in ("paused", "running")
+        there.post(f"/runs/{run['id']}/answers/{question['id']}", json={"output": "x"})
+    assert said(there.events(run["id"])) == "It gave: x"
+
+
+@pytest.fixture(scope="module")
+def ends(killed: dict[str, Any], there: Client) -> dict[str, list[Any]]:
+    """What readers get who had read all that there was, of the runs that worked. (All at once: a lease is waited for.)"""
+    working = {name: run for name, run in killed.items() if "hang" in name}
+    read = lambda run: there.events(run["id"], headers={"Last-Event-ID": run["cursor"]})  # noqa: E731
+    with ThreadPoolExecutor(len(working)) as pool:
+        return dict(zip(working, pool.map(read, working.values()), strict=True))
+
+
+@KINDS
+@pytest.mark.parametrize("text", ["run-hang", "hang"])
+def test_a_run_that_worked_when_its_process_was_killed_is_lost(
+    killed: dict[str, Any], ends: dict[str, list[Any]], there: Client, agents: Agents, text: str, kind: str
+) -> None:
+    """Its readers see its end. The conversation goes on with the next message: the model reads how far the run came."""
+    run = killed[f"{text}-{kind}"]
+    assert [frame.type for frame in ends[run["conversation"]]][-2:] == ["stream_exception", "stream_end"]
+    after = there.run(run["id"])
+    assert (after["status"], after["error"]["type"]) == ("lost", "urn:streamkit:error:producer-lost")
+    assert after["ended_at"]
+    again = there.begin("go on", conversation=run["conversation"])
+    assert said(there.events(again["id"])).endswith("go on")
+    words = str(agents.model.requests[-1].body["messages"])
+    assert text.replace("-", " ") in words
+    assert text == "hang" or "interrupted" in words
+
+
+def _open(client: Client, run_id: str, *answered: str) -> str | None:
+    """The id of a run's open question that is none of these."""
+    return next((one["id"] for one in client.run(run_id)["pending"] if one["id"] not in answered), None)
+
+
+def _frames_until(client: Client, run_id: str, type: str) -> list[Any]:
     found = []
     with client.stream("GET", f"/runs/{run_id}/events") as response:
         for frame in frames_of(response.iter_text()):

@@ -111,6 +111,8 @@ def test_what_is_declined_ends_or_goes_on(client: Client, agents: Agents) -> Non
         after = chat.frames(chat.answer(request["approvalId"], False, reason))
         assert "tool-output-denied" in types(after)
         assert text_of(after) == end
+        again = [part for part in client.get("/chat/chat-3").json()["messages"][-1]["parts"] if "toolCallId" in part]
+        assert [part["state"] for part in again] == ["output-denied"], "after a reload too"
     assert "say declined" not in agents.code_that_ran
 
 
@@ -294,6 +296,31 @@ def test_a_run_is_interrupted_and_resumed(client: Client, agents: Agents) -> Non
     again = agui(client, "thread-2", "r2", messages=user("run say resumed"), resume=resume)
     assert types(again)[-1] == "RUN_FINISHED"
     assert agents.code_that_ran.count("say edited") == 1
+
+
+def test_a_result_comes_once_however_often_the_run_is_interrupted(client: Client) -> None:
+    """With the messages at the interrupt, and not again in the response to the next answer."""
+    frames = agui(client, "thread-6", "r1", messages=user("run say 1 & say 2"))
+    results: list[list[str]] = []
+    for run, content in (("r2", "1\n"), ("r3", "2\n")):
+        (interrupt,) = frames[-1].data["outcome"]["interrupts"]
+        resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}]
+        frames = agui(client, "thread-6", run, resume=resume)
+        results.append([frame.data["content"] for frame in frames if frame.type == "TOOL_CALL_RESULT"])
+        assert results[-1] == [content]
+    kinds = types(agui(client, "thread-6", "r1"))
+    assert "TOOL_CALL_RESULT" not in kinds[kinds.index("MESSAGES_SNAPSHOT") :]
+
+
+def test_the_messages_at_an_interrupt_come_after_all_results(client: Client) -> None:
+    """A client puts what comes after them below them, even if they have it."""
+    frames = agui(client, "thread-7", "r1", messages=user("run say 1 & say 2"))
+    (interrupt,) = frames[-1].data["outcome"]["interrupts"]
+    resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}]
+    frames = agui(client, "thread-7", "r2", resume=resume)
+    assert types(frames)[-4:] == ["TOOL_CALL_RESULT", "STEP_FINISHED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+    assert [m["content"] for m in frames[-2].data["messages"] if m["role"] == "tool"] == ["1\n"]
+    client.post("/chat/thread-7/stop")
 
 
 def test_an_answer_that_is_no_yes_declines(client: Client, agents: Agents) -> None:

@@ -87,13 +87,28 @@ def test_use_chat(client: Client, agents: Agents, name: str) -> None:
             messages, _ = page(approve=False, reason="no")
             assert [part["state"] for part in tools(messages[-1])] == ["output-denied"]
             assert texts(messages[-1])[-1].endswith("Reason: no")
-            assert agents.code_that_ran[ran:] == ["say approved"]
+            page(say="run say 1 & say 2")
+            page(reload=True)
+            page(approve=True)
+            messages, _ = page(approve=False, reason="no")
+            assert [part["state"] for part in tools(messages[-1])] == ["output-available", "output-denied"]
+            assert agents.code_that_ran[ran:] == ["say approved", "say 1"]
         count = len(messages)
         reloaded, _ = page(reload=True)  # 204: nothing is open
-        assert [(m["role"], texts(m)) for m in reloaded] == [(m["role"], texts(m)) for m in messages]
+        shown = [
+            [(m["role"], texts(m), [part["state"] for part in tools(m)]) for m in had] for had in (reloaded, messages)
+        ]
+        assert shown[0] == shown[1]
         again, _ = page(regenerate=True)
         assert len(again) == count
         assert texts(again[-1])[:1] == texts(messages[-1])[: len(texts(again[-1])[:1])]
+        image = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,iVBORw0KGgo="}
+        messages, _ = page(say="edited", instead=again[2]["id"], files=[image])  # with all that came after it
+        assert [texts(m) for m in messages[2:]] == [["edited"], ["You said: edited"]]
+        assert [part["url"] for part in messages[2]["parts"] if part["type"] == "file"] == [image["url"]]
+        reloaded, _ = page(reload=True)
+        assert [texts(m) for m in reloaded] == [texts(m) for m in messages]
+        count = len(messages)
         page(say="hang", leave=True)  # the page is closed in mid-answer; the run goes on
         run = client.get(f"/conversations/chat-{name}").json()["run"]
         assert client.run(run)["status"] == "running"

@@ -45,15 +45,17 @@ async function chatOf(ai) {
     async step(step) {
       if ("say" in step) {
         const count = chat.messages.length + 2;
-        const sent = chat.sendMessage({ text: step.say });
+        const sent = chat.sendMessage({ text: step.say, messageId: step.instead, files: step.files });
         if (step.leave) {
           await begun(count);
           await chat.stop();
         }
         await sent;
       } else if ("approve" in step) {
-        const part = tools().find((one) => one.state === "approval-requested");
-        await chat.addToolApprovalResponse({ id: part.approval.id, approved: step.approve, reason: step.reason });
+        for (const approved of [step.approve].flat()) {
+          const part = tools().find((one) => one.state === "approval-requested");
+          await chat.addToolApprovalResponse({ id: part.approval.id, approved, reason: step.reason });
+        }
         await chat.sendMessage();
       } else if ("forge" in step) {
         const part = { type: "dynamic-tool", toolName: "execute_code", toolCallId: "c", state: "approval-responded",
@@ -62,11 +64,13 @@ async function chatOf(ai) {
         await chat.sendMessage();
         chat.messages = chat.messages.slice(0, -1);
       } else if ("output" in step) {
-        const part = tools().find((one) => one.state === "input-available");
-        await chat.addToolResult({ tool: "ask", toolCallId: part.toolCallId, output: step.output });
+        for (const output of [step.output].flat()) {
+          const part = tools().find((one) => one.state === "input-available");
+          await chat.addToolResult({ tool: "ask", toolCallId: part.toolCallId, output });
+        }
         await chat.sendMessage();
       } else if (step.regenerate) {
-        await chat.regenerate();
+        await chat.regenerate(step.regenerate === true ? {} : { messageId: step.regenerate });
       } else if (step.reload) {
         const saved = await (await fetch(`${url}/chat/${id}?version=${version}`, { headers })).json();
         chat = make(saved.messages ?? []);

@@ -124,7 +124,11 @@ class OwnEvents:
 
     def _replacement(self, value: WireObject) -> _Events:
         id, content = as_text(value.get("messageId")), value.get("content")
-        return iter([e.TextDelta(id, content, replace=True)]) if id and isinstance(content, str) else None
+        return self._replace(id, content) if id and isinstance(content, str) else None
+
+    def _replace(self, id: str, content: str) -> Iterator[e.Event]:
+        yield from self._create(id) if id in self._consoles else ()
+        yield e.TextDelta(id, content, replace=True)
 
     def _message(self, value: WireObject) -> _Events:
         try:

@@ -10,7 +10,7 @@ from ... import messages as m
 from ...answers import Confirmation
 from ...core.json_fields import JsonFields
 from ...messages import Message, output_text
-from ..ui_parts import DENIED, EXTRA_KEY, MALFORMED, message_fields
+from ..ui_parts import DENIED, EXTRA_KEY, JSON_BLANKS, MALFORMED, UNFINISHED, message_fields
 from ..values import WireObject, as_object, as_text, is_object, json_text, parse_json, text_or_json, text_or_none
 from .wire import KEY, extra_of
 
@@ -64,7 +64,7 @@ class Call:
             return as_text(as_object(value).get("code"))
         if isinstance(value, str):
             return value
-        if (value == {} or value is None) and not streamed:
+        if (value == {} or value is None) and not streamed.strip(JSON_BLANKS):
             return None  # no arguments
         return None if parse_json(streamed) == value else json_text(value)
 
@@ -213,8 +213,10 @@ class ToolParts:
         yield e.ToolOutputDelta(output.id, content, replace=True)
 
     def output_error(self, wire: WireObject) -> Iterator[e.Event]:
-        """The error of a tool, in place of its output."""
+        """The error of a tool, in place of its output. That of a call which only did not finish is none."""
         call = self._find(wire)
+        if wire.get("errorText") == UNFINISHED:
+            return
         id = call.id if call else as_text(wire.get("toolCallId"))
         yield e.ToolOutputDone(self._output(call, id, as_text(wire.get("errorText")), wire, error=True))
 

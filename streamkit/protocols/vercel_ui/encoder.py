@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from ... import events as e
 from ... import messages as m
+from ...answers import Confirmation
 from ...errors import UsageError
 from ...messages import Annotation, Message
 from .. import base
@@ -72,8 +73,8 @@ class Encoder(base.Encoder):
             knows no approvals. 7 also shows an approval at once. Early releases throw at fields that came later: nothing is
             sent that 5.0.92, 6.0.100 and 7.0.0 do not know.
         message_id: the UI message's id; the run's by default. A run that goes on in another response keeps it.
-        after: where the UI message goes on in another response: its messages so far, such as `request.messages`. What
-            their calls give is then put into the parts that the client has.
+        after: where the UI message goes on in another response: its messages so far, such as `request.messages`, and its
+            confirmations. What their calls give is then put into the parts that the client has.
         expose_errors: show what failed. It may be none of a user's business.
 
     Raises:
@@ -90,7 +91,7 @@ class Encoder(base.Encoder):
         version: Version = 6,
         *,
         message_id: str | None = None,
-        after: Iterable[Message] = (),
+        after: Iterable[Message | Confirmation] = (),
         expose_errors: bool = False,
     ) -> None:
         if version not in get_args(Version):
@@ -102,8 +103,8 @@ class Encoder(base.Encoder):
         self._open: set[str] = set()  # the ids of open parts
         self._boundaries: list[Chunk] = []  # of steps, until nothing is open
         self._tools = ToolParts(version)
-        for message in after:
-            self._tools.know(message)
+        for known in after:
+            self._tools.know(known)
         self._shown: dict[str, int] = {}  # how much of a console's output was shown, by message id
         self._sources: dict[str, int] = {}  # how many sources a text has
         self._usage: e.Usage | None = None

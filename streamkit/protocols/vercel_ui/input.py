@@ -12,6 +12,7 @@ from ...answers import Confirmation
 from ...messages import Message
 from ..request_content import LeftOut, Report, report_nothing
 from ..ui_files import file_url
+from ..values import text_or_none
 from .encoder import Encoder
 from .ui_message import UiMessage
 from .wire import Version
@@ -40,6 +41,7 @@ def to_input(
     asked = [message for message in everything if isinstance(message, Confirmation)]
     questions = {confirmation.subject.id: confirmation for confirmation in asked}
     questions |= {confirmation.subject.call_id: confirmation for confirmation in asked if confirmation.subject.call_id}
+    questions = {**_declined(flat), **questions}
     out: list[dict[str, Any]] = []
     for (role, _), group in groupby(flat, key=_turn):
         turn = [*group]
@@ -48,6 +50,23 @@ def to_input(
         elif parts := [*_parts(turn, report)]:
             out.append({"id": turn[0].group or turn[0].id, "role": role, "parts": parts})
     return out
+
+
+def _declined(messages: Iterable[Message]) -> dict[str, Confirmation]:
+    """The questions about calls of an agent that the user declined, by the ids of the calls. A conversation has their outputs
+    alone."""
+    out: dict[str, Confirmation] = {}
+    for message in messages:
+        if _was_declined(message):
+            call, reason = m.ToolCallMessage(call_id=message.call_id), message.metadata["declined"]
+            id = f"confirmation-{message.call_id}"
+            out[message.call_id or ""] = Confirmation(id, call, status="declined", reason=text_or_none(reason))
+    return out
+
+
+def _was_declined(message: Message) -> bool:
+    is_output = isinstance(message, m.ToolOutputMessage) and message.call_id is not None
+    return is_output and "declined" in message.metadata
 
 
 def _turn(message: Message) -> tuple[str, str | None]:
@@ -84,11 +103,14 @@ def _answer(turn: list[Message], questions: dict[str, Confirmation], version: Ve
 def _events(turn: Iterable[Message], questions: dict[str, Confirmation]) -> Iterator[e.Event]:
     """The events that made these messages, as far as they matter here."""
     step: str | None = None
+    is_waiting = False
     yield e.RunCreated(e.Run())
     for number, message in enumerate(turn):
         if not number or (message.step_id is not None and message.step_id != step):
             yield e.RunStepCreated(e.RunStep())
         step = message.step_id or step
+        if _was_declined(message) and message.metadata["declined"] is None:
+            continue  # a stream has no output of such a call: its run ended there
         yield message.created_event(message.header())
         if message.content:
             yield message.delta_event(message.id, message.content, snapshot=message)
@@ -100,4 +122,5 @@ def _events(turn: Iterable[Message], questions: dict[str, Confirmation]) -> Iter
             yield e.ConfirmationCreated(confirmation)
             if confirmation.status != "pending":
                 yield e.ConfirmationDone(confirmation)
-    yield e.RunDone(e.Run(status="completed"))
+            is_waiting = is_waiting or confirmation.status == "pending"
+    yield e.RunDone(e.Run(status="requires_action" if is_waiting else "completed"))

@@ -15,6 +15,7 @@ from ..ui_parts import (
     DENIED,
     EXTRA_KEY,
     MALFORMED,
+    UNFINISHED,
     CodeArguments,
     HeldText,
     call_input,
@@ -53,6 +54,7 @@ class ToolPart:
         has_output: whether an output was sent.
         is_denied: whether it was declined.
         is_asked: whether a question about it was sent that has no answer.
+        is_approved: whether such a question was answered with yes.
         outputs: what it gave before its arguments were complete.
         printed: what it printed, by stream.
     """
@@ -67,6 +69,7 @@ class ToolPart:
         self.has_output = False
         self.is_denied = False
         self.is_asked = False
+        self.is_approved = False
         self.outputs: list[Chunk] = []
         self.printed: dict[str, list[str]] = {"stdout": [], "stderr": []}
 
@@ -102,10 +105,20 @@ class ToolParts:
             return self._by_call.get(message.call_id)
         return self._newest_code if isinstance(message, m.ConsoleMessage) else None
 
-    def know(self, message: Message) -> None:
-        """The client has this call, or this code, from an earlier stream."""
-        if isinstance(message, m.ToolCallMessage | m.CodeMessage):
-            self._add(message).is_done = True
+    def know(self, known: Message | Confirmation) -> None:
+        """The client has this from an earlier stream: a call, code, what it gave, or a question."""
+        if isinstance(known, m.ToolCallMessage | m.CodeMessage):
+            self._add(known).is_done = True
+        elif isinstance(known, Confirmation):
+            if (part := self._subject(known)) is not None:
+                part.is_approved = known.status == "approved"
+        elif (part := self.part_of(known)) is not None:
+            part.has_output = True
+
+    def _subject(self, confirmation: Confirmation) -> ToolPart | None:
+        """The part of what a question is about."""
+        subject = confirmation.subject
+        return self._by_call.get(subject.call_id or subject.id) or self.by_message.get(subject.id)
 
     # -- arguments
 
@@ -233,19 +246,23 @@ class ToolParts:
             yield part.console_output(is_final=is_final)
 
     def finish(self, status: e.RunStatus) -> Iterator[Chunk]:
-        """Code that ran and printed nothing has an output too."""
+        """Code that ran and printed nothing has an output too; and what was approved and gave none gives none any more. (A
+        client sends an approval again where it finds one without an output at the end.)"""
         for part in self._parts.values():
-            is_open = part.is_done and not (part.has_output or part.is_denied or part.is_asked)
-            if status == "completed" and is_open and part.code is not None and part.message.status == "completed":
+            if not part.is_done or part.has_output or part.is_denied or part.is_asked:
+                continue
+            if status == "completed" and part.code is not None and part.message.status == "completed":
                 part.has_output = True
                 yield part.console_output(is_final=True)
+            elif part.is_approved and status != "requires_action":
+                part.has_output = True
+                yield part.chunk("tool-output-error", errorText=UNFINISHED)
 
     # -- questions
 
     def ask(self, confirmation: Confirmation) -> Iterator[Chunk]:
         """A call waits for an answer."""
-        subject = confirmation.subject
-        part = self._by_call.get(subject.call_id or subject.id) or self.by_message.get(subject.id)
+        subject, part = confirmation.subject, self._subject(confirmation)
         if part is None:
             yield from self.begin(subject)
             part = self.by_message[subject.id]
@@ -262,12 +279,11 @@ class ToolParts:
 
     def decide(self, confirmation: Confirmation) -> Iterator[Chunk]:
         """A question was answered. One that nobody answered stays open: the answer comes with the next request."""
-        subject = confirmation.subject
-        part = self._by_call.get(subject.call_id or subject.id) or self.by_message.get(subject.id)
+        part = self._subject(confirmation)
         if part is None or (confirmation.status == "declined" and confirmation.reason == "not answered"):
             return
         part.is_asked = False
-        approved = confirmation.status == "approved"
+        part.is_approved = approved = confirmation.status == "approved"
         reason = without_keys({"reason": confirmation.reason})
         if self._version < 7 or confirmation.edited is not None:
             yield _confirmation(confirmation, toolCallId=part.id, **({"transient": True} if self._version > 5 else {}))

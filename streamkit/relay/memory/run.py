@@ -178,6 +178,8 @@ class MemoryRun:
             question = self.questions.get(question_id)
             if question is None:
                 raise UsageError(f"run {self.id!r} has no question {question_id!r}")
+            if self.status == "running" and self.status_now == "paused":
+                self.finish("paused")  # else, once nothing is open, its dead producer would seem to have worked
             is_first = question.is_open
             counts, record, epoch = question.settle(answer), dict(question.record), self.epoch
         if is_first:

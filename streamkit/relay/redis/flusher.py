@@ -73,17 +73,12 @@ class Flusher:
         next_beat = time.monotonic() + _TICK
         while not self._is_stopped:
             self._gather(due, 0.0 if due else max(0.0, next_beat - time.monotonic()))
-            try:
-                due = self._send([*due])
-                pause = FIRST_PAUSE
-            except Away as error:
-                now = time.monotonic()
-                for outbox in [*due]:
-                    outbox.failed(now, str(error))
-                    if outbox.fenced is not None:
-                        del due[outbox]
+            due, is_away = self._send([*due])
+            if is_away:
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                pause = FIRST_PAUSE
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + _TICK
                 self._beat()
@@ -112,9 +107,10 @@ class Flusher:
             if outbox.inbox.has_questions and now - outbox.inbox.looked >= _LOOK:
                 hub.controls.put(outbox.inbox.look)
 
-    def _send(self, due: Sequence[Outbox]) -> dict[Outbox, None]:
-        """Send what they have; returns those that have more."""
+    def _send(self, due: Sequence[Outbox]) -> tuple[dict[Outbox, None], bool]:
+        """Send what they have; returns those that have more, and whether Redis was away for one of them."""
         more: dict[Outbox, None] = {}
+        is_away = False
         place = 0
         while place < len(due):
             sent: list[tuple[Outbox, Sequence[Any]]] = []
@@ -127,20 +123,19 @@ class Flusher:
                 place += 1
             replies = self._hub.link.send(commands) if commands else []
             done = 0
-            away: Away | None = None
             for outbox, work in sent:
                 mine = replies[done : done + len(work)]
                 done += len(work)
                 try:
                     if outbox.replied(work, [self._hub.link.check(reply) for reply in mine]):
                         more[outbox] = None
-                except Away as error:
-                    outbox.failed(time.monotonic(), str(error))
-                    away = error
+                except Away:
+                    outbox.failed(time.monotonic())
+                    is_away = True
+                    if outbox.fenced is None:
+                        more[outbox] = None
                 except Exception as error:  # whatever it is, the other runs go on
                     refused = "Redis refuses" if isinstance(error, SourceError) else "it is not known what became of"
                     _log.exception("run %r: %s what its producer wrote", outbox.run_id, refused)
                     outbox.fence("unreachable")
-            if away is not None:
-                raise away
-        return more
+        return more, is_away

@@ -1,4 +1,5 @@
-"""What the parts of one relay share: its connections, its threads, and the state of the runs that are followed."""
+"""What the parts of one relay share: its connections, its threads, and the state of the runs that are followed. In a Redis
+Cluster each node has a hub of its own, so that one that cannot be reached delays no run of the others."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
-from ...redis_link import Link
+from ...redis_link import Link, Server
 from ..cursors import Place
 from .feed import Feed
 from .flusher import Flusher
@@ -32,9 +33,10 @@ _LINGER = 2.0  # seconds for which a run without readers is still followed
 
 
 class Hub:
-    """The inside of one relay.
+    """The inside of one relay, for the runs of one server.
 
     Args:
+        link: the connections; the relay closes them.
         lease: seconds without a heartbeat after which a producer counts as dead.
         bury: ends a run whose producer is dead, in a thread where it may wait.
 
@@ -52,7 +54,8 @@ class Hub:
         self._undertaker = Worker("undertaker")
         self.flusher = Flusher(self)
         self._looker = Looker(self, link)
-        self._listener = Listener(self, link, prefix)
+        self._listeners: dict[Server, Listener] = {}  # more than one while runs are moved to another node
+        self._wake_channel = f"{prefix}:wake:{secrets.token_hex(8)}".encode()
         self._lock = threading.Lock()
         self._feeds: dict[str, Feed] = {}
         self._by_channel: dict[bytes, Feed | Outbox] = {}
@@ -70,25 +73,27 @@ class Hub:
         """Start the threads. With the lock held."""
         if not self._is_running and not self._is_closed:
             self._is_running = True
-            self._listener.start()
             self._looker.start()
+            self.link.when_moved(self._moved)
 
     def close(self) -> None:
-        """End the threads, and close the connections."""
+        """End the threads."""
         with self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
         self.flusher.stop()
         if self._is_running:
-            self._listener.stop_soon()
-            self._looker.stop(Command("PUBLISH", self._listener.wake_channel, b""))
+            listeners = [*self._listeners.values()]
+            for listener in listeners:
+                listener.stop_soon()
+            self._looker.stop(self._wake())
             for feed in self.feeds():
                 feed.fail(UsageError(f"run {feed.run_id!r}: its relay was closed while it was read"))
-            self._listener.stop()
+            for listener in listeners:
+                listener.stop()
         self.controls.stop()
         self._undertaker.stop()
-        self.link.close()
 
     # -- readings
 
@@ -101,8 +106,7 @@ class Hub:
             feed = self._feeds.get(run_id)
             if feed is None or feed.is_gone:
                 feed = self._feeds[run_id] = Feed(run_id, self.keys(run_id))
-                self._by_channel[feed.keys.log] = feed
-                self._looker.put(Command("PUBLISH", self._listener.wake_channel, b""))
+                self._follow(feed.keys.log, feed)
             key = next(self._numbers)
             reading.member = f"{self._token}:{key}"
             reading.feed = feed
@@ -147,7 +151,7 @@ class Hub:
             ("SMEMBERS", keys.skipped),
         )
         if all(b"%b %b" % (reader, question_id.encode()) in notes for reader in readers):
-            self.link.ask(("HINCRBY", keys.run, "news", 1), ("PUBLISH", keys.news, b"!"))
+            self.link.ask(("HINCRBY", keys.run, "news", 1), (self.link.publish, keys.news, b"!"))
 
     def feeds(self) -> Sequence[Feed]:
         """The runs that are followed."""
@@ -194,8 +198,9 @@ class Hub:
             since = feed.unleased_since
             if since is None:
                 return
-            certain = state.is_released or (time.monotonic() - since >= self.lease and self.link.broken_at < since)
-            if self.link.broken_at >= since:
+            broken_at = self.link.broken_at(feed.keys.run)
+            certain = state.is_released or (time.monotonic() - since >= self.lease and broken_at < since)
+            if broken_at >= since:
                 feed.unleased_since = None
             if not certain:
                 return
@@ -220,8 +225,7 @@ class Hub:
                 raise UsageError(f"run {outbox.run_id!r} cannot be written: its relay is closed")
             self._start()
             self._outboxes[outbox.run_id] = outbox
-            self._by_channel[outbox.keys.news] = outbox
-        self._looker.put(Command("PUBLISH", self._listener.wake_channel, b""))
+            self._follow(outbox.keys.news, outbox)
 
     def remove(self, outbox: Outbox) -> None:
         """A producer has left."""
@@ -242,12 +246,46 @@ class Hub:
     def _look_later(self, outbox: Outbox) -> None:
         self.controls.put(outbox.inbox.look)
 
-    # -- called by the listener
+    # -- channels
 
-    def channels(self) -> set[bytes]:
-        """The channels to subscribe to."""
+    def _follow(self, channel: bytes, target: Feed | Outbox) -> None:
+        """Have a channel subscribed. With the lock held."""
+        self._by_channel[channel] = target
+        server = self.link.server_of(channel)
+        if server is not None:
+            self._listen_to(server)
+        self._looker.put(self._wake())
+
+    def _listen_to(self, server: Server) -> None:
+        if server not in self._listeners and not self._is_closed:
+            listener = self._listeners[server] = Listener(self, self.link, server, self._wake_channel)
+            listener.start()
+
+    def _wake(self) -> Command:
+        return Command("PUBLISH", self._wake_channel, b"")
+
+    def _moved(self) -> None:
+        """Runs are on another node now."""
         with self._lock:
-            return set(self._by_channel)
+            for server in {self.link.server_of(channel) for channel in self._by_channel}:
+                if server is not None:
+                    self._listen_to(server)
+        self._looker.put(self._wake())
+
+    # -- called by the listeners
+
+    def channels(self, server: Server) -> set[bytes]:
+        """The channels to subscribe to on a server."""
+        with self._lock:
+            return self.link.on(server, self._by_channel)
+
+    def retire(self, server: Server) -> bool:
+        """A server has lost its listener's connection. Returns whether nothing is to be heard from it any more."""
+        with self._lock:
+            is_idle = not self.link.on(server, self._by_channel)
+            if is_idle:
+                self._listeners.pop(server, None)
+            return is_idle
 
     def confirmed(self, channel: bytes) -> None:
         """A channel is subscribed: what was published before is in the log."""
@@ -274,10 +312,12 @@ class Hub:
         elif target is not None:
             self._look_later(target)
 
-    def disconnected(self) -> None:
-        """The connection broke: what is published meanwhile is missed."""
-        for feed in self.feeds():
-            feed.is_confirmed = False
+    def unsubscribed(self, channels: Iterable[bytes]) -> None:
+        """Subscriptions are gone: what is published meanwhile is missed."""
+        for channel in channels:
+            target = self._by_channel.get(channel)
+            if isinstance(target, Feed):
+                target.is_confirmed = False
 
 
 def has_place(place: Place, entries: Any, at: bytes | None) -> bool:

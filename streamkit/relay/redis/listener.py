@@ -1,16 +1,15 @@
-"""The connection of a relay that is subscribed to the channels of its runs."""
+"""The connection of a hub that is subscribed to the channels of its runs, on one server."""
 
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 from typing import TYPE_CHECKING, Any
 
 from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE
 
 if TYPE_CHECKING:
-    from ...redis_link import Link
+    from ...redis_link import Link, Server
     from .hub import Hub
 
 __all__ = ["Listener"]
@@ -20,16 +19,15 @@ _log = logging.getLogger("streamkit.relay")
 
 class Listener:
     """Subscribes to the channels that the hub wants, and passes on what they publish. Only its thread uses the connection;
-    others wake it through a channel of its own.
+    others wake it by publishing on a channel of its own, which makes it see to the channels that are wanted now. It ends
+    when the server has none of them any more and is gone."""
 
-    Attributes:
-        wake_channel: publishing on it makes the thread see to the channels that are wanted now.
-    """
-
-    def __init__(self, hub: Hub, link: Link, prefix: str) -> None:
+    def __init__(self, hub: Hub, link: Link, server: Server, wake_channel: bytes) -> None:
         self._hub = hub
         self._link = link
-        self.wake_channel = f"{prefix}:wake:{secrets.token_hex(8)}".encode()
+        self._server = server
+        self._wake_channel = wake_channel
+        self._subscribed: set[bytes] = set()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -51,42 +49,47 @@ class Listener:
     def _work(self) -> None:
         pause = FIRST_PAUSE
         while not self._stopped.is_set():
-            subscriber = self._link.subscriber()
+            subscriber = self._server.subscriber()
             try:
                 self._listen(subscriber)
                 pause = FIRST_PAUSE
-            except self._link.failures:
-                self._hub.disconnected()
+            except self._link.failures as error:
+                self._hub.unsubscribed(self._subscribed)
+                self._link.lost(self._server, error)
+                if self._hub.retire(self._server):
+                    return
                 self._stopped.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
             finally:
                 subscriber.close()
 
     def _listen(self, subscriber: Any) -> None:
-        subscribed = {self.wake_channel}
-        subscriber.subscribe(self.wake_channel)
+        self._subscribed = set()
+        subscriber.subscribe(self._wake_channel)
         while not self._stopped.is_set():
             message = subscriber.parse_response(block=False, timeout=1.0)
-            if message is None:
-                self._see_to(subscriber, subscribed)
+            if message is None or message[1] == self._wake_channel:
+                self._see_to(subscriber)
                 continue
             kind, channel, data = message[0], message[1], message[2]
-            if kind == b"message" and channel != self.wake_channel:
+            if kind in (b"message", b"smessage"):
                 try:
                     self._hub.receive(channel, data)
                 except ValueError:  # somebody else's; what it stood for is found in the log
                     _log.warning("what was published on %r is no batch of events", channel)
-            elif kind == b"subscribe" and channel != self.wake_channel:
+            elif kind in (b"subscribe", b"ssubscribe"):
                 self._hub.confirmed(channel)
-            elif kind != b"unsubscribe":
-                self._see_to(subscriber, subscribed)
+            elif channel in self._subscribed:  # the server ends the subscription, as the channel moves to another
+                self._subscribed.discard(channel)
+                self._hub.unsubscribed([channel])
+                self._link.lost(self._server)
 
-    def _see_to(self, subscriber: Any, subscribed: set[bytes]) -> None:
+    def _see_to(self, subscriber: Any) -> None:
         """Subscribe to the channels of the runs that are followed, and leave all others."""
-        wanted = self._hub.channels()
+        wanted, subscribed = self._hub.channels(self._server), self._subscribed
         if new := wanted - subscribed:
-            subscriber.subscribe(*new)
-        if old := subscribed - wanted - {self.wake_channel}:
-            subscriber.unsubscribe(*old)
-        subscribed |= new
-        subscribed -= old
+            subscribed |= new
+            self._link.subscribe(subscriber, new)
+        if old := subscribed - wanted:
+            subscribed -= old
+            self._link.unsubscribe(subscriber, old)

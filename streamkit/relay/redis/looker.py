@@ -151,7 +151,7 @@ class Looker:
     ) -> list[Sequence[Any]]:
         keys = feed.keys
         commands: list[Sequence[Any]] = [("HMGET", keys.run, *STATE_FIELDS), ("EXISTS", keys.lease)]
-        commands.append(("HGETALL", keys.questions) if feed.is_stale else ("ECHO", b""))
+        commands.append(("HGETALL", keys.questions) if feed.is_stale else ("EXISTS", keys.questions))
         feed.is_stale = False
         for reading in readings:
             if reading in trimmed:
@@ -170,7 +170,7 @@ class Looker:
             why = "it was deleted" if feed.was_deleted else "it is lost with what Redis held, or has expired"
             feed.fail(not_found(feed.run_id, f"{why} while it was open"))
             return
-        feed.update(State(fields), is_leased=is_leased, questions=None if isinstance(questions, bytes) else questions)
+        feed.update(State(fields), is_leased=is_leased, questions=None if isinstance(questions, int) else questions)
         self._hub.look_after(feed)
 
     def _hand_out(self, feed: Feed, reading: RedisReading, reply: Any) -> None:

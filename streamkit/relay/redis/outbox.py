@@ -256,7 +256,7 @@ class Outbox:
         self._size += sum(batch.size for batch in lost)
         return None
 
-    def failed(self, now: float, why: str) -> None:
+    def failed(self, now: float) -> None:
         """Redis cannot be reached."""
         if not self._waiting:
             return

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from ...errors import UsageError
-from ...redis_link import Link
+from ...redis_link import connect
 from ..cursors import cursor_of, place_of, run_name
 from ..ending import end_abandoned_run
 from ..interface import FINAL, Answered, Control, Gap, Relay, RunRecord
 from ..registry import outcome_of
-from .hub import Hub
-from .keys import index_key
+from .hubs import Hubs
+from .keys import Keys, index_key
 from .outbox import Outbox
 from .reading import RedisReading, missing, not_found
 from .record import STATE_FIELDS, Question, State, effective_status, encode, questions_of, text
@@ -40,11 +40,13 @@ class RedisRelay(Relay):
             sk.stream(relay.reader("run-1"), MyHandler()).until_done()  # reads it
 
     It needs the extra `redis`: `pip install 'streamkit-sdk[redis]'`. The server needs no modules. A relay uses at most ten
-    connections and a few threads, however many runs there are. Close it, or use it in a `with`; after a fork, make a new
+    connections and a few threads for each server, however many runs there are. Close it, or use it in a `with`; after a fork, make a new
     one. Its methods are those of `streamkit.relay.Relay`, which describes their arguments and results.
 
     Args:
-        target: a URL, such as `redis://localhost:6379/0`; or a `redis.Redis`, whose settings are used.
+        target: a URL, such as `redis://localhost:6379/0`; or a `redis.Redis`, Sentinel's `master_for(…)` too, whose
+            settings are used. For a Redis Cluster (7 or newer) `redis+cluster://localhost:7000` with any of its nodes, or a
+            `redis.RedisCluster`.
         prefix: what the keys in Redis begin with.
         limit: how many events the log of a run holds, before its oldest are replaced by a snapshot.
         timeout: seconds without a heartbeat of the producer after which readers fail with a `SourceTimeoutError`; None
@@ -81,15 +83,15 @@ class RedisRelay(Relay):
         self._index = index_key(prefix)
         self._timeout = math.inf if timeout is None else timeout
         self._lives = Lives(lease, ttl_running, ttl_paused, ttl_ended)
-        self._link = Link(target, every_script())
+        self._link = connect(target, every_script())
         this = weakref.ref(self)
 
         def bury(run_id: str) -> None:
             if (relay := this()) is not None:
                 relay.bury(run_id)
 
-        self._hub = Hub(self._link, prefix, lease, bury)
-        self._finalizer = weakref.finalize(self, self._hub.close)
+        self._hubs = Hubs(self._link, prefix, lease, bury)
+        self._finalizer = weakref.finalize(self, self._hubs.close)
 
     def close(self) -> None:
         """Store what was written, and close the connections. The relay cannot be used afterwards."""
@@ -118,15 +120,15 @@ class RedisRelay(Relay):
         return self._claim(run_id, b"", control)
 
     def _claim(self, run_id: str, info: bytes, control: Callable[[Control], None]) -> RedisWriter | None:
-        lives = self._lives
-        outbox = Outbox(self._hub, run_id, secrets.token_hex(8), lives, control)
+        lives, hub = self._lives, self._hubs.of(run_id)
+        outbox = Outbox(hub, run_id, secrets.token_hex(8), lives, control)
         keys = outbox.keys
         (reply,) = self._link.ask(CLAIM(keys.run, keys.lease, outbox.owner, lives.lease, lives.running, info))
         if isinstance(reply, bytes):  # there is one, or none, or it has a producer
             return None
         epoch, number, wrote, created = reply
         outbox.epoch, outbox.number, outbox.wrote = int(epoch), int(number), int(wrote)
-        self._hub.add(outbox)
+        hub.add(outbox)
         if info:
             self._link.ask(
                 ("ZADD", self._index, float(created), run_id.encode("utf-8", "surrogatepass")),
@@ -140,19 +142,23 @@ class RedisRelay(Relay):
         """A run's producer is dead: end the run, or leave it paused where it only waited for answers."""
         record = self.get(run_id)
         if record is not None and record.status == "paused" and record.cancel is None:
-            keys = self._hub.keys(run_id)
-            ((epoch, owner, last),) = self._link.ask(("HMGET", keys.run, "epoch", "owner", "last"))
-            arguments = (epoch, owner, last, "paused", b"", self._lives.paused, b"", 1)
-            self._link.ask(END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments))
+            self._leave_paused(run_id)
         else:
             end_abandoned_run(self, run_id, "it gave no sign of life")
+
+    def _leave_paused(self, run_id: str) -> None:
+        """A run's producer died while it waited for answers: that it is paused is stored, unless somebody has it by now."""
+        keys = self._hubs.keys(run_id)
+        ((epoch, owner, last),) = self._link.ask(("HMGET", keys.run, "epoch", "owner", "last"))
+        arguments = (epoch, owner, last, "paused", b"", self._lives.paused, b"", 1)
+        self._link.ask(END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments))
 
     # -- for everyone
 
     def get(self, run_id: str) -> RunRecord | None:
         """The record of a run; None if there is no such run."""
         self.catch_up(run_id)
-        keys = self._hub.keys(run_id)
+        keys = self._hubs.keys(run_id)
         run, leased, values, members = self._link.ask(
             ("HGETALL", keys.run),
             ("EXISTS", keys.lease),
@@ -165,7 +171,7 @@ class RedisRelay(Relay):
         ended, error = run.get(b"ended"), run.get(b"error")
         return RunRecord(
             id=run_id,
-            status=state.status if leased or self._is_unsure() else effective_status(state, questions),
+            status=state.status if leased or self._is_unsure(keys) else effective_status(state, questions),
             epoch=state.epoch,
             cursor=cursor_of(*state.tip, run_name(run_id)) if state.tip.number else None,
             created_at=float(run[b"created"]),
@@ -177,22 +183,22 @@ class RedisRelay(Relay):
             readers=self._count(run_id, {text(member) for member in members}),
         )
 
-    def _is_unsure(self) -> bool:
+    def _is_unsure(self, keys: Keys) -> bool:
         """Whether Redis was away, so that producers may be alive whose lease has expired meanwhile."""
-        return time.monotonic() - self._link.broken_at < self._lives.lease / 1000
+        return time.monotonic() - self._link.broken_at(keys.run) < self._lives.lease / 1000
 
     def _count(self, run_id: str, members: set[str]) -> int:
         """How many readers there are; this relay's are known exactly."""
-        start, own = self._hub.local_readers(run_id)
+        start, own = self._hubs.of(run_id).local_readers(run_id)
         return len({member for member in members if not member.startswith(start)}) + len(own)
 
     def question(self, run_id: str, question_id: str) -> Mapping[str, Any] | None:
         """One of a run's questions."""
-        known = self._hub.questions(run_id)
+        known = self._hubs.of(run_id).questions(run_id)
         if known is not None:
             return known[question_id].record if question_id in known else None
         self.catch_up(run_id)
-        keys, id = self._hub.keys(run_id), question_id.encode("utf-8", "surrogatepass")
+        keys, id = self._hubs.keys(run_id), question_id.encode("utf-8", "surrogatepass")
         (value,) = self._link.ask(("HGET", keys.questions, id))
         return None if value is None else Question(value).record
 
@@ -205,7 +211,7 @@ class RedisRelay(Relay):
         found: Sequence[str] = []
         for place in range(0, len(members), 100):
             ids = [text(member) for member in members[place : place + 100]]
-            infos: Sequence[bytes | None] = self._link.ask(*(("HGET", self._hub.keys(id).run, "info") for id in ids))
+            infos: Sequence[bytes | None] = self._link.ask(*(("HGET", self._hubs.keys(id).run, "info") for id in ids))
             if expired := [member for member, info in zip(members[place:], infos, strict=False) if info is None]:
                 self._link.ask(("ZREM", self._index, *expired))
             for id, info in zip(ids, infos, strict=True):
@@ -219,6 +225,12 @@ class RedisRelay(Relay):
         """Answer a question. The first answer counts. Returns whether this one did, and the question as it is now."""
         self.catch_up(run_id)
         outcome_of(answer)
+        if (
+            self._hubs.of(run_id).outbox(run_id) is None
+            and (record := self.get(run_id)) is not None
+            and record.status == "paused"
+        ):
+            self._leave_paused(run_id)  # else, once nothing is open, its dead producer would seem to have worked
         settled = self.settle(run_id, question_id, answer, passes_on=True)
         if settled is None:
             raise UsageError(f"run {run_id!r} has no question {question_id!r}")
@@ -233,7 +245,7 @@ class RedisRelay(Relay):
         Raises:
             SourceError: there is no such run: `status_code` is 404.
         """
-        keys = self._hub.keys(run_id)
+        keys = self._hubs.keys(run_id)
         status = "closed" if answer is None else outcome_of(answer)["status"]
         value = encode({"at": time.time()} if answer is None else {"at": time.time(), "answer": answer})
         id = question_id.encode("utf-8", "surrogatepass")
@@ -247,21 +259,21 @@ class RedisRelay(Relay):
         counts, question = reply[0] == 1, Question(reply[1])
         if not counts and answer is not None and question.answer is not None:
             counts = outcome_of(msgspec.json.decode(encode(answer))) == outcome_of(question.answer)
-        if passes_on and question.answer is not None and (outbox := self._hub.outbox(run_id)) is not None:
+        if passes_on and question.answer is not None and (outbox := self._hubs.of(run_id).outbox(run_id)) is not None:
             outbox.inbox.receive(Answered(question_id, question.answer))
         return counts, question.record
 
     def cancel(self, run_id: str, reason: str | None = None) -> bool:
         """Stop a run."""
         self.catch_up(run_id)
-        keys = self._hub.keys(run_id)
+        keys = self._hubs.keys(run_id)
         call = CANCEL(keys.run, keys.questions, keys.log, keys.news, keys.lease, (reason or "").encode())
         (found,) = self._link.ask(call)
         if not found:
             return False
-        if (outbox := self._hub.outbox(run_id)) is not None:
+        if (outbox := self._hubs.of(run_id).outbox(run_id)) is not None:
             outbox.inbox.look()
-        if found == 2 and not self._is_unsure() and not end_abandoned_run(self, run_id):
+        if found == 2 and not self._is_unsure(keys) and not end_abandoned_run(self, run_id):
             self._wait_for_end(run_id)
         return True
 
@@ -273,13 +285,13 @@ class RedisRelay(Relay):
 
     def delete(self, run_id: str) -> None:
         """Remove a run."""
-        keys = self._hub.keys(run_id)
+        keys = self._hubs.keys(run_id)
         self._link.ask(
             ("DEL", *keys.all),
-            ("PUBLISH", keys.log, b"deleted"),
-            ("PUBLISH", keys.news, b"!"),
+            (self._link.publish, keys.log, b"deleted"),
+            (self._link.publish, keys.news, b"!"),
         )
-        if (outbox := self._hub.outbox(run_id)) is not None:
+        if (outbox := self._hubs.of(run_id).outbox(run_id)) is not None:
             outbox.fence("gone")
         self._link.ask(("ZREM", self._index, run_id.encode("utf-8", "surrogatepass")))
 
@@ -287,18 +299,18 @@ class RedisRelay(Relay):
         self, run_id: str, after: str | None = None, *, gap: Gap = "snapshot", timeout: float | None = None
     ) -> RedisReading:
         """Read a run from its beginning, or after a cursor."""
-        keys = self._hub.keys(run_id)
+        keys = self._hubs.keys(run_id)
         if self._link.ask(("EXISTS", keys.run)) == [0]:
             raise not_found(run_id)
         place, has = None, True
         if after is not None:
             place = place_of(after, run_id)
             self.catch_up(run_id)
-            has = self._hub.has(run_id, place)
+            has = self._hubs.of(run_id).has(run_id, place)
             if not has and gap == "error":
                 raise missing(run_id)
         limit = self._timeout if timeout is None else timeout
-        reading = RedisReading(self._hub, run_id, place, gap, limit, self._limit)
+        reading = RedisReading(self._hubs.of(run_id), run_id, place, gap, limit, self._limit)
         reading.needs_snapshot = not has
         return reading
 
@@ -306,7 +318,7 @@ class RedisRelay(Relay):
 
     def catch_up(self, run_id: str) -> None:
         """Wait until Redis has what a producer in this relay wrote, so that a process reads its own writes."""
-        outbox = self._hub.outbox(run_id)
+        outbox = self._hubs.of(run_id).outbox(run_id)
         if outbox is not None and not outbox.is_empty:
             try:
                 outbox.flush(_PATIENCE)
