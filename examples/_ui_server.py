@@ -29,13 +29,16 @@ WORDS = " ".join(f"word{number}" for number in range(120))
 
 
 def reply(request: Request) -> Reply:
-    """What the model answers: at first code, and after its output, or to anything with "slow" in it, a text."""
+    """What the model answers: at first code, twice the code to anything with "twice" in it, and after its output, or to
+    anything with "slow" in it, a text."""
     items: Any = request.body["messages"]
     if items[-1]["role"] == "tool":
         return Reply(f"The code printed {items[-1]['content'].strip()}.")
-    if "slow" in str(items[-1]["content"]):
+    said = str(items[-1]["content"])
+    if "slow" in said:
         return Reply(WORDS, delay=0.02)
-    return Reply(Text("Let me add them up."), ToolCall("execute", {"language": "python", "code": CODE}), delay=0.01)
+    call = ToolCall("execute", {"language": "python", "code": CODE})
+    return Reply(Text("Let me add them up."), *[call] * (2 if "twice" in said else 1), delay=0.01)
 
 
 def main(folder: str, port: int = 0) -> None:

@@ -29,10 +29,11 @@ class Confirmation:
         reason: why it was declined, if a reason was given.
         editable: whether the source can take edited code.
         malformed: whether the source's question was malformed: it cannot be answered, and is declined.
+        expires_at: when its source stops to wait for an answer, in Unix seconds; None if the source does not say so.
         answer_slot: where the answer is put; None if the source cannot take one. For streamkit itself.
     """
 
-    __slots__ = ("answer_slot", "editable", "edited", "id", "malformed", "reason", "status", "subject")
+    __slots__ = ("answer_slot", "editable", "edited", "expires_at", "id", "malformed", "reason", "status", "subject")
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class Confirmation:
         edited: str | None = None,
         reason: str | None = None,
         malformed: bool = False,
+        expires_at: float | None = None,
     ) -> None:
         self.id = id
         self.subject = subject
@@ -50,6 +52,7 @@ class Confirmation:
         self.edited = edited
         self.reason = reason
         self.malformed = malformed
+        self.expires_at = expires_at
         self.editable = False
         self.answer_slot: Answer | None = None
 
@@ -103,10 +106,12 @@ class Confirmation:
     def to_dict(self) -> dict[str, object]:
         """The JSON form: id, status, and under `subject` the static form of the message; other fields where they are set."""
         out: dict[str, object] = {"id": self.id, "subject": self.subject.to_dict(), "status": self.status}
-        for key in ("edited", "reason", "malformed"):
+        for key in ("edited", "reason", "malformed", "expires_at"):
             value = getattr(self, key)
             if value is not None and value is not False:  # code that was edited to nothing is "", and says so
                 out[key] = value
+        if self.editable and self.status == "pending" and self.answer_slot is None:
+            out["editable"] = True  # by those who read it elsewhere; what a stream itself takes is no part of its event
         return out
 
     def __repr__(self) -> str:

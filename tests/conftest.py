@@ -5,7 +5,11 @@
 
 import gc
 import os
+import sys
 import tempfile
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,3 +52,22 @@ def pytest_collection_finish() -> None:
     through a million objects for it."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def relays_on_redis_are_closed() -> Iterator[None]:
+    """The relays of a test end with it."""
+    yield
+    if "tests.redis_server" in sys.modules:
+        sys.modules["tests.redis_server"].ON_REDIS.close()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def threads_end() -> Iterator[None]:
+    """The threads that streamkit began in a module end with it: what they do meanwhile would befall the next one's tests."""
+    before = set(threading.enumerate())
+    yield
+    end = time.monotonic() + 10
+    while left := [one for one in threading.enumerate() if one.name.startswith("streamkit") and one not in before]:
+        assert time.monotonic() < end, f"this module leaves threads behind: {', '.join(one.name for one in left)}"
+        time.sleep(0.01)

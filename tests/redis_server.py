@@ -19,10 +19,21 @@ from typing import Any
 
 import pytest
 import redis
+from redis.sentinel import Sentinel
 
 from streamkit.relay.redis import RedisRelay
 
-__all__ = ["ON_REDIS", "Cluster", "Maker", "RedisServer", "needs_redis", "shared_server", "shared_url", "wait_for"]
+__all__ = [
+    "ON_REDIS",
+    "Cluster",
+    "Maker",
+    "RedisServer",
+    "Watched",
+    "needs_redis",
+    "shared_server",
+    "shared_url",
+    "wait_for",
+]
 
 PROGRAM = shutil.which("redis-server")
 
@@ -203,6 +214,46 @@ class Cluster:
         """End them all."""
         for server in self.servers:
             server.close()
+
+
+class Watched:
+    """A master and a replica, and a Sentinel that makes the replica the master if that one is gone."""
+
+    name = "main"
+
+    def __init__(self) -> None:
+        assert PROGRAM is not None
+        self.master = RedisServer()
+        self.replica = RedisServer(options=("--replicaof", "127.0.0.1", str(self.master.port)))
+        wait_for(lambda: self.replica.command("INFO", "replication")["master_link_status"] == "up")
+        self.port = free_port()
+        self._folder = tempfile.mkdtemp(prefix="streamkit-sentinel-")
+        settings = Path(self._folder, "sentinel.conf")
+        settings.write_text(
+            f"port {self.port}\nbind 127.0.0.1\ndir {self._folder}\n"
+            f"sentinel monitor {self.name} 127.0.0.1 {self.master.port} 1\n"
+            f"sentinel down-after-milliseconds {self.name} 500\nsentinel failover-timeout {self.name} 2000\n"
+        )
+        self._sentinel = subprocess.Popen([PROGRAM, str(settings), "--sentinel"], stdout=subprocess.DEVNULL)
+        wait_for(self._knows_the_replica)
+
+    def _knows_the_replica(self) -> bool:
+        with contextlib.suppress(redis.ConnectionError), redis.Redis(port=self.port, decode_responses=True) as client:
+            return any(one["flags"] == "slave" for one in client.sentinel_slaves(self.name))
+        return False
+
+    def client(self) -> Any:
+        """A client of redis-py, which asks the Sentinel for the master."""
+        make: Any = Sentinel
+        return make([("127.0.0.1", self.port)]).master_for(self.name)
+
+    def close(self) -> None:
+        """End them all."""
+        self._sentinel.kill()
+        self._sentinel.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self.master.close()
+        self.replica.close()
 
 
 @functools.cache

@@ -279,8 +279,8 @@ async def test_a_hook_that_waits_for_the_network_is_not_broken(face: Face) -> No
 
         def fetch(told: Any, *_: Any) -> None:
             threading.Timer(0.1, told.stream.cancel).start()
-            answer = openai_of(server).responses.create(model="m", input="Hello")
-            done.append(answer.output_text)
+            with openai_of(server) as client:
+                done.append(client.responses.create(model="m", input="Hello").output_text)
 
         stream = face.stream(iter(chat("Hi")), face.told(on_text_created=fetch))
         await stream.until_done()

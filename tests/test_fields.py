@@ -571,8 +571,8 @@ def test_without_fields_nothing_is_added_to_the_way_of_a_delta() -> None:
         next(iter(stream))
     assert plain._source_decoder is not None
     assert fielded._source_decoder is not None
-    assert plain._source_decoder.is_direct
-    assert not fielded._source_decoder.is_direct
+    assert plain._source_decoder.direct[0] is bytes
+    assert fielded._source_decoder.direct[0] is None
 
 
 def test_a_recording_has_what_came_and_its_fields_are_told_anew(tmp_path: Path) -> None:

@@ -48,13 +48,6 @@ every_relay = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(autouse=True)
-def closing() -> Iterator[None]:
-    """The relays on Redis of a test end with it."""
-    yield
-    ON_REDIS.close()
-
-
 CANONICAL = protocols.find("streamkit").Decoder
 
 

@@ -12,7 +12,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -97,13 +97,6 @@ def _marks(kind: Kind) -> list[pytest.MarkDecorator]:
 
 
 every_relay = pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name, marks=_marks(kind)) for kind in RELAYS])
-
-
-@pytest.fixture(autouse=True)
-def closing() -> Iterator[None]:
-    """The relays of a test end with it."""
-    yield
-    ON_REDIS.close()
 
 
 class Driver:

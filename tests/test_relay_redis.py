@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 import redis
 
@@ -25,16 +27,9 @@ from streamkit.relay.redis.scripts import every_script
 from streamkit.relay.redis.work import Batch
 
 from .endurance.redis import kill_rounds, many_runs
-from .redis_server import ON_REDIS, RedisServer, needs_redis, shared_server
+from .redis_server import ON_REDIS, RedisServer, Watched, needs_redis, shared_server
 
 pytestmark = needs_redis
-
-
-@pytest.fixture(autouse=True)
-def closing() -> Iterator[None]:
-    """The relays of a test end with it."""
-    yield
-    ON_REDIS.close()
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +41,7 @@ def mortal() -> Iterator[RedisServer]:
 
 
 @contextmanager
-def relay_at(url: str, **options: Any) -> Iterator[RedisRelay]:
+def relay_at(url: Any, **options: Any) -> Iterator[RedisRelay]:
     relay = RedisRelay(url, **options)
     try:
         yield relay
@@ -106,6 +101,7 @@ class Cutting:
             one.close()
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # closing it would not end the thread that accepts
         self._listener.close()
 
 
@@ -214,6 +210,40 @@ def test_a_tail_that_was_lost_with_its_producer_is_replaced_by_a_snapshot() -> N
     assert [json.loads(entry.data)["n"] for entry in rest[1:]] == [*range(1, stored + 1), 100]
 
 
+class Losing(RedisRelay):
+    """As if Redis lost the end of a run, just after its record was read."""
+
+    loses = True
+
+    def get(self, run_id: str) -> Any:
+        record = super().get(run_id)
+        if self.loses:
+            self.loses = False
+            keys = Keys(self.prefix, run_id)
+            with redis.Redis.from_url(shared_server().url) as client:
+                newest: Any = client.xrevrange(keys.log, count=2)
+                client.xdel(keys.log, newest[0][0])
+                client.hset(keys.run, "last", newest[1][0].partition(b"-")[2])
+        return record
+
+
+def test_a_run_without_a_producer_whose_tail_is_lost_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever ends it does not wait for what its record said was there."""
+    monkeypatch.setattr("streamkit.relay.ending._PATIENCE", 0.05)
+    with Losing(shared_server().url, prefix="losing") as relay:
+        writer = relay.open("run", control=lambda control: None)
+        for number in (1, 2, 3):
+            writer.append(lines(1, number))
+            writer.flush()
+        writer.abandon()
+        assert relay.cancel("run")
+        record = relay.get("run")
+        assert record is not None and record.status == "cancelled"
+        entries = [entry for entries in relay.read("run") for entry in entries]
+        assert [entry.data for entry in entries[:2]] == lines(2)
+        assert json.loads(entries[-1].data)["type"] == "stream_end"
+
+
 # -- 17: Redis comes back empty
 
 
@@ -268,6 +298,70 @@ def test_a_producer_writes_on_while_redis_is_away(mortal: RedisServer) -> None:
         assert seen == [*range(2, 1002)]
 
 
+@pytest.mark.anyio
+async def test_no_task_blocks_its_event_loop_while_redis_is_stopped(mortal: RedisServer) -> None:
+    """Whatever it does with a run. Redis goes on by a task of the same loop, which nothing that blocks would let run."""
+    relay = RedisRelay(mortal.url, prefix=f"loop{time.monotonic_ns()}")
+    emitter = await sk.Emitter.acreate(relay, "run")
+    emitter.code("1", "python")
+    approvals = [emitter.confirm(id=id) for id in ("by reader", "here", "late", "never")]
+    await anyio.to_thread.run_sync(relay.catch_up, "run")
+    answering = sk.astream(relay.reader("run"))
+    async for _ in answering:
+        if "never" in answering.pending:
+            break
+
+    async def read(cursor: str | None) -> str:
+        return await sk.astream(relay.reader("run"), after=cursor).get_final_text()
+
+    async def loop_over_events() -> int:
+        return len([event async for event in relay.reader("run")])
+
+    mortal.pause()
+    texts: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        try:
+            for cursor in (None, emitter.cursor):
+                tasks.start_soon(_collect, texts, read, cursor)
+            tasks.start_soon(_collect, [], loop_over_events)
+            tasks.start_soon(_collect, [], sk.Emitter.acreate, relay, "other")
+            _confirmation(answering, "by reader").approve()
+            _confirmation(emitter, "here").decline("no")
+            for approval in approvals[:2]:
+                tasks.start_soon(_collect, [], _awaited, approval)
+            emitter.text("done")
+            emitter.tool_call("tool", {}, call_id="call")
+            emitter.tool_output("output", call_id="call")
+            for _ in range(20):  # all of them are under way
+                await anyio.sleep(0.005)
+        finally:
+            mortal.go_on()
+        for approval in approvals[:2]:
+            await approval
+        emitter.close()
+        await answering.close()
+    record = await relay.aget("run")
+    assert record is not None
+    declined = dict.fromkeys(("here", "late", "never"), "declined")
+    expected = {"by reader": "approved", "call": "closed", **declined}
+    assert {id: one["status"] for id, one in record.questions.items()} == expected
+    assert texts == ["done", "done"]
+    await relay.aclose()
+
+
+def _confirmation(stream: Any, id: str) -> sk.Confirmation:
+    confirmation: sk.Confirmation = stream.pending[id]
+    return confirmation
+
+
+async def _awaited(approval: Any) -> None:
+    await approval
+
+
+async def _collect(into: list[Any], call: Any, *arguments: Any) -> None:
+    into.append(await call(*arguments))
+
+
 @pytest.mark.slow
 def test_what_waits_for_redis_is_bounded(monkeypatch: pytest.MonkeyPatch, mortal: RedisServer) -> None:
     """Beyond the bound, in bytes or seconds, the producer is fenced as `unreachable`."""
@@ -287,6 +381,42 @@ def test_what_waits_for_redis_is_bounded(monkeypatch: pytest.MonkeyPatch, mortal
                 late.append(lines(1))
         finally:
             mortal.start()
+
+
+# -- failover
+
+
+@pytest.mark.slow
+def test_after_a_failover_by_sentinel_each_event_is_read_once() -> None:
+    """The replica lacks a tail that the reader has seen; the writer has it still, and writes it again."""
+    watched = Watched()
+    try:
+        with relay_at(watched.client()) as relay:
+            writer = relay.open("run", control=lambda control: None)
+            reading = relay.read("run")
+            seen: list[int] = []
+            writer.append(lines(1))
+            writer.flush()
+            eventually(lambda: watched.replica.command("XLEN", Keys(relay.prefix, "run").log) == 1)
+            watched.replica.pause()
+            watched.master.command("CLIENT", "KILL", "TYPE", "replica")
+            for number in range(2, 12):
+                writer.append(lines(1, number))
+                writer.flush()
+            while len(seen) < 11:
+                seen += [json.loads(entry.data)["n"] for entry in reading.pull()]
+            watched.master.kill()
+            watched.replica.go_on()
+            assert watched.replica.command("XLEN", Keys(relay.prefix, "run").log) == 1
+            writer.append(lines(1, 12))
+            writer.flush(60)
+            writer.end("done")
+            for entries in reading:
+                seen += [json.loads(entry.data)["n"] for entry in entries]
+            assert seen == whole(relay) == [*range(1, 13)]
+            assert relay.get("run").status == "done"  # type: ignore[union-attr]  # it is there
+    finally:
+        watched.close()
 
 
 # -- 18: connections
@@ -424,7 +554,7 @@ def test_wrong_arguments_are_refused() -> None:
 def test_a_client_lends_its_settings() -> None:
     """Whatever it makes of replies itself."""
     with redis.Redis.from_url(shared_server().url, decode_responses=True) as client:
-        with relay_at(client, prefix="client") as relay:  # type: ignore[arg-type]  # or a client
+        with relay_at(client, prefix="client") as relay:
             writer = relay.open("run", control=lambda control: None)
             writer.append(lines(2))
             writer.end("done")

@@ -260,6 +260,27 @@ async def test_an_error_is_the_protocols_error_frame(face: Face, caplog: pytest.
 
 @every_face
 @body
+async def test_a_failure_after_the_run_has_ended_is_shown(face: Face) -> None:
+    """As of a hook that saves the answer. In each protocol the stream fails for whoever reads it."""
+
+    def fails(*_: Any) -> None:
+        raise KeyError(SECRET)
+
+    for protocol, frame in (
+        ("streamkit", b'"type":"stream_exception"'),
+        ("vercel_ui", b'{"type":"error","errorText":"The run failed. (urn:uuid:'),
+        ("ag_ui", b'{"type":"RUN_ERROR","message":"The run failed. (urn:uuid:'),
+    ):
+        written = await Body(face, face.stream(chat("x"), face.told(on_run_done=fails)), protocol).rest()
+        assert written.count(frame) == 1
+        stream = sk.stream([written])
+        with pytest.raises(sk.StreamkitError, match="The run failed"):
+            stream.until_done()
+        assert stream.messages[0].content == "x"
+
+
+@every_face
+@body
 async def test_an_error_that_brings_no_event_is_a_frame_too(face: Face, caplog: pytest.LogCaptureFixture) -> None:
     """As a fault of the encoder; one that comes after the end is in the log alone."""
 

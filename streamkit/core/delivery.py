@@ -12,8 +12,8 @@ from types import CoroutineType
 from typing import Any, TypeAlias
 
 from ..errors import UsageError, raise_source_error
-from ..events import Delta, Event, Usage
-from ..handlers import Call, Handler, hook_events, own_hooks, plan, refuse_async
+from ..events import Delta, Event, Usage, version
+from ..handlers import Call, Handler, names_no_hook, own_hooks, plan, refuse_async
 from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import PULL, Step, Stopped
@@ -24,6 +24,7 @@ Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 """What a manager drives: see `core.steps`."""
 
 _DeltaHook: TypeAlias = Callable[[Any, Any], Any]  # takes the delta and its snapshot
+_Calls: TypeAlias = Sequence[Call | _DeltaHook]  # those of one kind of event
 
 
 Direct: TypeAlias = tuple[type[Any] | None, Callable[[Any], Any], Callable[[Any], Sequence[Any]]]
@@ -70,19 +71,18 @@ class Delivery:
             self._awaits, self._coroutine = awaits, CoroutineType if awaits else None
         # Of the last event before the current one that had one, as `_calls_of` saw it.
         self._position: int | str | None = None
-        self._delta_hooks: dict[type[Event], tuple[_DeltaHook, ...]] = {}
         self._use_handlers(handlers)
 
     def _use_handlers(self, handlers: Sequence[Handler]) -> None:
         """Look up once which of their hooks each kind of event calls."""
         self._handlers: tuple[Handler, ...] = tuple(handlers)
         self._own_hooks = own_hooks(handlers)
-        self._plan: dict[type[Event], tuple[Call, ...]] = plan(handlers)
-        self._hook_events = hook_events()
-        self._delta_hooks.clear()  # in place: the loop over the deltas holds it
-        for kind, calls in self._plan.items():
-            if issubclass(kind, Delta):
-                self._delta_hooks[kind] = tuple(map(_taking_snapshot, calls))
+        self._names_no_hook, self._version = names_no_hook(), version()
+        # Any: a `_DeltaHook` of a kind of delta, a `Call` of any other event.
+        self._hooks: dict[type[Event], Sequence[Any]] = {
+            kind: tuple(map(_taking_snapshot, calls)) if issubclass(kind, Delta) else calls
+            for kind, calls in plan(handlers).items()
+        }
 
     def _notice_hooks(self) -> None:
         """Call from here on what was assigned to a handler as a hook since the last time.
@@ -90,9 +90,9 @@ class Delivery:
         Raises:
             UsageError: it is async, and this is a sync stream.
         """
-        names = self._hook_events.keys()
+        names_no_hook = self._names_no_hook
         for handler in self._handlers:
-            if not names.isdisjoint(handler.__dict__):
+            if not names_no_hook(handler.__dict__):
                 break
         else:
             if not self._own_hooks:
@@ -134,7 +134,7 @@ class Delivery:
                         if len(pieces) >= COMPACT_AT:
                             engine.compact(message)
                         message, message_id, kind, pieces = found, event.message_id, event.__class__, found.pieces
-                        hooks = self._delta_hooks.get(kind, ())
+                        hooks = self._hooks.get(kind, ())
                     pieces.append(event.value)
                     event.snapshot = message
                     self._current = event
@@ -180,7 +180,7 @@ class Delivery:
     def _count_unseen(self, event: Usage) -> bool:
         """Count tokens that no hook and no iteration wants to know of: some servers send them with each delta. False if
         somebody does, or if they begin a step."""
-        if self._iterated or Usage in self._plan or self._closing:
+        if self._iterated or Usage in self._hooks or self._closing:
             return False
         if not self._engine.count_in_step(event):
             return False
@@ -208,7 +208,7 @@ class Delivery:
         """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""
         yield from self._call(self._calls_of(event), event)
 
-    def _calls_of(self, event: Event) -> Sequence[Call]:
+    def _calls_of(self, event: Event) -> _Calls:
         """Make an event the current one. Returns the calls to its hooks."""
         current = self._current
         if current is not None and current.position is not None:
@@ -216,27 +216,27 @@ class Delivery:
         elif self._position is not None:
             self._position = self._last_position()
         self._current = event
-        kind = type(event)
+        kind = event.__class__
         if kind not in _UNOBSERVED and not self._observe(event):
             _UNOBSERVED.add(kind)
         if not isinstance(event, Delta):
             self._notice_hooks()
-        calls = self._plan.get(kind)
+        calls = self._hooks.get(kind)
         if calls is None:
-            if hook_events() is self._hook_events:
+            if version() == self._version:
                 return ()
             self._use_handlers(self._handlers)  # the application has declared events since the stream was made
-            calls = self._plan.get(kind, ())
+            calls = self._hooks.get(kind, ())
         return calls
 
-    def _call(self, calls: Sequence[Call], event: Event) -> Steps:
+    def _call(self, calls: _Calls, event: Event) -> Steps:
         """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""
         for number, call in enumerate(calls, 1):
             if self._closing and isinstance(event, Delta):
                 return
             try:
                 result = _invoke(call, event)
-                if result is not None and self._must_await(call.function, result):
+                if result is not None and self._must_await(call, result):
                     yield result
             except BaseException as error:
                 yield from self._emit_to_rest(calls[number:], event, error)
@@ -244,14 +244,14 @@ class Delivery:
         if not isinstance(event, Delta):
             self._notice_hooks()  # a hook may have assigned one for the deltas that follow
 
-    def _emit_to_rest(self, calls: Sequence[Call], event: Event, error: BaseException) -> Steps:
+    def _emit_to_rest(self, calls: _Calls, event: Event, error: BaseException) -> Steps:
         """Call the remaining hooks of an event after one raised. Their errors become notes of the first."""
         before, self._ending = self._ending, True
         try:
             for call in calls:
                 try:
                     result = _invoke(call, event)
-                    if result is not None and self._must_await(call.function, result):
+                    if result is not None and self._must_await(call, result):
                         yield result
                 except Exception as another:
                     add_note(error, event, another)
@@ -289,13 +289,17 @@ class Delivery:
             return True
         if inspect.iscoroutine(result):
             result.close()
+        if isinstance(hook, Call):
+            hook = hook.function
         name = getattr(hook, "__qualname__", repr(hook))
         raise UsageError(f"{name} returned an awaitable, which a sync stream cannot await: use `astream`")
 
 
-def _invoke(call: Call, event: Event) -> Any:
+def _invoke(call: Call | _DeltaHook, event: Any) -> Any:
     """Call a hook."""
     try:
+        if not isinstance(call, Call):
+            return call(event, event.snapshot)
         return call.function(event) if call.takes_event else call.function(*event.arguments())
     except StopIteration as error:
         raise HookStopped from error

@@ -16,11 +16,12 @@ Here is what completes each class of events, and how runs and sources end. The b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
 from .. import events as e
+from ..answers import Confirmation
 from ..messages import COMPACT_AT
 from ..shared_names import share_names
 from .message_content import MessageContent
@@ -36,7 +37,12 @@ _T = TypeVar("_T")
 _Completion = Callable[[Any, Any], Iterator[e.Event]]  # takes the engine and an event
 
 _FAILED = ("failed", "expired", "incomplete", "cancelled")
+_NO_CONFIRMATIONS: list[Confirmation] = []  # of streams that have ended without any: nothing is added to it
 _NO_CAUSE = e.StreamEnd()  # of events that no item of the source caused
+
+
+class _Decoder(Protocol):
+    def number_of(self, source: Any, /) -> int | None: ...
 
 
 class Engine(MessageContent):
@@ -49,7 +55,7 @@ class Engine(MessageContent):
     Attributes:
         runs: the run and its steps.
         failure: the failure that another stream reported, which is read as canonical events.
-        number_of: the number of the source's item that a delta came from; None where that is unknown.
+        decoder: the present source's, which knows the numbers of the newest items; None before it is known.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
         is_ending: whether the stream ends, so that what is open is closed.
         is_canonical: whether the source is another stream's events, whose end is this stream's end.
@@ -67,12 +73,12 @@ class Engine(MessageContent):
     _warning_list: WarningList | None = None  # most streams have no warning
     cause: e.Event | None = None
     _item_index: int | None = None  # the number of the item that it came from
+    decoder: _Decoder | None = None
 
     def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
         super().__init__(wake)
         self.runs = RunTracker()
         self._strict = strict
-        self.number_of: Callable[[Any], int | None] = _unknown
 
     # -- what drives it, and what it forgets
 
@@ -80,8 +86,9 @@ class Engine(MessageContent):
         """Nothing more comes. Refer no more to what drives the engine, so that both are freed as soon as nothing else
         refers to them, and keep no more than what users read: messages, the run and its steps, warnings."""
         super().release()
-        self.wake, self.number_of = _nothing, _unknown
+        self.wake, self.decoder = _nothing, None
         self.source_ends = self._halves = NOTHING
+        self.pending, self.confirmations = self.pending or NOTHING, self.confirmations or _NO_CONFIRMATIONS
         self.runs.release()
         self.cause = None
 
@@ -125,7 +132,7 @@ class Engine(MessageContent):
     def complete_event(self, event: e.Event) -> Iterator[e.Event]:
         """Any event, with everything that belongs before and after it: to be handled before another event is completed."""
         self.cause, self._item_index, event.item_index = event, event.item_index, None
-        return (_COMPLETIONS.get(type(event)) or _completion_of(type(event)))(self, event)
+        return (_COMPLETIONS.get(event.__class__) or _completion_of(type(event)))(self, event)
 
     def _emit(self, event: e.Event) -> Iterator[e.Event]:
         yield event
@@ -272,7 +279,7 @@ class Engine(MessageContent):
         """The warning of a fault that the engine found."""
         index = self._item_index if cause is self.cause else None
         if index is None:
-            index = self.number_of(cause.raw_item)
+            index = None if self.decoder is None else self.decoder.number_of(cause.raw_item)
         return self.warning_list.add_checked(
             e.StreamWarning(code, fault, index, cause.type, position=cause.position, raw_item=cause.raw_item)
         )
@@ -310,7 +317,7 @@ class Engine(MessageContent):
 
 share_names(
     Engine,
-    """pending wake confirmations _sizes _messages _open find_open _by_id _ids new_id runs _strict number_of takes_awaitables
+    """pending wake confirmations _sizes _messages _open find_open _by_id _ids new_id runs _strict decoder takes_awaitables
     takes_edits pull_approves pull_approved has_outcomes is_canonical cause _item_index is_ending source_ends _halves _renamed
     _early_lines _annotated""",
 )
@@ -336,7 +343,3 @@ def _cut(items: list[_T], newest: int, is_over: Callable[[_T], bool]) -> list[_T
 
 def _nothing() -> None:
     """What wakes a stream that nothing waits for."""
-
-
-def _unknown(raw_item: object) -> None:
-    """The number of an item that is unknown."""

@@ -71,7 +71,7 @@ class OpenMessages(PendingAnswers):
         self._open = self._renamed = self._by_id = self._early_lines = NOTHING
         self._annotated = NOTHING
         self.find_open, self._ids, self.new_id = _find_nothing, _NO_IDS, _new_id_of_none
-        self._sizes.release()
+        self._sizes = self._sizes.released()
 
     @property
     def warning_list(self) -> WarningList:

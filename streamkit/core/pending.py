@@ -108,11 +108,14 @@ class PendingAnswers:
         yield from self.runs.open_step(event)
         questions = self._questions
         confirmation = Confirmation(
-            questions.ids.free(question.id), self._subject(question.subject), malformed=question.malformed
+            questions.ids.free(question.id),
+            self._subject(question.subject),
+            malformed=question.malformed,
+            expires_at=question.expires_at,
         )
+        confirmation.editable = question.editable
         if question.answer_slot is not None:  # another stream's: that stream waits for the answer
             confirmation.answer_slot = question.answer_slot
-            confirmation.editable = question.editable
         elif (self.pull_approves or self.takes_edits or self.takes_approvals) and not question.malformed:
             confirmation.answer_slot = self._new_answer(f"confirmation {question.id!r}", confirmation.id)
             confirmation.editable = self.takes_edits

@@ -121,7 +121,7 @@ class RunTracker:
         self._step_count += 1
         # Another stream's step is live, and may be over by now.
         self.step = msgspec.structs.replace(template, status="in_progress", usage=None, error=None, completed_at=None)
-        self.step.id = template.id or f"step-{self._step_count}"
+        self.step.id = template.id or (f"step-{self._step_count}" if self._step_count > 1 else "step-1")
         self.step.run_id = template.run_id or self.run.id
         self.steps.append(self.step)
         if self._made_by_id is not None:

@@ -37,9 +37,12 @@ class Sizes:
 
     _sizes = _NONE  # of the open messages, when they were measured
 
-    def release(self) -> None:
-        """Nothing more comes."""
+    def released(self) -> Sizes:
+        """What a stream refers to when nothing more comes: its limits are left."""
+        if self.limits is DEFAULT_LIMITS:
+            return _OF_NOTHING
         self._sizes, self._besides, self._metadata = _NONE, None, None
+        return self
 
     def measure(self, message: Message) -> None:
         """Compare the size of a message, and that of all messages, with the limits.
@@ -118,4 +121,5 @@ class Sizes:
                 sizes.pop(message.id, None)
 
 
+_OF_NOTHING = Sizes()  # shared by the streams that have ended: they get no more messages
 share_names(Sizes, "limits _unmeasured _total _sizes _besides _metadata")

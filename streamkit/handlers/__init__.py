@@ -4,7 +4,7 @@ Subclass `EventHandler` (or `AsyncEventHandler`, whose hooks are `async def`) an
 A hook that is not overridden costs nothing. The root is `Handler`, which receives every event in one method.
 """
 
-from .hook_names import HOOKS, hook_events, warn_of_near_misses
+from .hook_names import HOOKS, hook_events, names_no_hook, warn_of_near_misses
 from .hooks import AsyncEventHandler, EventHandler, Hooks
 from .root import Call, Handler, needs_async, own_hooks, plan, refuse_async
 
@@ -16,6 +16,7 @@ __all__ = [
     "Handler",
     "Hooks",
     "hook_events",
+    "names_no_hook",
     "needs_async",
     "own_hooks",
     "plan",

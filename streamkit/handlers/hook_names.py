@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 
 from ..events import EVENTS, Event, version
 
-__all__ = ["HOOKS", "hook_events", "warn_of_near_misses"]
+__all__ = ["HOOKS", "hook_events", "names_no_hook", "warn_of_near_misses"]
 
 HOOKS: tuple[str, ...] = ("on_event", *dict.fromkeys(name for kind in EVENTS.values() for name in kind.hooks))
 """The names of streamkit's own hooks, computed from the events."""
@@ -28,6 +28,16 @@ def _events_by_hook(version: int) -> dict[str, list[type[Event]]]:
 def hook_events() -> dict[str, list[type[Event]]]:
     """The events that call each hook, the hooks of an application's events too."""
     return _events_by_hook(version())
+
+
+@cache
+def _no_hook_among(version: int) -> Callable[[Iterable[object]], bool]:
+    return frozenset(_events_by_hook(version)).isdisjoint
+
+
+def names_no_hook() -> Callable[[Iterable[object]], bool]:
+    """Says whether none of these names is that of a hook. The same function, until an application declares an event."""
+    return _no_hook_among(version())
 
 
 def warn_of_near_misses(cls: type, hooks: Collection[str], others: Mapping[str, str], *, stacklevel: int) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import UsageError
 from ..events import EVENTS, Event
-from .hook_names import hook_events
+from .hook_names import hook_events, names_no_hook
 
 if TYPE_CHECKING:
     from ..streams.state import StreamState
@@ -140,12 +140,12 @@ def refuse_async(handlers: Iterable[object]) -> None:
 def own_hooks(handlers: Iterable[Handler]) -> tuple[tuple[str, int], ...]:
     """The hooks that were assigned to these objects themselves, each by name and identity: what `plan` has to be
     computed again for. A stream compares it at every event that is no delta."""
-    names = hook_events().keys()
+    no_hook = names_no_hook()
     found: tuple[tuple[str, int], ...] = ()
     for handler in handlers:
         own = vars(handler)
-        if not names.isdisjoint(own):
-            found += tuple((name, id(own[name])) for name in names & own.keys())
+        if not no_hook(own):
+            found += tuple((name, id(own[name])) for name in hook_events().keys() & own.keys())
     return found
 
 

@@ -16,6 +16,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 __all__ = [
+    "LONG",
     "MAX_NESTING",
     "NOT_JSON",
     "TOO_DEEP",
@@ -36,6 +37,9 @@ __all__ = [
 
 MAX_NESTING = 200
 """How deep objects and lists may be nested: the text of an answer seldom has more than ten levels."""
+
+LONG = 2 * MAX_NESTING
+"""The size of the shortest JSON text that may be nested deeper: each level has two brackets."""
 
 TOO_DEEP = f"it is nested more than {MAX_NESTING} levels deep"
 
@@ -123,7 +127,7 @@ def decode_json(text: bytes | bytearray | str) -> Any:
     Raises:
         ValueError: it is not JSON, or nested too deep.
     """
-    if len(text) > MAX_NESTING and is_too_deep(text):
+    if len(text) >= LONG and is_too_deep(text):
         raise ValueError(TOO_DEEP)
     try:
         return _decode(text)

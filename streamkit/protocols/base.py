@@ -167,15 +167,14 @@ class Decoder:
         if data.startswith(b"[DONE"):
             self.exhausted = data.strip() == b"[DONE]"
             events = list(self.sentinel(data))
-        elif not data.strip():
-            events = []  # an empty `data:` field keeps the connection alive
         else:
             try:
                 item: Any = decode_json(data)
             except (ValueError, RecursionError) as error:
-                events = self._feed_leniently(name, data, error)
+                # An empty `data:` field keeps the connection alive.
+                events = self._feed_leniently(name, data, error) if data.strip() else []
             else:
-                events = self._guarded(self._named(name, item))
+                events = self._guarded(self._named(name, item) if name or self.wraps_event_name else item)
         for event in events:
             event.raw_item, event.item_index = data, self.index
         if id:
@@ -301,7 +300,7 @@ class Decoder:
 
     def _guarded(self, item: Any) -> list[Event]:
         """The events of any JSON value. A fault of the decoder itself must not end the stream either."""
-        if not is_object(item):
+        if item.__class__ is not dict and not is_object(item):
             return [self.warn("not-an-object", f"it is a JSON {type(item).__name__}, not an object, and was skipped")]
         if self.foreign_decoder is not None and (other := self.foreign_decoder(item)) is not None:
             return self._feed_foreign(other, item)

@@ -201,6 +201,8 @@ class _ConfirmationState(msgspec.Struct):
     edited: str | None = None
     reason: str | None = None
     malformed: bool = False
+    editable: bool = False
+    expires_at: float | None = None
 
 
 def _from_builtin(kind: type, value: Any) -> Any:
@@ -209,7 +211,11 @@ def _from_builtin(kind: type, value: Any) -> Any:
         return Message.from_dict(value)
     if issubclass(kind, Confirmation):
         state = msgspec.convert(value, _ConfirmationState)
-        return Confirmation(subject=Message.from_dict(value.get("subject")), **msgspec.structs.asdict(state))
+        fields = msgspec.structs.asdict(state)
+        editable = fields.pop("editable")
+        confirmation = Confirmation(subject=Message.from_dict(value.get("subject")), **fields)
+        confirmation.editable = editable
+        return confirmation
     raise NotImplementedError(f"a field of type {kind.__name__}")
 
 

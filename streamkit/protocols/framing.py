@@ -9,11 +9,12 @@ Any other block is read line by line, as the specification says, with the same r
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 from ..errors import LimitError
 from ..limits import Limits
-from ..messages.json_text import MAX_NESTING, shallow
+from ..messages.json_text import LONG, shallow
 from ..shared_names import share_names
 from .frames import Frame, Frames, as_data, as_frame, is_frame, sse_frame
 
@@ -63,7 +64,7 @@ class Framer:
         pending = self._pending
         self._size = len(piece) + (self._size if len(pending) > 1 else sum(map(len, pending)))
         pending.append(piece)
-        if self._size > self._longest + _LONG:  # the names of its fields are no data; `_checked` is exact
+        if self._size > self._longest + LONG:  # the names of its fields are no data; `_checked` is exact
             raise LimitError("line", self._longest)
 
     def _checked(self, frames: Frames) -> Frames:
@@ -80,7 +81,7 @@ class Framer:
                 if checked:
                     return checked
                 raise self._failure
-            if len(data) >= _LONG:
+            if len(data) >= LONG:
                 self.measure(len(data))
                 data = shallow(data)
             checked.append(data if isinstance(frame, bytes) else (frame[0], frame[1], data))
@@ -112,8 +113,26 @@ class Framer:
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _CR, _LF = 13, 10
-_LONG = 2 * MAX_NESTING  # bytes; shorter data is not nested too deep, for each level has two brackets
 _LINES_PER_BLOCK = {b"data": 2, b"even": 3, b"id: ": 4}  # with the empty line, by how its first line begins
+
+
+_Head: TypeAlias = tuple[bytes, bytes, int, bytes]
+"""How a block begins up to its data: its event name, these bytes, their number, and the separator that ends with them."""
+
+
+def _head_after(line: bytes) -> _Head:
+    """The head of blocks with this first line, which is the event name."""
+    head = line + b"\ndata: "
+    return line[7:], head, len(head), b"\n\n" + head
+
+
+_LONG_LINE = 100  # bytes; no protocol has longer event names
+
+
+@lru_cache(maxsize=128)  # the same for all streams: a protocol has few names
+def _usual_head_after(line: bytes) -> _Head | None:
+    """The same of any first line; None for one that is not an event name."""
+    return _head_after(line) if line.startswith(b"event: ") and _LF not in line else None
 
 
 class SseFramer(Framer):
@@ -153,13 +172,10 @@ class SseFramer(Framer):
         super().expect_names(names)
         self._as_data = names is not None and self._head_name not in names
 
-    def _expect_head(self, name: bytes, head: bytes) -> None:
-        self._head_name = name
-        self._head = head
-        self._head_size = len(head)
-        self._separator = b"\n\n" + head
+    def _expect_head(self, head: _Head) -> None:
+        self._head_name, self._head, self._head_size, self._separator = head
         names = self._heeded_names
-        self._as_data = names is not None and name not in names
+        self._as_data = names is not None and self._head_name not in names
 
     def feed(self, chunk: bytes) -> Frames:
         """The frames that this chunk completes. The paths before `_feed_any` are for one block, and for a run of them."""
@@ -167,7 +183,7 @@ class SseFramer(Framer):
             # One block alone, from a server that flushes each event.
             if chunk.startswith(self._head):
                 data = chunk[self._head_size : -2]
-                if _LF not in data and _CR not in data and len(data) < _LONG:
+                if _LF not in data and _CR not in data and len(data) < LONG:
                     return [data if self._as_data else (b"", self._head_name, data)]
             elif frames := self._one_block(chunk):
                 return frames
@@ -196,7 +212,7 @@ class SseFramer(Framer):
             self._pending = [rest]
         elif not self._end_run(rest, pieces):
             return self._feed_any(chunk)
-        if pieces and max(map(len, pieces)) >= _LONG:
+        if pieces and max(map(len, pieces)) >= LONG:
             pieces = [as_frame(piece)[2] for piece in self._checked(pieces)]
         return pieces if self._as_data else self._named(pieces)
 
@@ -210,13 +226,15 @@ class SseFramer(Framer):
     def _one_block(self, chunk: bytes) -> Frames:
         """The frame of a chunk that ends a block, if it is one with another event name than the expected one; none if it
         is not."""
-        head, _, data = chunk.partition(b"\ndata: ")
+        line, _, data = chunk.partition(b"\ndata: ")
         data = data[:-2]
-        if head[:7] != b"event: " or not data or _LF in head or _LF in data or _CR in chunk or len(data) >= _LONG:
+        if not data or _LF in data or _CR in chunk or len(data) >= LONG or len(line) >= _LONG_LINE:
             return []
-        name = head[7:]
-        self._expect_head(name, head + b"\ndata: ")
-        return [data if self._as_data else (b"", name, data)]
+        head = _usual_head_after(line)
+        if head is None:
+            return []
+        self._expect_head(head)
+        return [data if self._as_data else (b"", self._head_name, data)]
 
     def _end_run(self, rest: bytes, pieces: list[bytes]) -> bool:
         """Take in the data of the last block of a run, and what follows it. The data joins the pieces if its block is
@@ -257,7 +275,7 @@ class SseFramer(Framer):
             lines = text.split(b"\n")
             lines.append(b"")
             frames = self._by_columns(lines) or self._heeded(self._by_lines(lines))
-            if max(map(len, lines)) >= _LONG:
+            if max(map(len, lines)) >= LONG:
                 frames = self._checked(frames)
         if self._is_lf_only and len(pending) == 1 and pending[0].startswith(self._head):
             data = pending[0][self._head_size :]
@@ -293,7 +311,7 @@ class SseFramer(Framer):
         if len(data) + len(names) < 2 * len(lines) // period:
             return []
         if period == 3:  # the next blocks are likely to be like the last one
-            self._expect_head(names[-1], lines[-3] + b"\ndata: ")
+            self._expect_head(_head_after(lines[-3]))
         if self._heeded_names is None or any(name in self._heeded_names for name in names):
             return [(b"", name, piece) for name, piece in zip(names, data, strict=True)]
         return data
@@ -385,7 +403,7 @@ class NdjsonFramer(Framer):
             self._pending.append(rest)
         found = [line for line in lines.split(b"\n") if line.strip()]
         frames = found if self._heeded_names is not None else [(b"", b"", line) for line in found]
-        return self._checked(frames) if max(map(len, found), default=0) >= min(_LONG, self._longest) else frames
+        return self._checked(frames) if max(map(len, found), default=0) >= min(LONG, self._longest) else frames
 
     def finish(self) -> list[Frame]:
         """The frame of the last line, where no newline ends it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeAlias, TypeGuard, cast
+from typing import Any, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -46,6 +46,8 @@ WireObject: TypeAlias = Mapping[str, Any]
 LARGEST_COUNT = 2**53
 """No counter of a real stream exceeds what every JSON reader can hold exactly."""
 
+_COUNTS = range(LARGEST_COUNT + 1)
+_LISTS: tuple[type[Any], ...] = (list, tuple)
 _OTHER_JSON_TYPES = frozenset((str, int, float, bool, list, type(None)))
 
 
@@ -62,7 +64,7 @@ def _encoder() -> Callable[[Any], str]:
 def is_object(value: Any) -> TypeGuard[WireObject]:
     """Whether a wire value is an object. Its keys are text: JSON has no others."""
     # `isinstance` with an ABC is slow, so it comes last.
-    return type(value) is dict or (type(value) not in _OTHER_JSON_TYPES and isinstance(value, Mapping))
+    return value.__class__ is dict or (type(value) not in _OTHER_JSON_TYPES and isinstance(value, Mapping))
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
@@ -82,13 +84,12 @@ def text_or_none(value: Any) -> str | None:
 
 def as_object(value: Any) -> WireObject:
     """The value if it is an object, else an empty one."""
-    return value if is_object(value) else {}
+    return value if value.__class__ is dict or is_object(value) else {}
 
 
 def as_list(value: Any) -> Sequence[Any]:
     """The value if it is a list (or a tuple, from a producer in this process), else an empty one."""
-    # The cast: `isinstance` leaves the type of the elements unknown, and any will do.
-    return cast("Sequence[Any]", value) if isinstance(value, (list, tuple)) else ()
+    return value if isinstance(value, _LISTS) else ()
 
 
 def as_objects(value: Any) -> list[WireObject]:
@@ -98,7 +99,7 @@ def as_objects(value: Any) -> list[WireObject]:
 
 def as_count(value: Any) -> int | None:
     """The value if it is a whole number from 0 to `LARGEST_COUNT`, else None. True and False are not numbers."""
-    return value if type(value) is int and 0 <= value <= LARGEST_COUNT else None
+    return value if value.__class__ is int and value in _COUNTS else None
 
 
 def as_seconds(value: Any) -> float | None:

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 from ..answers import Confirmation
 from ..core.split_text import split_or_whole
@@ -89,6 +90,12 @@ class Emitter(Writer, Readable):
         self._calls = CallIndex()
         self._question_count = 0
 
+    @classmethod
+    async def acreate(cls, relay: Relay | None = None, run_id: str | None = None, **options: Any) -> Self:
+        """A new emitter, for tasks: beginning a run may wait for the relay. Arguments and errors are those of the class."""
+        create = partial(cls, relay, run_id, **options)
+        return create() if relay is None else await relay.in_task(create)
+
     # -- messages
 
     def text(self, value: str) -> None:
@@ -133,7 +140,7 @@ class Emitter(Writer, Readable):
             ):
                 self._end_message()
                 self._complete(kind.created_event(kind() if format is None else kind(format=format)))
-                self._times.setdefault("first", time.monotonic())
+                self._times.mark("first", time.monotonic())
                 self._message = message = self._engine.messages[-1]
                 self._message_kind = kind, format
                 self._holds_half = False
@@ -174,7 +181,7 @@ class Emitter(Writer, Readable):
         """Begin a message of this class, in a lane; for `Lane`."""
         with self._ready():
             self._complete(kind.created_event(kind(**header, metadata=_in_lane(lane))))
-            self._times.setdefault("first", time.monotonic())
+            self._times.mark("first", time.monotonic())
             return Part(self, self._engine.messages[-1])
 
     def write_piece(self, message: Message, value: str, metadata: Mapping[str, Any] | None) -> None:

@@ -46,6 +46,7 @@ class EventLog:
         self._registered: dict[
             str, Confirmation | ToolCallMessage
         ] = {}  # the questions that the relay has open, by their ids
+        self._answers: dict[str, Mapping[str, Any]] = {}  # that the registry has to these
         self._unattended: set[str] = set()  # those that every reader goes on without
 
     # -- events
@@ -68,7 +69,9 @@ class EventLog:
         finally:
             self.store(lines)
         for id in [id for id in self._registered if id not in self._engine.pending]:
-            self._log.settle(id, _outcome_of(self._registered.pop(id)))
+            outcome = _outcome_of(self._registered.pop(id))
+            if self._answers.pop(id, None) is None:
+                self._log.close_question(id, outcome)
             self._unattended.discard(id)
 
     def store(self, lines: Sequence[bytes]) -> None:
@@ -99,6 +102,8 @@ class EventLog:
 
     def answered(self, id: str, answer: Mapping[str, Any]) -> None:
         """The registry has an answer; any thread may call it."""
+        if id in self._registered:
+            self._answers[id] = answer
         waiting = self._engine.pending.get(id)
         if waiting is not None and waiting.answer_slot is not None:
             waiting.answer_slot.offer(value_of(answer))
@@ -114,8 +119,10 @@ class EventLog:
 
     def decided(self, waiting: Confirmation | ToolCallMessage, answer: Answer) -> Any:
         """The value of the answer that counts, which the registry decides: this one, unless a reader's came before."""
-        own = answer_of(waiting, answer.result())
-        counts, question = self._log.settle(self._engine.key_of(waiting), own)
+        id, own = self._engine.key_of(waiting), answer_of(waiting, answer.result())
+        if (first := self._answers.get(id)) is not None:
+            return value_of(first)
+        counts, question = self._log.settle(id, own)
         return value_of(own if counts or question.get("status") not in _SETTLED else _answer_in(question))
 
     def give_up(self, id: str, refusal: Mapping[str, Any] | None) -> bool:

@@ -33,6 +33,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import anyio.lowlevel
 import msgspec
 
+from ..errors import SourceError
 from ..in_tasks import InTasks
 from .cursors import Cursor, Entry
 from .reader import Reader
@@ -180,6 +181,14 @@ class LogWriter(InTasks, ABC):
         """Answer a question here, or close it without an answer. Returns as `Relay.answer`; False and an empty question
         where there is none."""
 
+    def close_question(self, question_id: str, answer: Mapping[str, Any] | None = None) -> None:
+        """As `settle`, where nobody needs the result: it never waits, and is stored in order with what is written."""
+        self.settle(question_id, answer)
+
+    def call_soon(self, call: Callable[[], object]) -> None:
+        """Call something that may wait, such as `settle`: in an event loop, which that would block, from a thread."""
+        call()
+
     @abstractmethod
     def unattended(self, question_id: str) -> float:
         """For how many seconds the run has had no reader that may answer; 0 before the first reader came."""
@@ -201,6 +210,10 @@ class LogWriter(InTasks, ABC):
         Args:
             info: facts about the run that are added to `RunRecord.info`.
         """
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Stop writing without ending the run, as if the process had died, but after what was written is stored."""
 
     @abstractmethod
     def flush(self, timeout: float = 5.0) -> None:
@@ -298,6 +311,19 @@ class Relay(InTasks, ABC):
             UsageError: it has no such question.
         """
 
+    def pass_on(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> None:
+        """As `answer`, for a reader that does not need to know what became of it: a run that is gone is no error. In an event
+        loop, which would be blocked while the relay waits, the answer is stored soon.
+
+        Raises:
+            SourceError: it could not be stored.
+        """
+        try:
+            self.answer(run_id, question_id, answer)
+        except SourceError as error:
+            if error.status_code != 404:
+                raise
+
     @abstractmethod
     def cancel(self, run_id: str, reason: str | None = None) -> bool:
         """Stop a run: its questions are closed, and its producer, or the next one, ends it. One without a producer is
@@ -330,7 +356,8 @@ class Relay(InTasks, ABC):
 
     def reader(self, run_id: str, after: Cursor | None = None, *, timeout: float | None = None) -> Reader:
         """A reader of a run: a source for `stream` and `astream`, and an iterable of the events in the log. Arguments
-        and errors are those of `read`."""
+        and errors are those of `read`. In a task, where a relay that waits would block the event loop, that there is no such
+        run is raised where it is read, or by `areader`."""
         return Reader(self, run_id, after, timeout)
 
     # -- for tasks
@@ -375,6 +402,16 @@ class Relay(InTasks, ABC):
     ) -> Reading:
         """As `read`, for tasks. The reading itself is an async iterator as well."""
         return await self.in_task(self.read, run_id, after, gap=gap, timeout=timeout)
+
+    async def areader(
+        self,
+        run_id: str,
+        after: Cursor | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as above
+    ) -> Reader:
+        """As `reader`, for tasks."""
+        return await self.in_task(self.reader, run_id, after, timeout=timeout)
 
     async def aclose(self) -> None:
         """As `close`, for tasks."""

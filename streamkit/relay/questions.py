@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from ..answers import Answer, Confirmation
@@ -33,10 +34,11 @@ _HEARTBEAT = 1.0  # seconds between two signs of life of a producer that waits
 class _Question:
     """One question and its answer. `answer` is None where readers cannot give one."""
 
-    def __init__(self, writer: Writer, id: str, answer: Answer | None, timeout: float | None) -> None:
+    def __init__(self, writer: Writer, id: str, waiting: Confirmation | ToolCallMessage, timeout: float | None) -> None:
         self._writer = writer
         self._id = id
-        self._answer = answer
+        self._waiting = waiting
+        self._answer = answer = waiting.answer_slot
         self._is_limited = timeout is not None  # by the emitter
         self._end = time.monotonic() + (LONGEST if timeout is None else timeout)
         self._is_over = answer is None
@@ -48,7 +50,8 @@ class _Question:
         wait_until(self._is_decided, self._writer.watch, self._pause)
 
     async def _async_wait(self) -> None:
-        await async_wait_until(self._is_decided, self._writer.watch, self._pause)
+        decided = partial(self._writer.relay.in_task, self._is_decided)  # which asks the registry
+        await async_wait_until(decided, self._writer.watch, self._pause)
 
     def _pause(self) -> float:
         """Give a sign of life; returns the seconds until the next one, or until a time limit."""
@@ -66,9 +69,9 @@ class _Question:
             if not answer.closed and (self._may_be_answered() or not self._writer.give_up(self._id, self._refusal)):
                 return False
             self._give_up(answer)
-        self._is_over = True
         self._writer.write_answers()
-        return True
+        self._is_over = not answer.given or not self._writer.is_pending(self._id, self._waiting)
+        return self._is_over
 
     def _may_be_answered(self) -> bool:
         if time.monotonic() >= self._end:
@@ -92,7 +95,7 @@ class Approval(_Question):
     _refusal = {"approved": False, "reason": "not answered"}
 
     def __init__(self, writer: Writer, confirmation: Confirmation, timeout: float | None) -> None:
-        super().__init__(writer, confirmation.id, confirmation.answer_slot, timeout)
+        super().__init__(writer, confirmation.id, confirmation, timeout)
         self.confirmation = confirmation
 
     def wait(self) -> Self:
@@ -137,7 +140,7 @@ class Output(_Question):
     """
 
     def __init__(self, writer: Writer, id: str, call: ToolCallMessage, timeout: float | None) -> None:
-        super().__init__(writer, id, call.answer_slot, timeout)
+        super().__init__(writer, id, call, timeout)
         self.call = call
 
     def wait(self) -> Any:

@@ -7,7 +7,6 @@ deferred it says so, and one that leaves takes its deferral back.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Confirmation
 from ..core.resume import Snapshot
-from ..errors import SourceError, UsageError
+from ..errors import UsageError
 from ..events import ConfirmationCreated, Delta, Event, StreamWarning, ToolCallDone
 from ..messages import ToolCallMessage
 from ..protocols import codec
@@ -25,6 +24,7 @@ from ..sources.source import AsyncSource, Readable, Source, SourceTraits
 from ..streams.deadlines import Deadlines
 from .answers import RelayAnswer, answer_of
 from .cursors import Entry, place_of
+from .wakers import in_event_loop
 
 if TYPE_CHECKING:
     from .interface import Relay
@@ -41,10 +41,13 @@ class Reader(Readable):
         self.run_id = run_id
         self.after = after
         self.timeout = timeout
-        self._begin().close()  # raises now where there is no such run or cursor
+        if not (relay.waits and in_event_loop()):
+            self._begin().close()  # raises now where there is no such run or cursor
+        elif after is not None:
+            place_of(after, run_id)  # raises where it is no cursor of this run
 
-    def _begin(self) -> _Events:
-        return _Events(self)
+    def _begin(self, after: str | None = None) -> _Events:
+        return _Events(self, after)
 
     def __iter__(self) -> Iterator[Event]:
         """The events in the log: canonical, each with its cursor, without snapshots."""
@@ -57,7 +60,7 @@ class Reader(Readable):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `__iter__`, for tasks."""
-        return _Loop(self._begin())
+        return _Loop(self)
 
     def for_stream(self) -> Reader:
         """Itself: a stream reads it when it starts."""
@@ -70,8 +73,15 @@ class Reader(Readable):
 
     def async_source(self) -> AsyncSource:
         """The run as a source that a task pulls."""
-        events = self._begin()
-        return AsyncSource(events.reading.apull, events.aclose, events.traits, cancel=events.reading.cancel)
+        return self._begin().async_source()
+
+    async def open_async(self, after: str | None) -> AsyncSource:
+        """The same, without blocking the event loop where the relay waits."""
+        return (await self.begin_in_task(after)).async_source()
+
+    async def begin_in_task(self, after: str | None = None) -> _Events:
+        """Begin to read; for a loop over the events."""
+        return await self.relay.in_task(self._begin, after if self.relay.waits else None)
 
     def __repr__(self) -> str:
         return f"<Reader of {self.run_id!r}{f' after {self.after}' if self.after else ''}>"
@@ -80,9 +90,10 @@ class Reader(Readable):
 class _Events:
     """The events of one reading, for one stream."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, after: str | None = None) -> None:
         self._relay, self._run_id, self._after = reader.relay, reader.run_id, reader.after
-        self.reading = reader.relay.read(reader.run_id, reader.after, timeout=reader.timeout)
+        after = after if reader.after is None else reader.after
+        self.reading = reader.relay.read(reader.run_id, after, timeout=reader.timeout)
         self.reading.convert = self._decoded
         self.traits = SourceTraits(protocol="streamkit", read_to_end=True, resume=self.resume)
         self._past: Past | None = None  # what a stream that resumes takes in before its handlers receive anything
@@ -109,6 +120,10 @@ class _Events:
         self._past = Past(self._run_id, after, self._event, leave_encoded=leave_encoded)
         self.reading.convert = self._decoded_past
         return after
+
+    def async_source(self) -> AsyncSource:
+        """What a task pulls."""
+        return AsyncSource(self.reading.apull, self.aclose, self.traits, cancel=self.reading.cancel)
 
     def close(self) -> None:
         """Stop reading."""
@@ -207,9 +222,8 @@ class _Events:
         return None
 
     def send(self, question_id: str, answer: Mapping[str, Any]) -> None:
-        """Give the reader's answer to the registry."""
-        with contextlib.suppress(SourceError):  # the run is gone, and nobody waits for it
-            self._relay.answer(self._run_id, question_id, answer)
+        """Give the reader's answer to the registry. In a task that is done soon: the event loop does not wait for it."""
+        self._relay.pass_on(self._run_id, question_id, answer)
 
     def _attend(self) -> float:
         """The reader goes on: skip what it has neither answered nor deferred. Returns the seconds until the first deferral
@@ -265,15 +279,20 @@ def _flat(events: Sequence[Event]) -> Iterator[Event]:
 class _Loop(AsyncIterator[Event]):
     """A loop over the events of a reading. Not an async generator, which a loop that is left early would leave open."""
 
-    def __init__(self, events: _Events) -> None:
-        self._events = events
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._events: _Events | None = None
+        self._is_over = False
         self._ready: deque[Event] = deque()
 
     async def __anext__(self) -> Event:
         while not self._ready:
-            batch = await self._events.reading.apull()
+            events = self._events
+            if events is None and not self._is_over:
+                events = self._events = await self._reader.begin_in_task()
+            batch = None if events is None or self._is_over else await events.reading.apull()
             if batch is None:
-                self._events.close()
+                await self.aclose()
                 raise StopAsyncIteration
             self._ready.extend(_flat(batch))
         return self._ready.popleft()
@@ -283,4 +302,6 @@ class _Loop(AsyncIterator[Event]):
 
     async def aclose(self) -> None:
         """Stop reading."""
-        self._events.close()
+        self._is_over = True
+        if self._events is not None:
+            self._events.close()

@@ -10,7 +10,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import anyio
@@ -210,12 +210,12 @@ def wait_until(done: Callable[[], bool], watch: Watch, pause: Callable[[], float
         unwatch()
 
 
-async def async_wait_until(done: Callable[[], bool], watch: Watch, pause: Callable[[], float]) -> None:
+async def async_wait_until(done: Callable[[], Awaitable[bool]], watch: Watch, pause: Callable[[], float]) -> None:
     """As `wait_until`, for tasks."""
     waker = task_waker()
     unwatch = watch(waker.wake)
     try:
-        while not done():
+        while not await done():
             await waker.wait(pause())
             waker.reset()
     finally:

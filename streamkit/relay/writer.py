@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
+from ..answers import Confirmation
 from ..core.split_text import split_or_whole
 from ..errors import SourceError, StreamkitError, UsageError, raise_source_error
 from ..events import (
@@ -49,7 +50,7 @@ class Writer(StreamState):
 
         def answered() -> None:
             if (this := writer()) is not None:
-                this.write_answers()
+                this._log.call_soon(this.write_answers)
                 this._wake_watchers()
 
         def received(control: Control) -> None:
@@ -65,7 +66,7 @@ class Writer(StreamState):
         self._message: Message | None = None  # open; the next call of the same kind appends to it
         self._feed: Items | None = None  # what joins the pieces of the body that is being fed
         self._watchers: set[Callable[[], None]] = set()
-        self._times["start"] = time.monotonic()
+        self._times.start = time.monotonic()
         self._log = self.relay.open(self.run_id, {"model": model} if model else {}, control=received)
         self._events = EventLog(self._engine, self._log, self.relay.limit)
 
@@ -210,23 +211,27 @@ class Writer(StreamState):
                     self._is_gone()
 
     def write_answers(self) -> None:
-        """Write the outcome of the questions that were answered; any thread may call it."""
-        with self._lock:
-            if not self._ended:
-                for events in self._deliver_answers():
-                    self._write(events)
+        """Write the outcome of the questions that were answered; any thread may call it. The registry decides which answer
+        counts. Nobody who writes waits for that."""
+        while True:
+            with self._lock:
+                waiting = None if self._ended else self._engine.next_answered()
+            if waiting is None:
+                return
+            assert waiting.answer_slot is not None
+            value: Any = self._events.decided(waiting, waiting.answer_slot)
+            with self._lock:
+                if self.is_pending(self._engine.key_of(waiting), waiting):
+                    self._answers_taken += 1
+                    if isinstance(waiting, ToolCallMessage):
+                        self._write(self._engine.output(waiting, value))
+                    else:
+                        self._write(self._decided(waiting, *value))
+            self._wake_watchers()
 
-    def _deliver_answers(self) -> Iterator[Iterator[Event]]:
-        """As for any stream, but the registry decides which answer counts."""
-        while (waiting := self._engine.next_answered()) is not None:
-            answer = waiting.answer_slot
-            assert answer is not None
-            self._answers_taken += 1
-            value: Any = self._events.decided(waiting, answer)
-            if isinstance(waiting, ToolCallMessage):
-                yield self._engine.output(waiting, value)
-            else:
-                yield self._decided(waiting, *value)
+    def is_pending(self, question_id: str, waiting: Confirmation | ToolCallMessage) -> bool:
+        """Whether the outcome of a question is still to be written."""
+        return not self._ended and self._engine.pending.get(question_id) is waiting
 
     def give_up(self, question_id: str, refusal: Mapping[str, Any] | None) -> bool:
         """Close a question that nobody answered. False if somebody did, and the answer is about to come."""
@@ -282,7 +287,7 @@ class Writer(StreamState):
         finally:
             self._current = self._events.current
             if self._events.first_delta is not None:
-                self._times.setdefault("first", self._events.first_delta)
+                self._times.mark("first", self._events.first_delta)
 
     def _end_message(self) -> None:
         message, self._message = self._message, None
@@ -320,7 +325,7 @@ class Writer(StreamState):
         return True
 
     def _finish(self) -> None:
-        self._times["end"] = time.monotonic()
+        self._times.end = time.monotonic()
         self._log.end(*self._how_it_ended())
         self._wake_watchers()
 

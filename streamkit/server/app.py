@@ -91,7 +91,7 @@ def create_app(
         UsageError: there is neither a token nor `authorize`, or the token is empty.
     """
     _check_token(token, authorize)
-    runs = Runs(factory, relay or MemoryRelay(), store or MemoryStore(), most=max_runs, pause_after=pause_after)
+    runs = Runs(factory, relay or MemoryRelay(), store or MemoryStore(), max_runs=max_runs, pause_after=pause_after)
     gate = Gate(token, allowed_hosts, allowed_origins, max_body)
     server = Server(runs, authorize=authorize, max_readers=max_readers, expose_errors=expose_errors)
     return App(server, gate, secret=(token or "streamkit").encode(), page=page)

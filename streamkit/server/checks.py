@@ -59,7 +59,7 @@ class Gate:
                 return
             if _is_address(name):
                 return
-        raise Problem("host-not-allowed")
+        raise Problem("host-not-allowed", "The app is not served under this name: see `allowed_hosts` of create_app.")
 
     def check_origin(self, request: Request) -> None:
         """Refuse a page of another origin, unless that is allowed."""
@@ -138,12 +138,12 @@ class Gate:
         """
         length = request.headers.get("content-length", "")
         if length.isascii() and length.isdecimal() and (len(length) > 15 or int(length) > self._max_body):
-            raise Problem("body-too-large")
+            raise Problem("body-too-large", f"It may have {self._max_body} bytes.")
         data = bytearray()
         async for chunk in request.stream():
             data += chunk
             if len(data) > self._max_body:
-                raise Problem("body-too-large")
+                raise Problem("body-too-large", f"It may have {self._max_body} bytes.")
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if (data or kind) and kind != "application/json":
             raise Problem("unsupported-media-type")

@@ -23,9 +23,9 @@ class Clock:
     """A thread that lives as long as there are runs."""
 
     def __init__(self, runs: Runs) -> None:
-        self._runs = weakref.ref(runs)
         self._lock = threading.Lock()
-        self._changed = threading.Event()
+        self._changed = changed = threading.Event()
+        self._runs = weakref.ref(runs, lambda _: changed.set())
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
@@ -35,6 +35,10 @@ class Clock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._tick, name="streamkit-server-clock", daemon=True)
                 self._thread.start()
+
+    def rest(self) -> None:
+        """No run is left: the thread ends now, and not when it next looks."""
+        self._changed.set()
 
     def _tick(self) -> None:
         wait = 0.0

@@ -75,8 +75,8 @@ class ConversationRoutes:
         before = Fields(body, "").optional_text("before")
         found = await self._server.conversation(request, request.path_params["conversation"])
         removed = await self.roll_back(found, before)
-        said = [message.to_dict() for message in removed if message.role == "user"]
-        return JSONResponse({"removed": [message.id for message in removed], "input": said})
+        input = [message.to_dict() for message in removed if message.role == "user"]
+        return JSONResponse({"removed": [message.id for message in removed], "input": input})
 
     async def roll_back(self, conversation: Conversation, before: str | None) -> list[Message]:
         """Remove the messages from one of the user's on; the last one's turn by default. Returns them.
@@ -95,7 +95,7 @@ class ConversationRoutes:
         try:
             await self._server.store.asave(conversation.id, messages[:place], saved.version)
         except StaleVersionError:
-            raise Problem("conversation-busy") from None
+            raise Problem("conversation-busy", "The conversation was changed meanwhile.") from None
         return messages[place:]
 
     async def delete(self, request: Request, body: Any) -> Response:

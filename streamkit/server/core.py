@@ -6,7 +6,7 @@ import inspect
 import re
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from starlette.requests import Request
 
@@ -18,10 +18,10 @@ from .context import Context
 from .problem import Problem
 from .records import Run, run_of
 from .runs import Runs
-from .shared_frames import SharedFrames
 
 __all__ = ["Authorize", "Server", "is_id"]
 
+_T = TypeVar("_T")
 Authorize: TypeAlias = Callable[[Run | None, Request], bool | str | Awaitable[bool | str]]
 """Returns whether a request may do something with a run, which is None where there is none yet: True, False, or the name of
 the user, who then owns what is created."""
@@ -50,11 +50,12 @@ class Server:
         self.max_readers = max_readers
         self.readers = 0
         self._authorize = authorize
-        self._frames: weakref.WeakValueDictionary[str, SharedFrames] = weakref.WeakValueDictionary()
+        self._shared: weakref.WeakValueDictionary[tuple[object, ...], Any] = weakref.WeakValueDictionary()
 
-    def shared_frames(self, run_id: str) -> SharedFrames:
-        """What the readers of a run share, for as long as there are any."""
-        return self._frames.setdefault(run_id, SharedFrames())
+    def shared(self, kind: type[_T], run_id: str, *options: object) -> _T:
+        """What the readers of a run share who read it with the same options, for as long as there are any."""
+        shared: _T = self._shared.setdefault((kind, run_id, *options), kind())
+        return shared
 
     # -- who reads
 

@@ -1,14 +1,15 @@
 """The events of a run as Server-Sent Events.
 
 The native protocol passes the relay's lines on as they are. Another protocol's encoder needs the events from the run's
-beginning: those before the client's cursor are encoded, too, and not sent.
+beginning: those before the client's cursor are encoded, too, and not sent. Readers of one run share what they can: frames in
+`shared_frames.py`, encoders in `shared_encoding.py`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -54,6 +55,10 @@ class Frames:
         """The frames of all entries."""
         return b"".join(self.of(entries))
 
+    def failure(self, event: Event) -> bytes:
+        """The frames of an event that says that the log cannot be read."""
+        return self.writer.event(event)
+
 
 class Native(Frames):
     """Sends the lines of the log as they are: streamkit's own protocol.
@@ -88,6 +93,7 @@ class Encoded(Frames):
         keeps: whether the client is to have an event.
         at_question: gives what is sent where the run waits for answers, which ends the response; None where it goes on.
         questions_from: the number of the first event at which the run may be waiting still.
+        answered: the ids of questions that have their answers. The producer may not have them yet, and say that it waits.
         events: what was read of the log before.
         beginning: frames that come before those of the log.
     """
@@ -101,6 +107,7 @@ class Encoded(Frames):
         keeps: Callable[[Event], bool] | None = None,
         at_question: Callable[[LogEvents, EventStreamWriter], list[bytes]] | None = None,
         questions_from: int = 0,
+        answered: Collection[str] = (),
         events: LogEvents | None = None,
         beginning: bytes = b"",
     ) -> None:
@@ -111,6 +118,7 @@ class Encoded(Frames):
         self._keeps = keeps
         self._at_question = at_question
         self._questions_from = questions_from
+        self._answered = {*answered}
 
     def of(self, entries: Sequence[Entry]) -> Iterator[bytes]:
         """The frames of each entry; the last of an entry has its cursor."""
@@ -124,12 +132,16 @@ class Encoded(Frames):
                 if self._keeps is None or self._keeps(event):
                     frames.append(self.writer.event(event))
                 is_current = is_new and number >= self._questions_from
-                if is_current and isinstance(event, RunRequiresAction) and self._at_question is not None:
+                if is_current and isinstance(event, RunRequiresAction) and self._at_question and self._is_waiting():
                     frames += self._at_question(self.events, self.writer)
                     self.has_ended = True
             if is_new:
                 frames = [frame for frame in frames if frame]
                 yield b"".join([*(_ID_LINE.sub(b"", frame) for frame in frames[:-1]), *frames[-1:]])
+
+    def _is_waiting(self) -> bool:
+        """Whether an answer is missing of what the log shows as pending."""
+        return not self._answered or not self._answered >= {*self.events.engine.pending}
 
 
 class EventStream(StreamingResponse):
@@ -179,7 +191,7 @@ class EventStream(StreamingResponse):
                     if body := frames.body(entries[start : start + _MOST]):
                         yield body
         except SourceError as error:  # the run was deleted, or its next events were dropped and `gap` is `error`
-            yield frames.writer.event(StreamException(type(error).__name__, str(error), details_of(error), error))
+            yield frames.failure(StreamException(type(error).__name__, str(error), details_of(error), error))
         if ending := frames.writer.ending():
             yield ending
         self._is_complete = True

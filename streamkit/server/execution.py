@@ -222,7 +222,8 @@ class Execution:
 
     def _begin_stream(self, handler: Any) -> Any:
         stream = self._agent.stream(self.context.input or None, handler)
-        stream.engine.reserve(_not_shown_again(self.context.messages))
+        earlier = self.context.messages
+        stream.engine.reserve(earlier if self.context.input else _not_shown_again(earlier))
         stream.on_wait = self._on_wait
         self._stream = stream
         if self._is_cancelled:
@@ -362,7 +363,7 @@ def _question_in(event: Event) -> Any:
 
 
 def _not_shown_again(messages: Sequence[Message]) -> list[Message]:
-    """The messages without open calls. (The agent's stream repeats those calls, with the same ids.)"""
+    """The messages without open calls: those of a run that goes on, whose stream repeats its calls with the same ids."""
     calls = open_calls(messages)
     ids = {call.id for call in calls}
     call_ids = {call.call_id or call.id for call in calls}

@@ -37,6 +37,7 @@ from ..events import (
 from ..messages import Message, ToolCallMessage
 from ..protocols import codec
 from ..relay import LogWriter, Relay, Status
+from ..relay.ending import entries_up_to
 from ..relay.log_snapshots import LogSnapshots, encoded
 from .log_events import LogEvents
 
@@ -89,16 +90,9 @@ class Publisher:
         self.log.busy = True
         if cursor is None:
             return
-        reading = relay.read(self.run_id)
-        try:
-            for entries in reading:
-                for entry in entries:
-                    for event in self._events.read(entry.data, entry.cursor, is_snapshot=entry.snapshot):
-                        self._snapshots.count(event)
-                if entries[-1].cursor == cursor:
-                    break
-        finally:
-            reading.close()
+        for entry in entries_up_to(relay, self.run_id, cursor):
+            for event in self._events.read(entry.data, entry.cursor, is_snapshot=entry.snapshot):
+                self._snapshots.count(event)
         engine = self._events.engine
         self._continues_step = engine.runs.step is not None
         self._is_shown = {message.id for message in engine.messages if message.status != "in_progress"}
@@ -175,24 +169,26 @@ class Publisher:
         """Enter a question into the registry, with the events that show it."""
         if not waiting.waiting:
             return
-        asked: Message
+        message: Message
         if isinstance(waiting, ToolCallMessage):
-            kind, id, asked, editable = "tool_call", waiting.call_id or waiting.id, waiting, False
+            kind, id, message, editable = "tool_call", waiting.call_id or waiting.id, waiting, False
         else:
-            kind, id, asked, editable = "confirmation", waiting.id, waiting.subject, waiting.editable
-        subject = asked.copy()
+            kind, id, message, editable = "confirmation", waiting.id, waiting.subject, waiting.editable
+        subject = message.copy()
         step = self._events.engine.runs.step
         subject.run_id, subject.step_id = self.run_id, None if step is None else step.id
         question = {"kind": kind, "subject": codec.message_to_dict(subject), "editable": editable}
+        if (expires_at := _expires_at(waiting)) is not None:
+            question["expires_at"] = expires_at
         self.open_questions[id] = None
         self.log.ask(id, question, lines)
 
     def _settle(self, confirmation: Confirmation) -> None:
         self.open_questions.pop(confirmation.id, None)
         if confirmation.status == "approved":
-            self.log.settle(confirmation.id, {"approved": True, "edited": confirmation.edited})
+            self.log.close_question(confirmation.id, {"approved": True, "edited": confirmation.edited})
         else:
-            self.log.settle(confirmation.id, {"approved": False, "reason": confirmation.reason})
+            self.log.close_question(confirmation.id, {"approved": False, "reason": confirmation.reason})
 
     def waits(self) -> None:
         """The agent waits for answers, and does nothing else."""
@@ -251,14 +247,23 @@ class Publisher:
 
 def _copy(confirmation: Confirmation) -> Confirmation:
     """A copy of a confirmation, which no stream waits for."""
-    return Confirmation(
+    copy = Confirmation(
         confirmation.id,
         confirmation.subject,
         status=confirmation.status,
         edited=confirmation.edited,
         reason=confirmation.reason,
         malformed=confirmation.malformed,
+        expires_at=_expires_at(confirmation),
     )
+    copy.editable = confirmation.editable
+    return copy
+
+
+def _expires_at(waiting: Confirmation | ToolCallMessage) -> float | None:
+    """When the agent stops to wait for an answer, which it has begun just now."""
+    slot = waiting.answer_slot
+    return None if slot is None or slot.timeout is None else round(time.time() + slot.timeout, 3)
 
 
 def _usage(run: Run) -> dict[str, Any] | None:

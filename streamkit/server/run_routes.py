@@ -27,7 +27,9 @@ from .event_stream import Encoded, EventStream, Frames, Native, is_within, numbe
 from .inputs import RunRequest, answer_in, fingerprint, limit_in
 from .problem import Problem
 from .records import question_of
-from .ui_questions import at_question_of
+from .shared_encoding import EncodedTogether, SharedEncoding
+from .shared_frames import SharedFrames
+from .ui_questions import AtQuestion, at_question_of
 
 __all__ = ["RunRoutes"]
 
@@ -183,17 +185,26 @@ class RunRoutes:
         writer = self.writer(protocol)
         frames: Frames
         if is_native:
-            frames = Native(writer, self._server.shared_frames(record.id))
+            frames = Native(writer, self._server.shared(SharedFrames, record.id))
         else:
-            frames = Encoded(
-                writer,
-                record.id,
-                after=number,
-                keeps=is_no_input,
-                at_question=at_question_of(protocol),
-                questions_from=number_of(record.cursor, record.id),
-            )
+            frames = self.encoded(writer, record, at_question_of(protocol), protocol, after=number)
         return EventStream(reading, frames, {"X-Streamkit-Run": record.id, **(headers or {})}, on_disconnect)
+
+    def encoded(
+        self,
+        writer: EventStreamWriter,
+        record: RunRecord,
+        at_question: AtQuestion | None,
+        *options: object,
+        after: int = 0,
+    ) -> Frames:
+        """The frames of a run in another protocol, from its beginning; `options` are those of the encoder."""
+        newest = number_of(record.cursor, record.id)
+        state = Encoded(
+            writer, record.id, after=after, keeps=is_no_input, at_question=at_question, questions_from=newest
+        )
+        shared = self._server.shared(SharedEncoding, record.id, *options)
+        return EncodedTogether(state, shared, record.id, max(after, newest))
 
     def writer(self, protocol: Any) -> EventStreamWriter:
         """The writer of frames in a protocol, or with an encoder. It masks the texts of errors."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import anyio
 
-from ..errors import StaleVersionError, StreamkitError
+from ..errors import SourceError, StaleVersionError, StreamkitError
 from ..messages import Message
 from ..protocols.values import is_list, is_object
-from ..relay import Relay
+from ..relay import LogWriter, Relay
 from ..relay.interface import FINAL
 from ..stores import Store
 from .clock import Clock
@@ -22,7 +22,7 @@ from .problem import Problem
 __all__ = ["DEFAULT_PAUSE", "Runs"]
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
-_FAREWELL = 10.0  # seconds that runs get at shutdown
+_SHUTDOWN = 10.0  # seconds that runs get
 
 
 class _Default(float):
@@ -40,14 +40,14 @@ class Runs:
     """
 
     def __init__(
-        self, factory: Callable[[Context], Any], relay: Relay, store: Store, *, most: int, pause_after: float | None
+        self, factory: Callable[[Context], Any], relay: Relay, store: Store, *, max_runs: int, pause_after: float | None
     ) -> None:
         self.factory = factory
         self.relay = relay
         self.store = store
         self.active: dict[str, Execution] = {}
         self.clock = Clock(self)
-        self._most = most
+        self._max_runs = max_runs
         self._beginning = 0
         self._pause_after = pause_after
 
@@ -84,6 +84,8 @@ class Runs:
         """Forget an execution that has ended or is paused."""
         if self.active.get(execution.run_id) is execution:
             del self.active[execution.run_id]
+        if not self.active:
+            self.clock.rest()
 
     def release(self, conversation_id: str, run_id: str) -> None:
         """Unlock the conversation for another run."""
@@ -94,7 +96,7 @@ class Runs:
     def check_room(self) -> None:
         """Refuse another run where there are too many. Those that wait for answers do not count."""
         running = sum(one.waits_since is None for one in [*self.active.values()])
-        if running + self._beginning >= self._most:
+        if running + self._beginning >= self._max_runs:
             raise Problem("too-many-runs", "This process has as many open runs as it may have.")
 
     async def begin(self, context: Context, info: Mapping[str, Any], check: Callable[[], Awaitable[None]]) -> None:
@@ -126,16 +128,22 @@ class Runs:
             execution.version = await self._save_input(context)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                try:
-                    await self.relay.adelete(context.run_id)
-                finally:
-                    await self.store.aunlock(context.conversation_id, context.run_id)
+                await self._undo(context, writer)
             if isinstance(error, StaleVersionError):  # it was rolled back or deleted at this very moment
                 raise Problem("conversation-busy", "The conversation was changed meanwhile.") from None
             raise
         self.active[context.run_id] = execution
         execution.begin(writer)
         self.clock.wake()
+
+    async def _undo(self, context: Context, writer: LogWriter) -> None:
+        """Remove a run that could not begin; where that fails too, it ends at least, and does not seem to run."""
+        try:
+            await self.relay.adelete(context.run_id)
+        except SourceError:
+            await writer.aend("cancelled")
+        finally:
+            await self.store.aunlock(context.conversation_id, context.run_id)
 
     async def _save_input(self, context: Context) -> int:
         """Add what the user says to the conversation. Returns its version."""
@@ -193,7 +201,7 @@ class Runs:
 
     # -- the end
 
-    def shutdown(self, timeout: float = _FAREWELL) -> None:
+    def shutdown(self, timeout: float = _SHUTDOWN) -> None:
         """Leave all runs: those that wait for an answer are paused, others end as cancelled, by force if they take longer."""
         executions = [*self.active.values()]
         for execution in executions:

@@ -6,6 +6,7 @@ Their clients send an answer only when their stream is over. The run waits, and 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -13,7 +14,7 @@ from ..events import RunDone, RunStepDone
 from ..protocols.event_stream import EventStreamWriter
 from .log_events import LogEvents
 
-__all__ = ["at_question_of", "ends_as_waiting"]
+__all__ = ["AtQuestion", "at_question_of", "ends_as_waiting"]
 
 
 def ends_as_waiting(events: LogEvents, writer: EventStreamWriter, before_end: bytes = b"") -> list[bytes]:
@@ -28,12 +29,15 @@ def ends_as_waiting(events: LogEvents, writer: EventStreamWriter, before_end: by
     return frames
 
 
-_AT_QUESTION: dict[str, Callable[[LogEvents, EventStreamWriter], list[bytes]]] = {
+AtQuestion: TypeAlias = Callable[[LogEvents, EventStreamWriter], list[bytes]]
+"""Gives the frames with which a response ends where the run waits for answers."""
+
+_AT_QUESTION: dict[str, AtQuestion] = {
     "vercel_ui": ends_as_waiting,
     "ag_ui": ends_as_waiting,
 }
 
 
-def at_question_of(protocol: str) -> Callable[[LogEvents, EventStreamWriter], list[bytes]] | None:
+def at_question_of(protocol: str) -> AtQuestion | None:
     """Returns the function that ends a stream of this protocol at a question; None if the stream goes on."""
     return _AT_QUESTION.get(protocol)

@@ -19,17 +19,18 @@ from ..errors import RequestError
 from ..messages import Message
 from ..protocols import ag_ui, vercel_ui
 from ..protocols.ui_answers import Approval, UiAnswer
+from ..protocols.ui_parts import DENIED
 from ..relay import RunRecord
 from ..relay.registry import outcome_of
 from ..stores import Conversation
 from .context import Context
 from .conversation_routes import ConversationRoutes
 from .core import Server, is_id
-from .event_stream import Encoded, EventStream, number_of, open_reading
+from .event_stream import EventStream, open_reading
 from .inputs import checked_input
 from .problem import Problem
 from .records import question_of
-from .run_routes import RunRoutes, is_no_input
+from .run_routes import RunRoutes
 from .ui_questions import ends_as_waiting
 from .ui_streams import AgUiStream, chat_continued, so_far
 
@@ -77,6 +78,7 @@ class UiRoutes:
             raise Problem("question-closed", "Nothing is open that these messages answer.")
         found = await so_far(self._server, run)  # now, as the log may be trimmed once the run goes on
         for question, answer in given:
+            found.answered.add(question["id"])
             await self._runs.give(run, question, answer)
         return await chat_continued(self._server, run, version, found)
 
@@ -138,13 +140,7 @@ class UiRoutes:
     async def _chat_from_beginning(self, record: RunRecord, version: Any) -> EventStream:
         reading = await open_reading(self._server, record, None)
         encoder = vercel_ui.Encoder(version, message_id=record.id, expose_errors=True)
-        frames = Encoded(
-            self._runs.writer(encoder),
-            record.id,
-            keeps=is_no_input,
-            at_question=ends_as_waiting,
-            questions_from=number_of(record.cursor, record.id),
-        )
+        frames = self._runs.encoded(self._runs.writer(encoder), record, ends_as_waiting, "chat", version)
         return EventStream(reading, frames, {"X-Streamkit-Run": record.id})
 
     # -- AG-UI
@@ -172,6 +168,7 @@ class UiRoutes:
                 return Response(stream.mismatch(), headers=dict(self._runs.writer("ag_ui").headers))
             found = await so_far(self._server, current)
             for question, answer in given:
+                found.answered.add(question["id"])
                 await self._runs.give(current, question, answer)
             return await stream.attached(current, past, found, shows_messages=False)
         input = checked_input(wanted.new_messages)
@@ -301,7 +298,8 @@ def _checked_answers(
 def _answer_of(one: UiAnswer) -> dict[str, Any]:
     if not isinstance(one, Approval):
         return {"error": one.output} if one.failed else {"output": one.output}
-    key, value = ("edited", one.edited) if one.approved else ("reason", one.reason)
+    # Their clients wait for the model's answer to a refusal, too; without a reason the run would end.
+    key, value = ("edited", one.edited) if one.approved else ("reason", one.reason or DENIED)
     return {"approved": one.approved, **({} if value is None else {key: value})}
 
 

@@ -32,9 +32,11 @@ class SoFar:
         events: follows the log.
         shown: its events, but for the run's end.
         cursor: of the newest of them.
+        answered: the ids of questions that are answered since.
     """
 
     def __init__(self) -> None:
+        self.answered: set[str] = set()
         self.events = LogEvents()
         self.shown: list[Event] = []
         self.cursor: str | None = None
@@ -186,6 +188,7 @@ async def _response(
         keeps=is_no_input,
         at_question=at_question,
         questions_from=number,
+        answered=found.answered,
         events=found.events,
         beginning=beginning,
     )

@@ -21,7 +21,7 @@ from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, i
 from ..shared_names import share_names
 from .chained import UpstreamConfirmations
 from .held_items import error_in, is_plain, parsed_item, protocol_of
-from .live import ForeignQuestions, decoder_of_possible_question
+from .live import ForeignQuestions, decoder_of_possible_question, expect_questions
 from .source import AsyncSource, Source
 
 if TYPE_CHECKING:
@@ -33,11 +33,6 @@ __all__ = ["PreparingDecoder", "SourceDecoder"]
 _OTHER = (tuple, Event, int)  # elements of batches that are frames, another stream's events, or bytes
 _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
-
-
-def _no_events(frames: Frames) -> Sequence[Event]:
-    """In the place of a decoder's `feed_frames`, where the stream is over."""
-    return ()
 
 
 _ENDED = Source(iter(()), lambda: None)  # in the place of the source of a stream that is over
@@ -54,6 +49,8 @@ class SourceDecoder:
         cut: the beginning of the item in the middle of which the source ended; of the whole source, if no item was
             complete. None before the source's end, and if it ended between two items.
         is_over: whether the source has ended, and its last events were handled.
+        direct: the two calls that make events of a batch of bytes, once nothing but the framer and the decoder takes part:
+            the way of most streams, and the fast one. The same of a tuple of items, where nothing but the decoder does.
         resumption: skips what comes before the cursor; None if the source is read from its beginning.
     """
 
@@ -62,11 +59,10 @@ class SourceDecoder:
     _seen = b""  # the source's first bytes, until the protocol is known
     _held: tuple[Any, ...] = ()  # items, until the protocol is known
     decoder: Decoder | None = None
+    direct: Direct = NOT_DIRECT
     resumption: Resumption | None = None
-    # From bytes to events in two calls, once nothing but the framer and the decoder takes part.
-    _to_frames: Callable[[bytes], Frames] | None = None
-    _to_events: Callable[[Frames], Sequence[Event]]
-    # The same of items that are parsed already. Bytes among them have ints for elements.
+    # From items that are parsed already to events, once nothing but the decoder takes part. Bytes among them have ints for
+    # elements.
     _of_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None
     cut: bytes | None = None
     is_over = False
@@ -114,24 +110,13 @@ class SourceDecoder:
         """Whether the answer goes on in another source."""
         return self.decoder is not None and self.decoder.continues_in_next_source
 
-    @property
-    def is_direct(self) -> bool:
-        """Whether bytes go through the framer and the decoder alone: the way of most streams, and the fast one."""
-        return self._to_frames is not None
-
-    @property
-    def direct(self) -> Direct:
-        """The calls that make events of a batch of bytes, if it `is_direct`; or of a tuple of items."""
-        if self._to_frames is not None:
-            return bytes, self._to_frames, self._to_events
-        return NOT_DIRECT if self._of_items is None else (tuple, tuple, self._of_items)
-
     # -- batches
 
     def decode(self, batch: Any) -> Sequence[Event]:
         """The events of a batch of the source: bytes, or a list of frames or of items."""
-        if self._to_frames is not None and batch.__class__ is bytes:
-            return self._to_events(self._to_frames(batch))
+        kind, to_frames, to_events = self.direct
+        if batch.__class__ is kind:
+            return to_events(to_frames(batch))
         if (of_items := self._of_items) is not None:
             kind = batch.__class__
             if kind is tuple or kind is OwnEvents or (batch and not isinstance(batch[0], _OTHER)):
@@ -140,10 +125,14 @@ class SourceDecoder:
         only_decoded = not self._receivers and self._fields is None and self.resumption is None
         if only_decoded and self.decoder is not None:
             if self._framer is not None:
-                self._to_frames, self._to_events = self._framer.feed, self.decoder.feed_frames
+                self.direct = bytes, self._framer.feed, self.decoder.feed_frames
             elif self._upstream is None:
                 self._of_items = self.decoder.feed_items
+                self.direct = self._way_of_items(self._of_items)
         return events
+
+    def _way_of_items(self, to_events: Callable[[Sequence[Any]], Sequence[Event]]) -> Direct:
+        return tuple, tuple, to_events
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
         """These events with the messages that `fields=` makes of arguments, without those before the cursor."""
@@ -225,14 +214,14 @@ class SourceDecoder:
 
     def _decode_with(self, kind: type[Decoder]) -> Decoder:
         """Make the decoder of the source's items."""
-        self.decoder = decoder = kind(self._engine.new_id)
+        self.decoder = self._engine.decoder = decoder = kind(self._engine.new_id)
         self._seen = b""
         self._engine.is_canonical = decoder.name == "streamkit"
         if self.may_ask:
             if kind.pull_approves:
-                self._expect_questions()
+                expect_questions(self._engine, live=self.source.traits.live)
             else:
-                self._foreign = ForeignQuestions(decoder, self._engine.new_id, self._expect_questions)
+                self._foreign = ForeignQuestions(decoder, self._engine, live=self.source.traits.live)
                 decoder.foreign_decoder = self._foreign
         self._drop_event_names()
         return decoder
@@ -241,11 +230,6 @@ class SourceDecoder:
     def may_ask(self) -> bool:
         """Whether the source is, or was when it was recorded, a producer that takes a pull for an answer."""
         return self.source.traits.live or self.source.traits.was_live
-
-    def _expect_questions(self) -> None:
-        """The source's protocol has questions that pulling on answers."""
-        self._engine.pull_approves = self.source.traits.live
-        self._engine.pull_approved = not self.source.traits.live
 
     def _drop_event_names(self) -> None:
         """Leave out the event names that the decoder ignores, where the decoder alone gets the frames."""
@@ -256,7 +240,7 @@ class SourceDecoder:
 
     def release(self) -> None:
         """Drop the references to handlers and to the decoder's newest items, once nothing more comes."""
-        self._receivers, self._to_frames, self._of_items = (), None, None
+        self._receivers, self.direct, self._of_items = (), NOT_DIRECT, None
         if self.decoder is not None and not self.is_over:
             self.decoder.foreign_decoder = None
             self.decoder.forget()
@@ -265,7 +249,7 @@ class SourceDecoder:
         """The stream is over: keep only what says how the source ended."""
         self.release()
         self._was_complete = self.complete
-        self.source, self._to_events = _ENDED, _no_events
+        self.source = _ENDED
         if self.decoder is not None:
             self.decoder = self.decoder.remainder()
         self.resumption = self._fields = self._framer = self._upstream = self._foreign = None
@@ -348,18 +332,16 @@ class SourceDecoder:
         raise self._unrecognised()
 
 
-_NAMES = """source decoder resumption cut is_over _engine _receivers _fields _read_to_end _framer _start _seen _held _to_frames
-_to_events _of_items _upstream _foreign _was_complete"""
+_NAMES = """source decoder resumption cut is_over _engine _receivers _fields _read_to_end _framer _start _seen _held direct
+_of_items _upstream _foreign _was_complete"""
 share_names(SourceDecoder, _NAMES)
 
 
 class PreparingDecoder(SourceDecoder):
     """Decodes what an async source pulled, which its `prepare` makes a batch of."""
 
-    @property
-    def direct(self) -> Direct:
-        """The calls that make events of a dict, which needs no preparing."""
-        return NOT_DIRECT if self._of_items is None else (dict, _alone, self._of_items)
+    def _way_of_items(self, to_events: Callable[[Sequence[Any]], Sequence[Event]]) -> Direct:
+        return dict, _alone, to_events  # it needs no preparing
 
     def decode(self, batch: Any) -> Sequence[Event]:
         assert isinstance(self.source, AsyncSource)

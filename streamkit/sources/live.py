@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+from ..core.engine import Engine
 from ..protocols import registry
 from ..protocols.base import Decoder
 from ..protocols.values import is_object
 
-__all__ = ["ForeignQuestions", "decoder_of_possible_question", "ends_with_question"]
+__all__ = ["ForeignQuestions", "decoder_of_possible_question", "ends_with_question", "expect_questions"]
 
 
 @cache
@@ -50,21 +51,26 @@ def ends_with_question(line: bytes) -> bool:
     return any(decoder.is_question_line(line) for decoder in _asking_decoders())
 
 
+def expect_questions(engine: Engine, *, live: bool) -> None:
+    """The source's protocol has questions that pulling on answers, or answered when it was recorded."""
+    engine.pull_approves, engine.pull_approved = live, not live
+
+
 class ForeignQuestions:
     """Finds questions of another protocol among a live producer's items.
 
     Args:
         own: the decoder of the producer's own protocol.
-        new_id: returns a message id that is free in the whole stream.
-        expect: called once such an item was seen.
+        engine: the stream's.
+        live: whether the producer is live, and not a recording of one.
     """
 
-    __slots__ = ("_expect", "_new_id", "_own", "decoder")
+    __slots__ = ("_engine", "_live", "_own", "decoder")
 
-    def __init__(self, own: Decoder, new_id: Callable[[], str], expect: Callable[[], None]) -> None:
+    def __init__(self, own: Decoder, engine: Engine, *, live: bool) -> None:
         self._own = own
-        self._new_id = new_id
-        self._expect = expect
+        self._engine = engine
+        self._live = live
         self.decoder: Decoder | None = None
 
     def __call__(self, item: Mapping[str, Any]) -> Decoder | None:
@@ -73,6 +79,6 @@ class ForeignQuestions:
             return None
         kind = _decoder_with_questions(item.get("data") if self._own.wraps_event_name and "event" in item else item)
         if kind is not None and self.decoder is None:
-            self.decoder = kind(self._new_id)
-            self._expect()
+            self.decoder = kind(self._engine.new_id)
+            expect_questions(self._engine, live=self._live)
         return None if kind is None else self.decoder

@@ -36,7 +36,7 @@ from .threads import call_off_loop, direct, in_thread, threaded
 __all__ = ["open_async", "source_of_async_stream"]
 
 
-async def open_async(value: Any, limits: Limits = DEFAULT_LIMITS) -> AsyncSource:
+async def open_async(value: Any, limits: Limits = DEFAULT_LIMITS, after: str | None = None) -> AsyncSource:
     """The source for an async stream that a value is, contains or returns. Its request is sent here.
 
     A sync source is pulled in worker threads, one call at a time. Raises as `open_sync`.
@@ -45,7 +45,7 @@ async def open_async(value: Any, limits: Limits = DEFAULT_LIMITS) -> AsyncSource
     if isinstance(value, AsyncSource):
         return value
     if isinstance(value, Readable):
-        return value.async_source()
+        return await value.open_async(after)
     if isinstance(value, AsyncChunks):
         return source_of_async_stream(value.manager, value)
     if inspect.isawaitable(value):

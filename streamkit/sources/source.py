@@ -229,6 +229,10 @@ class Readable(ABC):
     def async_source(self) -> AsyncSource:
         """A new source, for an async stream."""
 
+    async def open_async(self, after: str | None) -> AsyncSource:
+        """As `async_source`, for a stream that resumes after this cursor, where opening may wait."""
+        return self.async_source()
+
 
 def call_source(value: Callable[[], Any]) -> Any:
     """Call a function that sends a request, and return its result. What it raises becomes a `SourceError`."""

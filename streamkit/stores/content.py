@@ -17,8 +17,8 @@ def messages_to_bytes(messages: Sequence[Message]) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def messages_from(data: bytes) -> list[Message]:
-    """The messages in a JSON list.
+def messages_from(id: str, data: bytes) -> list[Message]:
+    """The messages of a conversation, in a JSON list.
 
     Raises:
         SourceError: it is not such a list.
@@ -26,7 +26,7 @@ def messages_from(data: bytes) -> list[Message]:
     try:
         return [*map(Message.from_dict, json.loads(data.decode("utf-8", "surrogatepass")))]
     except (ValueError, TypeError) as error:
-        raise SourceError(f"a stored conversation cannot be read: {error}") from error
+        raise SourceError(f"conversation {id!r} cannot be read from its store: {error}") from error
 
 
 def stale(id: str, version: int, now: int | None) -> StaleVersionError:

@@ -1,6 +1,6 @@
 """Conversations on a Redis server.
 
-sk:{conversation}:saved   hash        its messages, and the rest of its record
+sk:{conversation}:saved   hash        its messages, and its record
 sk:conversations          sorted set  all of them, by when they were updated; best effort, in a slot of its own
 """
 
@@ -100,7 +100,7 @@ class RedisStore(Store):
     def load(self, id: str) -> Saved | None:
         """The messages of a conversation and their version; None if there is no such conversation."""
         ((content, version),) = self._link.ask(("HMGET", self._key(id), "content", "version"))
-        return None if version is None else Saved(messages_from(content), int(version))
+        return None if version is None else Saved(messages_from(id, content), int(version))
 
     def save(
         self,

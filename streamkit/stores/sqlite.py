@@ -85,7 +85,7 @@ class SQLiteStore(Store):
         if not rows:
             return None
         content, version = rows[0]
-        return Saved(messages_from(bytes(content)), version)
+        return Saved(messages_from(id, bytes(content)), version)
 
     def save(
         self,

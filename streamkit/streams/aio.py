@@ -244,7 +244,7 @@ class AsyncStreamManager(Manager):
                 if self._schedule is None:
                     self._token, self._schedule = anyio.lowlevel.current_token().native_token, scheduler()
                 await self._start_guard()
-                opens = partial(open_async, value, limits)
+                opens = partial(open_async, value, limits, self._after)
                 opening = opens() if clock is None else clock.wait_async(opens)
                 return await interruptible(opening, self._new_sleep)
             case CallForSource(function=function):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from ..core.delivery import NOT_DIRECT, Direct, HookStopped, Steps, add_note
 from ..core.open_messages import NOTHING
@@ -108,14 +108,14 @@ class Lifecycle(StreamState):
         if self._ended:
             self._release()
 
-    def _mark(self, moment: str) -> None:
-        """Note the time of a moment: `start`, `first` or `end`."""
+    def _mark(self, moment: Literal["start", "first", "end"]) -> None:
+        """Note the time of a moment."""
         raise NotImplementedError("the manager has the clock")
 
     def _release(self) -> None:
         """Drop what refers back to the stream, so that it is freed as soon as nothing else refers to it."""
         self._handlers, self._receivers, self._batch, self._own_hooks = (), (), (), ()
-        self._plan = self._delta_hooks = NOTHING
+        self._hooks = NOTHING
         self._source_given = self._source = self._then = self._clock = None
         self._engine.release()
         if self._source_decoder is not None:
@@ -279,14 +279,14 @@ class Lifecycle(StreamState):
         engine = self._engine
         flags = self._nested, self._iterated
         saved = self._source, self._source_decoder, engine.takes_edits
-        pulls = engine.pull_approves, engine.pull_approved, engine.has_outcomes
+        decoder, pulls = engine.decoder, (engine.pull_approves, engine.pull_approved, engine.has_outcomes)
         self._nested = self._iterated = True
         try:
             yield
         finally:
             self._nested, self._iterated = flags
             self._source, self._source_decoder, engine.takes_edits = saved
-            engine.pull_approves, engine.pull_approved, engine.has_outcomes = pulls
+            engine.decoder, (engine.pull_approves, engine.pull_approved, engine.has_outcomes) = decoder, pulls
 
     # -- answers
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from ..errors import ProtocolError, UsageError
 from ..events import ConfirmationCreated, ConfirmationDone, Created, Event, Run, RunStep, StreamWarning, TextDelta
@@ -103,8 +103,8 @@ class Manager(Lifecycle, Readable):
             self._reader = None
         super()._release()
 
-    def _mark(self, moment: str) -> None:
-        self._times.setdefault(moment, time.monotonic())
+    def _mark(self, moment: Literal["start", "first", "end"]) -> None:
+        self._times.mark(moment, time.monotonic())
 
     def _observe(self, event: Event) -> bool:
         if isinstance(event, Created):
@@ -115,7 +115,7 @@ class Manager(Lifecycle, Readable):
             self._asked_at = self._asked_at or time.monotonic()
         elif isinstance(event, ConfirmationDone):
             if self._asked_at and not self._engine.pending_confirmations:
-                self._times["asking"] = self._times.get("asking", 0.0) + time.monotonic() - self._asked_at
+                self._times.asking += time.monotonic() - self._asked_at
                 self._asked_at = 0.0
         else:
             return False
@@ -154,7 +154,7 @@ class Manager(Lifecycle, Readable):
         return encoder
 
 
-NAMES = """_source_given _engine _position _delta_hooks _handlers _own_hooks _plan _hook_events _times _iterated driver _source
+NAMES = """_source_given _engine _position _hooks _handlers _own_hooks _names_no_hook _version _times _iterated driver _source
 _source_decoder _source_number _pulling _batch _current _status _ended _receivers _then _clock"""
 """The attributes that a manager gets while it runs, if it is read in the usual way."""
 

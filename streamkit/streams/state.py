@@ -27,6 +27,7 @@ from ..sources.decoding import PreparingDecoder, SourceDecoder
 from ..sources.source import AsyncSource, Source
 from .argument_checks import check_arguments, check_kind
 from .failures import details_of, error_of
+from .timing import Times
 from .view import StreamView
 
 if TYPE_CHECKING:
@@ -75,8 +76,6 @@ class StreamState(StreamView):
     ) -> None:
         kind: type[Decoder] | None = protocols.find(protocol).Decoder if isinstance(protocol, str) else protocol
         check_arguments(handlers, kind, then, after, max_steps)
-        check_kind("limits", limits, Limits)
-        check_kind("timeouts", timeouts, Timeouts)
         handlers = [handler.streamkit_attachable() for handler in handlers] if handlers else ()
         super().__init__(Engine(strict=strict, wake=wake), handlers, awaits=awaitables)
         if fields is not None:
@@ -90,16 +89,17 @@ class StreamState(StreamView):
         if max_steps != MAX_STEPS:
             self._max_steps = max_steps
         if limits is not None:
+            check_kind("limits", limits, Limits)
             self._engine.limits = limits
         if timeouts is not None:
+            check_kind("timeouts", timeouts, Timeouts)
             self._clock = _content_clock(timeouts)
         if then is not None:
             self._engine.takes_outputs = self._engine.takes_approvals = True
         self._engine.takes_awaitables = awaitables
-        self._engine.number_of = self._number_of
         if receivers := [receive for h in handlers if (receive := h.streamkit_receiver()) is not None]:
             self._receivers = receivers
-        self._times: dict[str, float] = {}
+        self._times = Times()
         self._bind(handlers)
 
     def _bind(self, handlers: Sequence[Handler]) -> None:
@@ -138,11 +138,6 @@ class StreamState(StreamView):
     @property
     def _decoder(self) -> Decoder | None:
         return self._source_decoder.decoder if self._source_decoder is not None else None
-
-    def _number_of(self, item: Any) -> int | None:
-        """The number of an item of the present source."""
-        decoder = self._decoder
-        return decoder.number_of(item) if decoder is not None else None
 
     def _decoded(self, batch: Any) -> Sequence[Event]:
         """The events of a batch of the source, as its decoder reports them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -27,6 +27,7 @@ from .manager import NAMES, Manager
 
 if TYPE_CHECKING:
     from ..protocols import Encoder
+    from ..sources.timeouts import ContentClock
     from .event_stream import OnDisconnect
     from .event_stream_sync import SyncEventStream
 
@@ -48,10 +49,10 @@ class StreamManager(Manager):
     """
 
     _wakeup: threading.Event | None = None  # while it waits for an answer
+    _calls: Interruptible | None = None  # while it makes a call that opens a source
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
         refuse_async(handlers)
-        self._calls: Any = Interruptible()  # those that open a source; None once it has ended
         super().__init__(source, handlers, awaitables=False, **options)
         self._events: Any = self._drive(self._run())  # Any: its type does not show `gi_running`
 
@@ -183,7 +184,7 @@ class StreamManager(Manager):
             source.interrupt()
 
     def _release_steps(self) -> None:
-        self._events, self._calls = NO_STEPS, None
+        self._events = NO_STEPS
 
     # -- as another stream's source
 
@@ -236,14 +237,25 @@ class StreamManager(Manager):
     def _perform(self, step: Any) -> Any:
         match step:
             case OpenSource(value=value, limits=limits, clock=clock):
-                opens = partial(self._calls.call, open_sync, value, limits)
-                return opens() if clock is None else clock.wait(opens, self._calls.stop)
+                return self._call_to_open(clock, open_sync, value, limits)
             case CallForSource(function=function):
-                return self._calls.call(call_source, function)
+                return self._call_to_open(None, call_source, function)
             case WaitForAnswers(deferred=deferred):
                 return self._wait(deferred)
             case _:  # CLOSE
                 return self._close_source()
+
+    def _call_to_open(self, clock: ContentClock | None, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Make a call that opens a source. `cancel` ends it, in whichever thread."""
+        before, calls = self._calls, Interruptible()
+        self._calls = calls
+        try:
+            if self._closing:  # `cancel` sets it before it looks for the calls
+                raise Stopped
+            call = partial(calls.call, function, *arguments)
+            return call() if clock is None else clock.wait(call, calls.stop)
+        finally:
+            self._calls = before
 
     def _unread(self) -> Any:  # as `_events`
         """An iterator of the events that are still to come: of none for a hook of the stream's end."""

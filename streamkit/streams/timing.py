@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
-__all__ = ["Timing", "timing_of"]
+__all__ = ["Times", "Timing", "timing_of"]
+
+
+class Times(msgspec.Struct, gc=False):
+    """The moments of a stream, None as long as they have not come.
+
+    Attributes:
+        start: when its request was sent.
+        first: its first delta.
+        end: its end.
+        asking: the seconds in which confirmations waited for their answers.
+    """
+
+    start: float | None = None
+    first: float | None = None
+    end: float | None = None
+    asking: float = 0.0
+
+    def mark(self, moment: Literal["start", "first", "end"], time: float) -> None:
+        """A moment has come, unless it had before."""
+        if getattr(self, moment) is None:
+            setattr(self, moment, time)
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -26,20 +47,13 @@ class Timing(msgspec.Struct, frozen=True):
     deltas_per_second: float | None
 
 
-def timing_of(times: Mapping[str, float], deltas: int) -> Timing:
-    """The timing of a stream with so many deltas.
-
-    Args:
-        times: the moments of its `start`, of its `first` delta and of its `end`, as far as they have come; as `asking`, the
-            seconds in which confirmations waited for their answers.
-        deltas: their number.
-    """
-    start, first, end = (times.get(key) for key in ("start", "first", "end"))
-    flow = _seconds(first, end)  # from the first delta on
-    flow = None if flow is None else flow - times.get("asking", 0.0)
+def timing_of(times: Times, deltas: int) -> Timing:
+    """The timing of a stream with so many deltas."""
+    flow = _seconds(times.first, times.end)  # from the first delta on
+    flow = None if flow is None else flow - times.asking
     return Timing(
-        first_delta=_seconds(start, first),
-        duration=_seconds(start, end),
+        first_delta=_seconds(times.start, times.first),
+        duration=_seconds(times.start, times.end),
         deltas=deltas,
         deltas_per_second=deltas / flow if flow is not None and flow > 0 else None,
     )

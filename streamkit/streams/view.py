@@ -12,7 +12,7 @@ from ..core.questions import Pending
 from ..events import Event, Run, RunStep, StreamWarning, Usage
 from ..messages import Message, ToolCallMessage
 from ..sources.decoding import SourceDecoder
-from .timing import Timing, timing_of
+from .timing import Times, Timing, timing_of
 
 if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
@@ -28,7 +28,7 @@ class StreamView(Delivery):
     _source_number: int = 0
     _error: BaseException | None = None
     _status = "in_progress"
-    _times: dict[str, float]  # of the moments that `timing` computes with
+    _times: Times
 
     # -- what users read
 
@@ -45,7 +45,7 @@ class StreamView(Delivery):
     @property
     def started(self) -> bool:
         """Whether its request was sent."""
-        return "start" in self._times
+        return self._times.start is not None
 
     @property
     def ended(self) -> bool:

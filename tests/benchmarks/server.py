@@ -28,8 +28,9 @@ ABOUT = """\
 each run gets an event every 200 ms. The baseline is written by hand with Starlette: a queue for each client and a frame that is
 made once, without a log, so that whoever leaves has lost the run. Latency is by the clock on the wall, from writing the event to
 the client that has received it, and so is the time until the last of them has the last event. *Resume*: within
-one second each client leaves and comes back with its `Last-Event-ID`; the CPU time is what that costs beside the events. Every
-client checks that it has every event exactly once."""
+one second each client leaves and comes back with its `Last-Event-ID`; the CPU time is what that costs beside the events. *In each
+protocol*: all clients read one run, which is encoded once for all of them. Every client checks that it has every event exactly
+once."""
 
 _PROCESSES = multiprocessing.get_context("spawn")  # no memory of what others have imported
 
@@ -117,6 +118,7 @@ def _timed(server: Any, readers: Any, scenario: Scenario, size: Size) -> Mapping
 
 
 OURS, BY_HAND = "streamkit", "by hand"
+NATIVE = "streamkit's own protocol"
 UI_PROTOCOLS = ("vercel_ui", "ag_ui")
 UNITS = {
     "Memory": "KB a client",
@@ -148,6 +150,21 @@ def rows(profile: Profile) -> Iterator[Row]:
                 if figure in rounds[0]
             }
             yield from numbered(values, f"{'One run' if runs == 1 else f'{runs} runs'}: {figure}", unit, BY_HAND)
+
+    for number in profile.pick((clients,), (clients,), (100, clients)):
+        yield from _rows_of_protocols(number, size)
+
+
+def _rows_of_protocols(clients: int, size: Size) -> Iterator[Row]:
+    """One run in each protocol of browsers, beside streamkit's own."""
+    names = {"streamkit": NATIVE, **{protocol: protocol for protocol in UI_PROTOCOLS}}
+    found = {
+        name: measure(Scenario(Streamkit, clients, 1, resumes=False, protocol=protocol), size)
+        for protocol, name in names.items()
+    }
+    for figure in ("CPU time", "Memory"):
+        values: dict[str, float | None] = {name: figures[figure] for name, figures in found.items()}
+        yield from numbered(values, f"One run in each protocol, {clients} clients: {figure}", UNITS[figure], NATIVE)
 
 
 def main() -> None:

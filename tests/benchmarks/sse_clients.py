@@ -18,7 +18,11 @@ from .sse_server import TOKEN, allow_sockets
 __all__ = ["follow"]
 
 _EVENT = re.compile(rb'(?:id: ([^\n]+)\n)?data: [^\n]*"(?:value|delta)":"(\d+) ([\d.]+);"[^\n]*\n\n')
-_REQUEST = "GET /runs/run-{run}/events?protocol={protocol} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + TOKEN + "\r\n{more}\r\n"
+_REQUEST = (
+    "GET /runs/run-{run}/events?protocol={protocol} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer "
+    + TOKEN
+    + "\r\n{more}\r\n"
+)
 
 
 class _Client:

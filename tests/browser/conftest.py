@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .pages import CHROMIUM, FLAGS
+from .pages import CHROMIUM, FLAGS, TOKEN, Proxy, Tab, served
 
 
 @pytest.fixture(scope="module")
@@ -18,3 +18,28 @@ def browser() -> Generator[Any]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Any) -> Any:
+    return tmp_path_factory.mktemp("page")
+
+
+@pytest.fixture(scope="module")
+def proxy(folder: Any) -> Generator[Proxy]:
+    with served(folder) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def context(browser: Any) -> Generator[Any]:
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def tab(context: Any, proxy: Proxy) -> Generator[Tab]:
+    tab = Tab(context, f"{proxy.url}/#token={TOKEN}")
+    yield tab
+    assert tab.faults == []

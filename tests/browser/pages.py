@@ -14,6 +14,7 @@ from typing import Any
 import openai
 
 import streamkit as sk
+from streamkit.agent import tool
 from streamkit.computer import Computer
 from streamkit.testing import ModelServer, Reasoning, Reply, Text, ToolCall
 
@@ -98,6 +99,11 @@ class Model:
                 return Reply(execute(ENDLESS.replace("PATH", repr(str(self.folder / "beats")))))
             case "slow":
                 return Reply(" ".join(WORDS), delay=0.01)
+            case "long":
+                lines = "".join(f"value_{number} = {number}\n" for number in range(60))
+                return Reply(execute(lines + ENDLESS.replace("PATH", repr(str(self.folder / "more-beats")))))
+            case "pay":
+                return Reply(ToolCall("pay", {"to": "Ann", "amount": 20}))
             case "tool":
                 return Reply(ToolCall("weather", {"city": "Oslo"}))
             case "hostile":
@@ -116,6 +122,12 @@ def execute(code: str) -> ToolCall:
 def weather(city: str) -> str:
     """The weather of a city."""
     return f"It rains in {city}."
+
+
+@tool(confirm=True)
+def pay(to: str, amount: int) -> str:
+    """Pay."""
+    return f"{to} has {amount}"
 
 
 class Proxy:
@@ -167,6 +179,7 @@ class Proxy:
         self._is_down = False
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # closing it would not end the thread that accepts
         self._listener.close()
         self.cut(stays_down=True)
 
@@ -182,7 +195,7 @@ def served(folder: Path) -> Generator[Proxy]:
 
     def make(context: Any) -> sk.Agent:
         computers.append(Computer())
-        return sk.Agent(client, model="m", protocol="openai_responses", computer=computers[-1], tools=[weather])
+        return sk.Agent(client, model="m", protocol="openai_responses", computer=computers[-1], tools=[weather, pay])
 
     http_client = openai.DefaultHttpxClient(trust_env=False)
     with (
@@ -204,6 +217,41 @@ def served(folder: Path) -> Generator[Proxy]:
             thread.join(30)
             for computer in computers:
                 computer.close()
+
+
+class Tab:
+    """A page, with what went wrong in it: errors, dialogs, and what the content security policy refused."""
+
+    def __init__(self, context: Any, url: str) -> None:
+        self.page = context.new_page()
+        self.faults: list[str] = []
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("console", self._printed)
+        self.page.on("dialog", lambda dialog: (self.faults.append(dialog.message), dialog.dismiss()))
+        self.page.goto(url)
+        self.page.wait_for_selector("#empty:not([hidden]), #log > *")
+
+    def _printed(self, message: Any) -> None:
+        # A request that failed is no fault of the page; what the policy refuses is.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.faults.append(message.text)
+
+    def send(self, text: str) -> None:
+        self.page.fill("#input", text)
+        self.page.keyboard.press("Enter")
+
+    def wait(self, selector: str, **options: Any) -> Any:
+        return self.page.wait_for_selector(selector, timeout=30_000, **options)
+
+    def done(self) -> None:
+        self.wait("#log > .turn:last-child > footer")
+
+    def text(self, selector: str = "#log") -> str:
+        text: str = self.page.inner_text(selector)
+        return text
+
+    def count(self, selector: str) -> int:
+        return len(self.page.query_selector_all(selector))
 
 
 def until(check: Callable[[], bool], page: Any, timeout: float = 30) -> None:

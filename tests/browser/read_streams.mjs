@@ -1,14 +1,14 @@
 // Reads streams with streamkit.js, over responses that are cut at random places, and says what went wrong.
 //
 //   argv:   the address of streamkit.js
-//   stdin:  [{"name", "events": [JSON text], "messages": [flat], "fails": bool, "snapshots": [[number of events before it, JSON text]]}]
+//   stdin:  [{"name", "events": [JSON text], "messages": [flat], "hooks": [[name, id, text]], "fails": bool, "snapshots": [[number of events before it, JSON text]]}]
 //   stdout: [{"name", "fault", "how"}]
 //
 // The server here is a function: a log of events with the cursors "1", "2" …, as the HTTP API serves it.
 
 import assert from "node:assert/strict";
 
-const { EventHandler, connect } = await import(process.argv[2]);
+const { EventHandler, HOOKS, connect } = await import(process.argv[2]);
 const encoder = new TextEncoder();
 const RUN = { "x-streamkit-run": "run-1" };
 
@@ -63,6 +63,20 @@ class Story extends EventHandler {
   contents = new Map();
   done = new Set();
   ends = 0;
+  hooks = []; // of each hook its name, what it is about, and the text of a delta
+
+  constructor() {
+    super();
+    for (const name of HOOKS) {
+      const own = this[name];
+      this[name] = (...hookArguments) => {
+        const [first, second] = hookArguments;
+        const id = second?.id ?? first?.id ?? "";
+        if (name !== "on_event" || first.type !== "snapshot") this.hooks.push([name, name === "on_event" ? first.type : id, second && typeof first?.value === "string" ? first.value : ""]);
+        return own.apply(this, hookArguments);
+      };
+    }
+  }
 
   on_event(event) {
     assert.equal(this.ends, 0, `${event.type} after the end`);
@@ -92,6 +106,7 @@ async function check(job, how, random, options) {
   const stream = options.reads ? client.read("run-1", { handler: story }) : client.run("Go on.", { handler: story });
   let error = null;
   await stream.untilDone().catch((one) => (error = one));
+  if (how === "whole") assert.deepEqual(story.hooks, job.hooks, "the hooks");
   const wanted = options.messages ?? job.messages;
   assert.deepEqual(JSON.parse(JSON.stringify(stream.messages)), wanted, how);
   assert.equal(story.done.size, wanted.length, how);

@@ -5,77 +5,16 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Generator
 from typing import Any
 
 import pytest
 
-from .pages import CHROMIUM, HOSTILE, SCRIPT, TOKEN, WORDS, Proxy, served, until
+from .pages import CHROMIUM, HOSTILE, SCRIPT, TOKEN, WORDS, Proxy, Tab, until
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: no program `chromium`"),
 ]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Any:
-    return tmp_path_factory.mktemp("page")
-
-
-@pytest.fixture(scope="module")
-def proxy(folder: Any) -> Generator[Proxy]:
-    with served(folder) as proxy:
-        yield proxy
-
-
-class Tab:
-    """A page, with what went wrong in it: errors, dialogs, and what the content security policy refused."""
-
-    def __init__(self, context: Any, url: str) -> None:
-        self.page = context.new_page()
-        self.faults: list[str] = []
-        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
-        self.page.on("console", self._printed)
-        self.page.on("dialog", lambda dialog: (self.faults.append(dialog.message), dialog.dismiss()))
-        self.page.goto(url)
-        self.page.wait_for_selector("#empty:not([hidden]), #log > *")
-
-    def _printed(self, message: Any) -> None:
-        # A request that failed is no fault of the page; what the policy refuses is.
-        if message.type == "error" and "Failed to load resource" not in message.text:
-            self.faults.append(message.text)
-
-    def send(self, text: str) -> None:
-        self.page.fill("#input", text)
-        self.page.keyboard.press("Enter")
-
-    def wait(self, selector: str, **options: Any) -> Any:
-        return self.page.wait_for_selector(selector, timeout=60_000, **options)
-
-    def done(self) -> None:
-        self.wait("#log > .turn:last-child > footer")
-
-    def text(self, selector: str = "#log") -> str:
-        text: str = self.page.inner_text(selector)
-        return text
-
-    def count(self, selector: str) -> int:
-        return len(self.page.query_selector_all(selector))
-
-
-@pytest.fixture
-def context(browser: Any) -> Generator[Any]:
-    context = browser.new_context(viewport={"width": 1200, "height": 900})
-    yield context
-    context.close()
-
-
-@pytest.fixture
-def tab(context: Any, proxy: Proxy) -> Generator[Tab]:
-    tab = Tab(context, f"{proxy.url}/#token={TOKEN}")
-    yield tab
-    assert tab.faults == []
 
 
 def test_a_whole_run_with_a_confirmation_code_and_a_picture(tab: Tab) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -51,11 +52,41 @@ def job(name: str, events: list[Event], stream: Any, *, limit: int = 1000) -> di
         "name": name,
         "events": lines,
         "messages": [message_to_dict(message) for message in stream.messages],
+        "hooks": hooks_of(lines),
         "fails": stream.error is not None,
         "status": stream.status,
         "usage": usage,
         "snapshots": snapshots_of(lines, limit),
     }
+
+
+class Noting(sk.EventHandler):
+    """Notes of each hook its name, what it is about, and the text of a delta."""
+
+    def __init__(self) -> None:
+        self.hooks: list[list[str]] = []
+
+
+def _noting(name: str) -> Any:
+    def hook(self: Noting, *arguments: Any) -> None:
+        first, second = (*arguments, None, None)[:2]
+        about = first.type if name == "on_event" else getattr(second, "id", None) or getattr(first, "id", None) or ""
+        self.hooks.append([name, about, first.value if second is not None and hasattr(first, "value") else ""])
+
+    return hook
+
+
+for _name in dir(sk.EventHandler):
+    if _name.startswith("on_"):
+        setattr(Noting, _name, _noting(_name))
+
+
+def hooks_of(lines: list[str]) -> list[list[str]]:
+    """The hooks that a reader of these lines gets in Python."""
+    noting = Noting()
+    with contextlib.suppress(sk.StreamkitError):
+        sk.stream([decode_event(line) for line in lines], noting).until_done()
+    return noting.hooks
 
 
 def snapshots_of(lines: list[str], limit: int) -> list[tuple[int, str, list[Any]]]:
@@ -213,3 +244,38 @@ def test_what_leads_to_no_server_or_is_no_handler_is_refused_in_words() -> None:
     ]
     assert [text.partition(": ")[2] for _, text in usage[3:]] == ["pass new Page()", "pass an object"]
     assert lost == ["SourceError", "the server cannot be reached: fetch failed"]
+
+
+def test_a_machine_that_slept_and_a_server_that_is_silent_cost_no_stream() -> None:
+    """The clock jumps by ten minutes before the connection is cut; a connection that is never answered is given up."""
+    source = """
+      const frame = (number, text) => `id: ${number}\\ndata: {"type":"text_delta","message_id":"m","value":"${text}"}\\n\\n`;
+      const headers = { "x-streamkit-run": "run-1" };
+      const cut = (text) => new ReadableStream({
+        start: (controller) => controller.enqueue(new TextEncoder().encode(text)),
+        pull: (controller) => { Date.now = () => now() + 600_000; controller.error(new TypeError("cut")); },
+      }, { highWaterMark: 0 });
+      const now = Date.now;
+      const states = [];
+      let requests = 0;
+      const fetch = (url, { signal }) => {
+        requests += 1;
+        if (requests === 1) return Promise.resolve(new Response(cut("retry: 1\\n\\n" + frame(1, "a")), { headers }));
+        if (requests === 2) return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+        if (requests === 3) return Promise.resolve(Response.json({ title: "Busy." }, { status: 429, headers: { "retry-after": "0" } }));
+        return Promise.resolve(new Response(frame(2, "b") + 'data: {"type":"stream_end"}\\n\\n', { headers }));
+      };
+      const onConnection = (state, error) => states.push(error ? [state, error.status, error.message] : [state]);
+      const stream = js.connect({ url: "http://127.0.0.1/", fetch, silence: 40, onConnection }).read("run-1");
+      const text = await stream.getFinalText();
+      const aborted = js.connect({ url: "http://127.0.0.1/", fetch }).read("run-1", { signal: AbortSignal.abort() });
+      await aborted.untilDone();
+      console.log(JSON.stringify([text, requests, states.filter(([state]) => state === "waiting"), aborted.status]));
+    """
+    text, requests, waits, aborted = script(source)
+    assert (text, requests, aborted) == ("ab", 4, "incomplete")
+    assert [status for _, status, _ in waits] == [0, 0, 429]
+    assert [message for *_, message in waits[1:]] == [
+        "the server cannot be reached: the server was silent for too long",
+        "Busy.",
+    ]

@@ -6,11 +6,12 @@ folder that has both, installed.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,28 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Builds an example, once. Returns the folder with the page."""
+
+    @functools.cache
+    def dist(name: str) -> Path:
+        folder = tmp_path_factory.mktemp("examples") / name
+        shutil.copytree(EXAMPLES / name, folder, ignore=shutil.ignore_patterns("node_modules", "dist"))
+        modules = (INSTALLED / name / "node_modules").resolve()
+        (folder / "node_modules").symlink_to(modules)
+        vite = [modules / "node" / "bin" / "node", modules / "vite" / "bin" / "vite.js", "build"]
+        built = subprocess.run(vite, cwd=folder, capture_output=True, text=True, timeout=120)
+        assert built.returncode == 0, built.stdout + built.stderr
+        return folder / "dist"
+
+    return dist
+
+
 @pytest.fixture
-def page(browser: Any, request: Any, tmp_path: Path) -> Generator[Any]:
+def page(browser: Any, request: Any, build: Callable[[str], Path]) -> Generator[Any]:
     """The example whose name is the test's parameter, built and served; at the end without an error in the console."""
-    folder = tmp_path / request.param
-    shutil.copytree(EXAMPLES / request.param, folder, ignore=shutil.ignore_patterns("node_modules", "dist"))
-    modules = (INSTALLED / request.param / "node_modules").resolve()
-    (folder / "node_modules").symlink_to(modules)
-    vite = [modules / "node" / "bin" / "node", modules / "vite" / "bin" / "vite.js", "build"]
-    built = subprocess.run(vite, cwd=folder, capture_output=True, text=True, timeout=120)
-    assert built.returncode == 0, built.stdout + built.stderr
-    command = [sys.executable, str(EXAMPLES / "_ui_server.py"), str(folder / "dist")]
+    command = [sys.executable, str(EXAMPLES / "_ui_server.py"), str(build(request.param))]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert server.stdout is not None
@@ -68,6 +80,21 @@ def say(page: Any, text: str) -> None:
 
 def wait(page: Any, text: str) -> None:
     page.wait_for_selector(f"text={text}", timeout=60_000)
+
+
+@pytest.mark.parametrize("page", ["react-usechat"], indirect=True)
+def test_use_chat_sends_the_answer_to_one_question_of_two(page: Any) -> None:
+    """The agent asks the second after the first code has run. A declined call is one after a reload, too."""
+    say(page, "Do it twice.")
+    button(page, "Run").click()
+    page.wait_for_selector(".output")
+    button(page, "Decline").click()
+    wait(page, "The code printed Not run")
+    states = ["output-available", "output-denied"]
+    assert [one.get_attribute("data-state") for one in page.locator(".call").all()] == states
+    page.reload()
+    wait(page, "The code printed Not run")
+    assert [one.get_attribute("data-state") for one in page.locator(".call").all()] == states
 
 
 @pytest.mark.parametrize("page", ["react-usechat"], indirect=True)
@@ -112,3 +139,35 @@ def test_the_ag_ui_client_is_interrupted_and_resumes(page: Any) -> None:
     wait(page, "The code printed Not run")
     assert page.locator("article.user").count() == 2
     assert page.is_hidden("#problem")
+    say_when_ready(page, "Do it twice.")
+    button(page, "Run").click()
+    until(lambda: page.locator("article.tool", has_text="5050").count() == 2, page)
+    button(page, "Run").click()
+    until(lambda: page.locator("article.tool", has_text="5050").count() == 3, page)
+
+
+@pytest.mark.parametrize("page", ["ag-ui"], indirect=True)
+def test_a_page_of_ag_ui_goes_on_after_a_reload(page: Any) -> None:
+    """At a question, which a message takes the place of, and in mid-answer; Stop ends the run."""
+    say(page, "Add the numbers up to 100.")
+    button(page, "Decline").wait_for()
+    page.reload()
+    button(page, "Decline").wait_for()
+    say(page, "slow please")
+    wait(page, "word10 word11")
+    page.reload()
+    wait(page, "word20 word21")
+    assert page.locator("article.user").count() == 2
+    until(lambda: page.locator("article.assistant").last.inner_text().endswith("word119"), page)
+    words = page.locator("article.assistant").last.inner_text().split()
+    assert words == [f"word{number}" for number in range(120)], "nothing is lost, and nothing comes twice"
+    say_when_ready(page, "slow again")
+    until(lambda: page.locator("article.assistant", has_text="word10 word11").count() == 2, page)
+    button(page, "Stop").click()
+    page.wait_for_selector("text=Send")
+    assert "word119" not in page.locator("article.assistant").last.inner_text()
+    assert page.is_hidden("#problem")
+
+
+def button(page: Any, name: str) -> Any:
+    return page.get_by_role("button", name=name, exact=True)

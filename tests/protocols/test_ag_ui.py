@@ -172,12 +172,13 @@ def test_calls_side_by_side_are_of_one_message() -> None:
 
 @pytest.mark.parametrize("version", ["0", "1.0"])
 def test_nothing_is_sent_before_the_run_begins_or_after_it_ended(version: Any) -> None:
-    """And no delta is empty: a client of 0.x would throw."""
+    """But a failure, which clients take there. And no delta is empty: a client of 0.x would throw."""
     events: list[e.Event] = [e.RawEvent("thread.created", {}), *everything()]
-    items = encoded([*events, e.RawEvent("late", {}), e.StreamException(error="X")], "ag_ui", version=version)
+    failures = [e.StreamException(error="X"), e.StreamException(error="Y")]
+    items = encoded([*events, e.RawEvent("late", {}), *failures], "ag_ui", version=version)
     assert items[0]["type"] == "RUN_STARTED"
     assert items[1]["type"] == "RAW"
-    assert items[-1]["type"] == "RUN_FINISHED"
+    assert [item["type"] for item in items[-2:]] == ["RUN_FINISHED", "RUN_ERROR"]
     assert "" not in [item.get("delta") for item in items]
     names = [item["stepName"] for item in items if item["type"] == "STEP_STARTED"]
     assert names == [item["stepName"] for item in items if item["type"] == "STEP_FINISHED"]
@@ -225,6 +226,20 @@ def test_ids_of_the_request_are_echoed() -> None:
     stream.until_done()
     run = stream.get_final_run()
     assert (run.id, run.metadata["thread_id"]) == ("resp_1", "thread-1")
+
+
+def test_an_interrupt_says_when_it_expires() -> None:
+    """Ours, which comes back, and that of another server."""
+    made = call("c1", provider_executed=True)
+    question = e.ConfirmationCreated(sk.Confirmation("ask", made, expires_at=1767225600.5))
+    waits = e.Run(status="requires_action")
+    items = encoded(completed([*whole(made), question, e.RunRequiresAction(e.Run())], last=waits), "ag_ui")
+    (interrupt,) = items[-1]["outcome"]["interrupts"]
+    assert interrupt["expiresAt"] == "2026-01-01T00:00:00.500000+00:00"
+    foreign = [item for item in items if item["type"] != "CUSTOM"]
+    for stream in (sk.stream(items, protocol="ag_ui"), sk.stream(foreign, protocol="ag_ui")):
+        stream.until_done()
+        assert [one.expires_at for one in stream.confirmations] == [1767225600.5]
 
 
 def test_a_console_may_begin_with_a_replacement() -> None:

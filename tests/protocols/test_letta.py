@@ -18,9 +18,9 @@ from streamkit import events as e
 from streamkit import messages as m
 from streamkit import protocols
 from streamkit.core.engine import Engine
+from streamkit.protocols.dates import date_of, time_of
 from streamkit.protocols.framing import SseFramer, sse_frame
 from streamkit.protocols.letta import Decoder, Encoder, to_input
-from streamkit.protocols.letta.dates import date_of, time_of
 
 from .. import values as q
 from ..faces import Face, body, every_face

@@ -44,7 +44,8 @@ def reply_to(request: Request) -> Reply:
             return Reply(f"It gave: {last['content']}")
         last = before
     content = last["content"]
-    text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    texts = [content] if isinstance(content, str) else [part["text"] for part in content if "text" in part]
+    text = texts[-1]  # messages of the user with no answer between them are parts of one
     word, _, rest = text.partition(" ")
     match word:
         case "run":

@@ -73,6 +73,20 @@ def test_a_conversation_is_rolled_back(client: Client) -> None:
     assert code_of(client.post("/conversations/back/rollback", json={})) == (422, "invalid")
 
 
+@KINDS
+def test_what_follows_a_question_that_was_left_has_ids_of_its_own(client: Client, kind: str) -> None:
+    """The run with the question was stopped; its call stays in the conversation without an output."""
+    name = f"left-{kind}"
+    talk(client, name, "hello")
+    run = client.begin("ask where", conversation=name, **of(kind))
+    client.until_asked(run["id"])
+    client.post(f"/runs/{run['id']}/cancel")
+    client.until(run["id"], "cancelled")
+    client.events(client.begin("hello", conversation=name, **of(kind))["id"])
+    ids = [message["id"] for message in client.get(f"/conversations/{name}/messages").json()["messages"]]
+    assert len({*ids}) == len(ids) == 6
+
+
 def test_conversations_are_listed_and_deleted(client: Client) -> None:
     """An open run is cancelled first, and what it still saves is not kept."""
     talk(client, "list-1", "first")

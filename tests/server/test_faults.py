@@ -195,6 +195,20 @@ def test_the_clock_outlives_a_relay_that_fails(backend: Backend, agents: Agents)
         client.until(second["id"], "paused")
 
 
+def test_the_clock_ends_with_the_last_run(backend: Backend, agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, and not when it looks again."""
+    monkeypatch.setattr("streamkit.server.clock._HEARTBEAT", 3600.0)
+    before = threading.enumerate()
+    with serve(backend.app(agents)) as url, Client(url) as client:
+        run = client.begin("run say x")
+        client.until_asked(run["id"])
+        clocks = [one for one in threading.enumerate() if one.name == "streamkit-server-clock" and one not in before]
+        assert len(clocks) == 1
+        client.post(f"/runs/{run['id']}/cancel")
+        clocks[0].join(20)
+        assert not clocks[0].is_alive()
+
+
 class Stop(BaseException):
     """Not an `Exception`."""
 

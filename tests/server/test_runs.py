@@ -389,6 +389,7 @@ def test_what_is_approved_runs(client: Client, agents: Agents, kind: str) -> Non
         "editable": True,
         "status": "pending",
         "asked_at": question["asked_at"],
+        "expires_at": question["expires_at"],
     }
     assert (question["subject"]["type"], question["subject"]["content"]) == ("code", f"say once {kind}")
     path = f"/runs/{run['id']}/answers/{question['id']}"
@@ -425,7 +426,8 @@ def test_what_is_declined_does_not_run(client: Client, agents: Agents, kind: str
         question = client.until_asked(run["id"])
         client.post(f"/runs/{run['id']}/answers/{question['id']}", json=answer)
         assert said(client.events(run["id"])).endswith(end)
-        assert client.run(run["id"])["status"] == "done"
+        after = client.run(run["id"])
+        assert (after["status"], after["finish_reason"]) == ("done", "stop" if "reason" in answer else "declined")
     assert "say no" not in agents.code_that_ran
 
 
@@ -434,9 +436,12 @@ def test_a_tools_call_is_confirmed(client: Client, agents: Agents, kind: str) ->
     before = len(agents.ran)
     run = client.begin("careful", **of(kind))
     question = client.until_asked(run["id"])
-    assert question["subject"]["name"] == "careful"
+    assert (question["subject"]["name"], question["editable"]) == ("careful", True)
     client.post(f"/runs/{run['id']}/answers/{question['id']}", json={"approved": True, "edited": '{"n": 5}'})
-    assert said(client.events(run["id"])) == "It gave: careful 5"
+    frames = client.events(run["id"])
+    assert said(frames) == "It gave: careful 5"
+    (asked,) = [frame.data["confirmation"] for frame in frames if frame.type == "confirmation_created"]
+    assert asked["editable"] is True
     assert agents.ran[before:] == [5]
 
 

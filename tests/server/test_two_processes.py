@@ -22,18 +22,19 @@ pytestmark = [pytest.mark.slow, needs_redis]
 
 LEASE = 5.0  # seconds; that of a killed process is taken from it, but the other one waits for as long
 PROCESS = """
-import sys
+import socket, sys
+import uvicorn
 from streamkit.relay.redis import RedisRelay
 from streamkit.server import create_app
 from streamkit.stores import RedisStore
-from tests.server.parts import TOKEN, Agents, serve
+from tests.server.parts import TOKEN, Agents
 
 redis, path, model, pause, lease = sys.argv[1:]
 relay = RedisRelay(redis, lease=float(lease))
 app = create_app(Agents(model, path), token=TOKEN, relay=relay, store=RedisStore(redis), pause_after=float(pause))
-with serve(app) as url:
-    print(url, flush=True)
-    sys.stdin.read()
+listener = socket.create_server(("127.0.0.1", 0))
+print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1)).run([listener])
 """
 
 
@@ -48,12 +49,11 @@ def redis() -> Iterator[RedisServer]:
 def process(redis: RedisServer, path: Path, agents: Agents, pause: float = 60.0) -> Iterator[tuple[Any, Client]]:
     """A server process, and a client of it."""
     command = [sys.executable, "-c", PROCESS, redis.url, str(path), agents.model.url, str(pause), str(LEASE)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as started:
-        assert started.stdin is not None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
         with Client(started.stdout.readline().strip()) as client:
             yield started, client
-        started.stdin.close()
+        started.terminate()
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,32 @@ def test_a_run_outlives_the_process_that_began_it(
     assert "edited" in said(frames)
     after = there.run(run["id"])
     assert (after["status"], after["conversation"]) == ("done", "later")
+
+
+def test_a_server_that_is_told_to_stop_leaves_its_runs(
+    redis: RedisServer, agents: Agents, path: Path, there: Client
+) -> None:
+    """With SIGTERM, in the midst: those that wait are paused, and go on in the other process; those that work end as
+    cancelled, before the eyes of their readers."""
+    with process(redis, path, agents) as (stopped, client), ThreadPoolExecutor(4) as pool:
+        waiting, working = [], []
+        for kind in ("sync", "async"):
+            options = {"metadata": {"kind": kind}}
+            waiting.append(client.begin(f"run say {kind}", conversation=f"waits-{kind}", **options))
+            client.until_asked(waiting[-1]["id"])
+            working.append(client.begin("hang", conversation=f"works-{kind}", **options))
+            _frames_until(client, working[-1]["id"], "text_delta")
+        readers = [pool.submit(there.events, run["id"]) for run in working]
+        stopped.terminate()
+        assert stopped.wait(60) in (0, -15)
+        for run, reader in zip(working, readers, strict=True):
+            assert [frame.type for frame in reader.result()][-2:] == ["run_done", "stream_end"]
+            assert there.run(run["id"])["status"] == "cancelled"
+        for run, kind in zip(waiting, ("sync", "async"), strict=True):
+            known = there.run(run["id"])
+            assert known["status"] == "paused"
+            there.post(f"/runs/{run['id']}/answers/{known['pending'][0]['id']}", json={"approved": True})
+            assert said(there.events(run["id"])) == f"I will. It gave: {kind}\n"
 
 
 @pytest.fixture(scope="module")

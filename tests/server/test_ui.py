@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from .parts import Agents, Client, Frame, frames_of
+import streamkit as sk
+from streamkit import events as e
+from streamkit.protocols import vercel_ui
+from streamkit.protocols.event_stream import EventStreamWriter
+from streamkit.relay import MemoryRelay
+from streamkit.server.event_stream import Encoded, number_of
+from streamkit.server.publisher import Publisher
+from streamkit.server.ui_questions import ends_as_waiting
+
+from .parts import Agents, Client, Frame, frames_of, wait_for
 from .test_runs import code_of
 
 
@@ -104,9 +115,43 @@ def test_an_approval_goes_on_in_the_same_message(client: Client, agents: Agents)
     assert [part["type"] for part in answer["parts"]].count("text") == 2
 
 
-def test_what_is_declined_ends_or_goes_on(client: Client, agents: Agents) -> None:
+@pytest.mark.parametrize("answered", [(), ("q1",), ("q1", "q2")])
+def test_a_response_does_not_end_where_the_run_waits_for_an_answer_that_is_there(answered: Sequence[str]) -> None:
+    """Of two that came with one request the first reached the agent before the second: between them it waited."""
+    relay = MemoryRelay()
+    publisher = Publisher("run", relay.open("run", control=lambda control: None), None)
+    publisher.begin([sk.TextMessage(role="user", content="go")])
+    confirmations: list[sk.Confirmation] = []
+    for id in ("q1", "q2"):
+        code = sk.CodeMessage(id=f"code-{id}", content="1", format="python", status="completed")
+        publisher.publish(code.done_event(code))
+        confirmations.append(sk.Confirmation(id, code))
+        publisher.publish(e.ConfirmationCreated(confirmations[-1]))
+    publisher.waits()
+    asked = str(publisher.log.cursor)
+    for confirmation in confirmations:
+        confirmation.status = "approved"
+        publisher.publish(e.ConfirmationDone(confirmation))
+        publisher.waits()
+    publisher.publish(e.TextDone(sk.TextMessage(content="all of it", status="completed")))
+    publisher.end("completed")
+    frames = Encoded(
+        EventStreamWriter(vercel_ui.Encoder(6)),
+        "run",
+        after=number_of(asked, "run"),
+        at_question=ends_as_waiting,
+        questions_from=number_of(asked, "run"),
+        answered=answered,
+    )
+    body = b"".join(frames.body([entry]) for entries in relay.read("run") for entry in entries)
+    assert (b"all of it" in body) is (len(answered) == 2)
+
+
+def test_what_is_declined_goes_on(client: Client, agents: Agents) -> None:
+    """Without a reason, too: the page waits for what the model says to it. (Over HTTP and in Python the run ends then.)"""
     chat = Chat(client, "chat-3")
-    for reason, end in ((None, ""), ("no", "It gave: Not run: the user declined this code. Reason: no")):
+    for reason, shown in ((None, "The call was declined."), ("no", "no")):
+        end = f"It gave: Not run: the user declined this code. Reason: {shown}"
         request = chat.say("run say declined")[-3].data
         after = chat.frames(chat.answer(request["approvalId"], False, reason))
         assert "tool-output-denied" in types(after)
@@ -114,6 +159,20 @@ def test_what_is_declined_ends_or_goes_on(client: Client, agents: Agents) -> Non
         again = [part for part in client.get("/chat/chat-3").json()["messages"][-1]["parts"] if "toolCallId" in part]
         assert [part["state"] for part in again] == ["output-denied"], "after a reload too"
     assert "say declined" not in agents.code_that_ran
+
+
+def test_stop_closes_a_call_that_was_approved(client: Client, agents: Agents) -> None:
+    """Else the client has an approval that seems unsent, which it would send again."""
+    chat = Chat(client, "chat-stop")
+    request = chat.say("run hang")[-3].data
+    approved = chat.answer(request["approvalId"], True, call=request["toolCallId"])
+    with client.stream("POST", "/chat", json={"id": chat.id, "messages": [approved]}) as response:
+        wait_for(lambda: agents.computers[-1].hanging.is_set())
+        assert client.post(f"/chat/{chat.id}/stop").status_code == 202
+        frames = [*frames_of(response.iter_text())]
+    (closed,) = [frame.data for frame in frames if frame.type.startswith("tool-output")]
+    assert (closed["type"], closed["toolCallId"]) == ("tool-output-error", request["toolCallId"])
+    assert types(frames)[-2:] == ["abort", "[DONE]"]
 
 
 def test_forged_approvals_are_refused(client: Client, agents: Agents) -> None:
@@ -276,6 +335,9 @@ def test_a_run_is_interrupted_and_resumed(client: Client, agents: Agents) -> Non
     assert outcome["type"] == "interrupt"
     (interrupt,) = outcome["interrupts"]
     assert interrupt["reason"] == "tool_call"
+    (question,) = client.run(client.get("/conversations/thread-2").json()["run"])["pending"]
+    assert abs(datetime.fromisoformat(interrupt["expiresAt"]).timestamp() - question["expires_at"]) < 1
+    assert question["expires_at"] > question["asked_at"] + 6 * 86_400  # what a question of a server waits
     assert "MESSAGES_SNAPSHOT" in types(frames)
     for wrong in ([{"interruptId": "unknown", "status": "resolved", "payload": {"approved": True}}], None):
         refused = agui(client, "thread-2", "rx", messages=user("x", "u2"), **({"resume": wrong} if wrong else {}))
@@ -330,7 +392,8 @@ def test_an_answer_that_is_no_yes_declines(client: Client, agents: Agents) -> No
         thread = f"thread-3-{number}"
         frames = agui(client, thread, "r1", messages=user("run say refused"))
         (interrupt,) = frames[-1].data["outcome"]["interrupts"]
-        agui(client, thread, "r2", resume=[{"interruptId": interrupt["id"], **entry}])
+        after = agui(client, thread, "r2", resume=[{"interruptId": interrupt["id"], **entry}])
+        assert text_of(after).startswith("It gave: Not run: the user declined this code.")
         assert client.get(f"/conversations/{thread}").json()["run"] is None
     assert "say refused" not in agents.code_that_ran
 

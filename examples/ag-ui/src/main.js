@@ -1,9 +1,9 @@
-// The AG-UI client on a streamkit server: messages as they grow, interrupts, and their answers.
+// The AG-UI client on a streamkit server: messages as they grow, interrupts and their answers, Stop, and a reload.
 
 import { HttpAgent } from "@ag-ui/client";
 import "./chat.css";
 
-// The thread's id and the token stay in this tab.
+// The thread's id, that of its newest run and the token stay in this tab, so that a reload goes on.
 const fragment = new URLSearchParams(location.hash.slice(1));
 if (fragment.has("token")) sessionStorage.token = fragment.get("token");
 sessionStorage.thread ??= crypto.randomUUID();
@@ -11,7 +11,9 @@ history.replaceState(null, "", location.pathname);
 
 const $ = (id) => document.getElementById(id);
 const headers = { Authorization: `Bearer ${sessionStorage.token}` };
-const agent = new HttpAgent({ url: "/api/agui", threadId: sessionStorage.thread, headers });
+const { thread } = sessionStorage;
+const agent = new HttpAgent({ url: "/api/agui", threadId: thread, headers });
+let open = []; // the interrupts that nobody has answered
 
 /** An element with a text: nothing is parsed as HTML. */
 function element(tag, text = "", properties = {}) {
@@ -44,14 +46,14 @@ function callElement({ name, arguments: given }) {
 
 /** Ask about each interrupt; the run goes on once all are answered. */
 function ask(interrupts) {
-  const resume = new Map();
+  const resume = [];
   const answer = (id, entry, box) => {
-    resume.set(id, { interruptId: id, ...entry });
+    resume.push({ interruptId: id, ...entry });
     box.remove();
-    if (resume.size === interrupts.length) run({ resume: [...resume.values()] });
+    if (resume.length === interrupts.length) run({ resume });
   };
-  for (const { id, message } of interrupts) {
-    const box = element("div", message ?? "May this run? ");
+  for (const { id, message } of (open = interrupts)) {
+    const box = element("div", `${message ?? "May this run?"} `);
     const yes = { status: "resolved", payload: { approved: true } };
     const no = { status: "resolved", payload: { approved: false, reason: "not now" } };
     box.append(element("button", "Run", { onclick: () => answer(id, yes, box) }), element("button", "Decline", { onclick: () => answer(id, no, box) }));
@@ -59,30 +61,51 @@ function ask(interrupts) {
   }
 }
 
-async function run(parameters = {}) {
-  $("log").setAttribute("aria-busy", "true");
+function setRunning(isRunning) {
+  $("log").setAttribute("aria-busy", isRunning);
+  $("send").hidden = isRunning;
+  $("stop").hidden = !isRunning;
+}
+
+function fail(message) {
+  Object.assign($("problem"), { textContent: message, hidden: false });
+}
+
+async function run(parameters) {
+  open = [];
+  $("questions").replaceChildren();
   $("problem").hidden = true;
+  setRunning(true);
   try {
     await agent.runAgent(parameters, {
       onMessagesChanged: ({ messages }) => showMessages(messages),
       onTextMessageContentEvent: ({ messages }) => showMessages(messages),
+      onRunErrorEvent: ({ event }) => fail(event.message),
       onRunFinishedEvent: ({ event }) => {
         if (event.outcome?.type === "interrupt") ask(event.outcome.interrupts);
       },
     });
   } catch (error) {
-    Object.assign($("problem"), { textContent: error.message, hidden: false });
+    fail(error.message);
   }
-  $("log").setAttribute("aria-busy", "false");
+  setRunning(false);
 }
 
-$("form").addEventListener("submit", (event) => {
+$("form").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const text = $("text").value.trim();
-  if (!text) return;
+  const content = $("text").value.trim();
+  if (!content || $("send").hidden) return;
   $("text").value = "";
-  $("questions").replaceChildren(); // a new message declines what was asked
-  agent.addMessage({ id: crypto.randomUUID(), role: "user", content: text });
+  // A run begins only where nothing is open: what was asked is not answered any more.
+  if (open.length) await run({ resume: open.map(({ id }) => ({ interruptId: id, status: "cancelled" })) });
+  agent.addMessage({ id: crypto.randomUUID(), role: "user", content });
   showMessages(agent.messages);
-  run();
+  sessionStorage.run = crypto.randomUUID();
+  run({ runId: sessionStorage.run });
 });
+
+// To abort the request would only leave the run, which goes on.
+$("stop").addEventListener("click", () => fetch(`/api/chat/${thread}/stop`, { method: "POST", headers }));
+
+// The same run again: the messages so far, and what is still to come.
+if (sessionStorage.run && (await fetch(`/api/conversations/${thread}`, { headers })).ok) run({ runId: sessionStorage.run });

@@ -8,6 +8,12 @@ export function Part({ part, answer }) {
   return null;
 }
 
+// What code printed, or what a tool gave: text, or any JSON value.
+function outputText(output) {
+  if (typeof output?.stdout === "string") return output.stdout + output.stderr;
+  return typeof output === "string" ? output : JSON.stringify(output, null, 2);
+}
+
 function Call({ part, answer }) {
   const { state, input, output, errorText, approval } = part;
   return (
@@ -20,7 +26,7 @@ function Call({ part, answer }) {
           <button onClick={() => answer({ id: approval.id, approved: false, reason: "not now" })}>Decline</button>
         </div>
       )}
-      {state === "output-available" && <pre className="output">{typeof output === "string" ? output : JSON.stringify(output, null, 2)}</pre>}
+      {state === "output-available" && <pre className="output">{outputText(output)}</pre>}
       {(state === "output-error" || state === "output-denied") && <pre className="output">{errorText ?? "Declined"}</pre>}
     </section>
   );

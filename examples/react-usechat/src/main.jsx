@@ -1,7 +1,7 @@
 // useChat on a streamkit server: its default paths are the app's, mounted at /api.
 
 import { useChat } from "@ai-sdk/react";
-import { DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } from "ai";
+import { DefaultChatTransport, isToolUIPart } from "ai";
 import { useState } from "react";
 import { createRoot } from "react-dom/client";
 import { Part } from "./Part.jsx";
@@ -15,6 +15,13 @@ history.replaceState(null, "", location.pathname);
 const id = sessionStorage.chat;
 const headers = { authorization: `Bearer ${sessionStorage.token}` };
 
+// An agent asks about one call after the other. So other calls of the step may wait for their turn, for which the function
+// `lastAssistantMessageIsCompleteWithApprovalResponses` of `ai` waits as well: it would never send.
+function isAnswered({ messages }) {
+  const states = messages.at(-1).parts.filter(isToolUIPart).map((part) => part.state);
+  return states.includes("approval-responded") && !states.includes("approval-requested");
+}
+
 function Chat({ saved }) {
   const [text, setText] = useState("");
   const { messages, sendMessage, addToolApprovalResponse, regenerate, status, error } = useChat({
@@ -22,7 +29,7 @@ function Chat({ saved }) {
     messages: saved,
     resume: true, // an answer that is open goes on here
     transport: new DefaultChatTransport({ headers }),
-    sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses, // once each question is answered
+    sendAutomaticallyWhen: isAnswered,
   });
   const isOpen = status === "submitted" || status === "streaming";
   // `stop` of useChat only leaves the stream: the run goes on without readers.

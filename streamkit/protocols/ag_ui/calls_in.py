@@ -139,12 +139,12 @@ class Calls:
 
     # -- questions
 
-    def ask(self, id: str, call_id: str) -> Iterator[e.Event]:
+    def ask(self, id: str, call_id: str, expires_at: float | None = None) -> Iterator[e.Event]:
         """A call waits for an approval. One that was asked about already is not asked about again."""
         call = self._all.get(call_id)
         if id and call is not None and id not in self.pending:
             self.pending[id] = Confirmation(id, call.message)
-            yield e.ConfirmationCreated(Confirmation(id, call.message))
+            yield e.ConfirmationCreated(Confirmation(id, call.message, expires_at=expires_at))
 
     def decide(self, id: str, outcome: WireObject) -> Iterator[e.Event]:
         """A question was answered."""

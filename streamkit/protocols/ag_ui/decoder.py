@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 
 from ... import events as e
 from ... import messages as m
+from ...errors import RunFailedError
+from ..dates import time_of
 from ..ui_decoder import NOT_GROWING, Growing, UiDecoder
 from ..ui_parts import message_fields, usage_of
 from ..values import WireObject, as_object, as_objects, as_seconds, as_text, text_or_none, without_keys
@@ -45,6 +47,7 @@ class Decoder(UiDecoder):
         self._chunked: dict[str, str] = {}  # the id of the message that chunks go on with, by the prefix of their type
         self._thinking = ""  # the id of the text that the events of 0.x go on with
         self._step_names: set[str] = set()
+        self._has_finished = False
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
@@ -124,7 +127,7 @@ class Decoder(UiDecoder):
     # -- the run and its steps
 
     def _start_run(self, item: WireObject) -> Iterator[e.Event]:
-        self.complete = False
+        self.complete = self._has_finished = False
         extra, run_id, thread_id = w.extra_of(item), as_text(item.get("runId")), as_text(item.get("threadId"))
         thread = {"thread_id": thread_id} if thread_id not in ("", run_id) else {}
         more = {**thread, **w.others_of(item)}
@@ -148,12 +151,13 @@ class Decoder(UiDecoder):
             self._step_is_over = True
 
     def _finish(self, item: WireObject) -> Iterator[e.Event]:
-        self.complete = True
+        self.complete = self._has_finished = True
         outcome, extra = as_object(item.get("outcome")), w.extra_of(item)
         asked = set(self._calls.pending)
         interrupts = [one for one in as_objects(outcome.get("interrupts")) if as_text(one.get("id")) not in asked]
         for interrupt in interrupts:
-            yield from self._calls.ask(as_text(interrupt.get("id")), as_text(interrupt.get("toolCallId")))
+            id, call_id = as_text(interrupt.get("id")), as_text(interrupt.get("toolCallId"))
+            yield from self._calls.ask(id, call_id, time_of(interrupt.get("expiresAt")))
         usage = w.usage_of_list(item.get("usage"))
         if usage is not None and not self._has_step_usage:
             yield usage
@@ -181,8 +185,11 @@ class Decoder(UiDecoder):
         if code == "cancelled":
             yield e.RunDone(e.Run(status="cancelled"))
             return
-        error = {"message": as_text(item.get("message")) or "the run failed", **without_keys({"code": code})}
-        yield e.RunDone(e.Run(status="failed", error=error))
+        message = as_text(item.get("message")) or "the run failed"
+        if self._has_finished:  # what came after the run failed
+            yield e.StreamException(RunFailedError.__name__, message)
+            return
+        yield e.RunDone(e.Run(status="failed", error={"message": message, **without_keys({"code": code})}))
 
     # -- texts and reasoning
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -13,6 +13,7 @@ from ...answers import Confirmation
 from ...errors import UsageError
 from ...messages import Message
 from .. import base
+from ..dates import date_of
 from ..ui_files import file_url
 from ..ui_parts import (
     EXTRA_KEY,
@@ -108,11 +109,11 @@ class Encoder(base.Encoder):
         self._questions: dict[str, Confirmation] = {}
         self._usage: e.Usage | None = None
         self._model: str | None = None
-        self._has_ended = False
+        self._has_ended = self._has_failed = False
 
     def feed(self, event: e.Event) -> Sequence[Item]:
-        """The events of one event: none for what the protocol cannot express. None comes after the run's end."""
-        if self._has_ended:
+        """The events of one event: none for what the protocol cannot express. Only a failure comes after the run's end."""
+        if self._has_ended and (self._has_failed or not isinstance(event, e.StreamException)):
             return ()
         if isinstance(event, e.Delta):
             kind = self._texts.get(event.message_id)
@@ -158,7 +159,8 @@ class Encoder(base.Encoder):
             case e.RunDone(run=run):
                 yield from self._end(run)
             case e.StreamException(error=name, message=text):
-                yield from self._end(e.Run(status="failed", error={"message": text, "code": name}))
+                error = {"message": text, "code": name}
+                yield from [self._error(error)] if self._has_ended else self._end(e.Run(status="failed", error=error))
             case e.RawEvent(name=name, data=data):
                 yield {"type": "RAW", "event": data, "source": name}
             case _ if is_application_event(type(event)):
@@ -198,10 +200,7 @@ class Encoder(base.Encoder):
         if not self._is_1:
             usage = {}
         if run.status in ("failed", "expired") or (run.status == "incomplete" and run.error is not None):
-            error = run.error or {}
-            shown = as_text(error.get("message")) if self._expose_errors else ""
-            code = as_text(error.get("code")) or as_text(error.get("type"))
-            yield {"type": "RUN_ERROR", "message": shown or MASKED_ERROR, **({"code": code} if code else {}), **usage}
+            yield {**self._error(run.error or {}), **usage}
         elif run.status == "cancelled" and not self._is_1:
             yield {"type": "RUN_ERROR", "message": "The run was cancelled.", "code": "cancelled"}
         else:
@@ -210,6 +209,12 @@ class Encoder(base.Encoder):
             if run.status not in ("completed", "cancelled"):
                 extra["status"] = run.status
             yield {"type": "RUN_FINISHED", **self._ids, **self._outcome(run), **usage, **self._metadata(extra)}
+
+    def _error(self, error: Mapping[str, Any]) -> Item:
+        self._has_failed = True
+        shown = as_text(error.get("message")) if self._expose_errors else ""
+        code = as_text(error.get("code")) or as_text(error.get("type"))
+        return {"type": "RUN_ERROR", "message": shown or MASKED_ERROR, **({"code": code} if code else {})}
 
     def _outcome(self, run: e.Run) -> Item:
         if not self._is_1:
@@ -322,7 +327,7 @@ class Encoder(base.Encoder):
         self._questions[confirmation.id] = confirmation
         part.is_asked = True
         shown = {"id": confirmation.id, "toolCallId": part.id, "status": "pending"}
-        yield _custom("confirmation", shown)
+        yield _custom("confirmation", shown | without_keys({"expires_at": confirmation.expires_at}))
 
     def _decide(self, confirmation: Confirmation) -> Iterator[Item]:
         if confirmation.status == "declined" and confirmation.reason == "not answered":
@@ -346,6 +351,7 @@ class Encoder(base.Encoder):
             "reason": "tool_call",
             "message": f"May {part.name if part else subject.name or subject.type} run?",
             **({"toolCallId": part.id} if part else {}),
+            **({} if confirmation.expires_at is None else {"expiresAt": date_of(confirmation.expires_at)}),
             "responseSchema": {"type": "object", "properties": properties, "required": ["approved"]},
         }
 

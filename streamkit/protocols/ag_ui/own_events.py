@@ -13,7 +13,7 @@ from ...errors import UsageError
 from ...messages import Annotation, Message
 from ..ui_files import file_fields
 from ..ui_parts import message_fields, restored_event
-from ..values import WireObject, as_count, as_object, as_objects, as_text, text_or_none
+from ..values import WireObject, as_count, as_object, as_objects, as_seconds, as_text, text_or_none
 from .calls_in import Calls
 from .wire import CONSOLE, FILE, OWN, extra_of, others_of
 
@@ -110,7 +110,8 @@ class OwnEvents:
                 return None if own is None else iter([own])
 
     def _confirmation(self, value: WireObject) -> _Events:
-        return self._calls.ask(as_text(value.get("id")), as_text(value.get("toolCallId")))
+        id, call_id = as_text(value.get("id")), as_text(value.get("toolCallId"))
+        return self._calls.ask(id, call_id, as_seconds(value.get("expires_at")))
 
     def _confirmation_done(self, value: WireObject) -> _Events:
         return self._calls.decide(as_text(value.get("id")), value)

@@ -80,6 +80,21 @@ class Block:
         message_class: the class of the message.
     """
 
+    __slots__ = (
+        "_code_key",
+        "_code_reader",
+        "_fields",
+        "_growth",
+        "_has_summary",
+        "_input",
+        "_is_code_complete",
+        "_json",
+        "id",
+        "message_class",
+        "metadata",
+        "type",
+    )
+
     def __init__(self, wire: WireObject, type: str, place: Place) -> None:
         self.type = type
         self.id = place.id

@@ -26,8 +26,13 @@ Warn = Callable[[str, str], None]
 """Called with the code and the fault of a warning."""
 
 
+_NONE: set[int] = set()  # in the place of what most answers have none of: nothing is added to it
+
+
 class MessageIds:
     """The message ids of all answers of one stream, and the names of the tools that they called."""
+
+    __slots__ = ("_used", "new_id", "tool_names")
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self.new_id = new_id
@@ -60,6 +65,20 @@ class ContentBlocks:
         is_ending: whether the answer is at its end, so that a block that stops is done at once.
     """
 
+    __slots__ = (
+        "_ids",
+        "_newest",
+        "_open",
+        "_stopped",
+        "_unknown",
+        "_warn",
+        "group",
+        "growing",
+        "growing_code",
+        "is_ending",
+        "stop_reason",
+    )
+
     def __init__(self, ids: MessageIds, warn: Warn) -> None:
         self.growing: dict[int, tuple[type, str, Any, str, str]] = {}
         self.growing_code: dict[int, Block] = {}
@@ -69,7 +88,7 @@ class ContentBlocks:
         self._ids = ids
         self._warn = warn
         self._open: dict[int, list[Block]] = {}
-        self._unknown: set[int] = set()  # the indexes of open blocks of unknown types
+        self._unknown = _NONE  # the indexes of open blocks of unknown types
         self._stopped = _StoppedBlocks()
         self._newest = -1
 
@@ -193,6 +212,7 @@ class ContentBlocks:
             return
         events = complete_block_events(wire, type, self._ids.place("", self.group, index), self._ids.tool_names)
         if events is None:
+            self._unknown = self._unknown or set()
             self._unknown.add(index)
             yield RawEvent(as_text(item.get("type")) or type or "content_block", item)
         else:
@@ -245,6 +265,8 @@ class _StoppedBlocks:
 
     A call is uncertain for having `partial` arguments, or `empty` ones.
     """
+
+    __slots__ = ("_blocks",)
 
     def __init__(self) -> None:
         self._blocks: list[tuple[Block, str]] = []  # each with "partial", "empty", or "" for any other block

@@ -26,7 +26,7 @@ from .. import base
 from ..framing import Frames, as_frame
 from ..held_values import HeldSize, add_values
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without_keys
-from .content import ContentBlocks, MessageIds, Warn
+from .content import ContentBlocks, MessageIds
 from .shape import recognises
 from .wire import HELPER_EVENTS, PAUSE_REASONS, InputDelta, decode_delta, error_of, usage_of
 
@@ -34,6 +34,15 @@ __all__ = ["Decoder"]
 
 # The keys of a message that are not metadata of the run.
 _MESSAGE_KEYS = ("id", "type", "role", "content", "model", "usage", "stop_reason")
+
+
+class _Faults(list[tuple[str, str]]):
+    """The codes and faults of warnings. It is called with each."""
+
+    __slots__ = ()
+
+    def __call__(self, code: str, fault: str) -> None:
+        self.append((code, fault))
 
 
 class Decoder(base.Decoder):
@@ -45,10 +54,9 @@ class Decoder(base.Decoder):
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
         self._ids = MessageIds(self.new_id)
-        # Warnings about the current item, which follow its other events. `_warn_later` refers to the list alone: a
-        # reference to the decoder would be a circle, and keep a finished stream in memory.
-        self._faults = faults = list[tuple[str, str]]()
-        self._warn_later: Warn = lambda code, fault: faults.append((code, fault))
+        # Warnings about the current item, which follow its other events. They refer to nothing else: a reference to the
+        # decoder would be a circle, and keep a finished stream in memory.
+        self._warn_later = _Faults()
         self._held = HeldSize()
         self._is_another_answer = False
         self._has_failed = False
@@ -127,9 +135,14 @@ class Decoder(base.Decoder):
 
     def feed(self, item: WireObject) -> Iterable[e.Event]:
         """The events of one item, then the warnings about it."""
-        events = list(self._read(item))
-        events += [self.warn(code, fault) for code, fault in self._faults]
-        self._faults.clear()
+        kind = as_text(item.get("type"))
+        if self._has_failed:
+            return [e.RawEvent(kind, item)]
+        read = self._readers.get(kind)
+        events = list(self._other(item) if read is None else read(self, item))
+        if self._warn_later:
+            events += [self.warn(code, fault) for code, fault in self._warn_later]
+            self._warn_later.clear()
         return events
 
     def finish(self) -> Iterable[e.Event]:
@@ -138,39 +151,38 @@ class Decoder(base.Decoder):
             yield from self._end()
         yield from self._blocks.cut("incomplete")
 
-    def _read(self, item: WireObject) -> Iterator[e.Event]:
-        kind = as_text(item.get("type"))
-        match kind:
-            case _ if self._has_failed:
-                yield e.RawEvent(kind, item)
-            case "content_block_delta":
-                yield from self._blocks.delta(item)
+    def _block_item(self, item: WireObject) -> Iterable[e.Event]:
+        """A content block begins, grows or stops."""
+        match item["type"]:
             case "content_block_start":
-                yield from self._blocks.start(item)
+                return self._blocks.start(item)
             case "content_block_stop":
-                yield from self._blocks.stop(item)
-            case "message_start":
-                yield from self._message(as_object(item.get("message")))
-            case "message_delta":
-                yield from self._message_delta(item)
-            case "message_stop":
-                # Bedrock's metrics are here, and the complete message that the SDK's helper adds.
-                yield from self._add_metadata(without_keys(item, "type", "message"))
-                yield from self._end()
-            case "message":
-                yield from self._message(item)
-                self._blocks.stop_reason = self._blocks.stop_reason or text_or_none(item.get("stop_reason"))
-                yield from self._end()
-            case "error":
-                yield from self._fail(item)
-            case "" if item.get("error") is not None:
-                yield from self._fail(item)
-            case "":
-                self._warn_later("no-type", "it has no type and was skipped")
-            case _ if kind not in HELPER_EVENTS:
-                yield e.RawEvent(kind, item)
+                return self._blocks.stop(item)
             case _:
-                pass
+                return self._blocks.delta(item)
+
+    def _message_start(self, item: WireObject) -> Iterable[e.Event]:
+        return self._message(as_object(item.get("message")))
+
+    def _message_stop(self, item: WireObject) -> Iterator[e.Event]:
+        # Bedrock's metrics are here, and the complete message that the SDK's helper adds.
+        yield from self._add_metadata(without_keys(item, "type", "message"))
+        yield from self._end()
+
+    def _complete_message(self, item: WireObject) -> Iterator[e.Event]:
+        yield from self._message(item)
+        self._blocks.stop_reason = self._blocks.stop_reason or text_or_none(item.get("stop_reason"))
+        yield from self._end()
+
+    def _other(self, item: WireObject) -> Iterable[e.Event]:
+        """An item of another type, or without one."""
+        kind = as_text(item.get("type"))
+        if kind:
+            return () if kind in HELPER_EVENTS else (e.RawEvent(kind, item),)
+        if item.get("error") is not None:
+            return self._fail(item)
+        self._warn_later("no-type", "it has no type and was skipped")
+        return ()
 
     # -- the message
 
@@ -285,6 +297,18 @@ class Decoder(base.Decoder):
         self._has_failed = self._has_ended = True
         self._meet_terminal_rule()
         yield e.RunDone(e.Run(status="failed", error=error_of(item), metadata=dict(self._metadata), raw=item))
+
+    # What reads each type of item.
+    _readers: ClassVar[dict[str, Callable[[Any, WireObject], Iterable[e.Event]]]] = {
+        "message_start": _message_start,
+        "content_block_start": _block_item,
+        "content_block_delta": _block_item,
+        "content_block_stop": _block_item,
+        "message_delta": _message_delta,
+        "message_stop": _message_stop,
+        "message": _complete_message,
+        "error": _fail,
+    }
 
 
 _BEGAN_TWICE = "the message began twice; the second start was dropped"

@@ -28,10 +28,10 @@ from ... import messages as m
 from ...events import OPEN_MESSAGE_STATUS, ToolCallDelta
 from ...messages.json_text import NOT_JSON
 from .. import base
+from ..dates import time_of
 from ..framing import Frames, as_frame
 from ..values import WireObject, as_count, as_text, error_item, text_or_json
 from .calls import ToolCalls
-from .dates import time_of
 from .ids import MessageIds, Places
 from .legacy import is_legacy, kind_of, modernise
 from .texts import GROWING_TEXTS, Texts

@@ -12,8 +12,8 @@ from ... import messages as m
 from ...answers import Confirmation
 from ...messages import Message
 from .. import base
+from ..dates import date_of
 from ..values import WireObject, as_text, without_keys
-from .dates import date_of
 from .wire import STATUS_OF_STOP_REASON
 
 __all__ = ["Encoder"]

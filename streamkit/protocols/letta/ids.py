@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.unique_ids import UniqueIds
+from ..dates import time_of
 from ..values import WireObject, as_text, text_or_none
-from .dates import time_of
 
 __all__ = ["MessageIds", "Places"]
 

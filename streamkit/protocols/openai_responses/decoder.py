@@ -91,7 +91,7 @@ class Decoder(base.Decoder):
                 pass  # another event, or a frame with an SSE id, which is a tuple
             if self.exhausted:
                 return events
-            event = self._switch_target(data)
+            event = self._switch_target(data) if self._response.targets else None
             if event is not None:
                 events.append(event)
             else:
@@ -109,7 +109,7 @@ class Decoder(base.Decoder):
     def _switch_target(self, data: Any) -> Event | None:
         """The event of a delta of another open part, which is the latest from here on; None if it does more."""
         response = self._response
-        if not response.targets or b'.delta"' not in data:
+        if b'.delta"' not in data:
             return None
         try:
             delta = decode_any_delta(data)
@@ -161,11 +161,11 @@ class Decoder(base.Decoder):
     def feed(self, item: WireObject) -> Iterable[Event]:
         """The events of one event of the API, with its `sequence_number` as their position. One that gives none is a
         raw event."""
-        type = as_text(item.get("type"))
-        self._response.targets.pop(None, None)  # the item may begin or end one at the same output_index
+        response, type = self._response, as_text(item.get("type"))
+        response.targets.pop(None, None)  # the item may begin or end one at the same output_index
         read = _READERS.get(type)
-        events = [] if read is None else [*read(self._response, item)]
-        self.complete = self._response.is_complete
+        events = [] if read is None else [*read(response, item)]
+        self.complete = response.is_complete
         if not events:
             events.append(RawEvent(type, item))
         position = as_count(item.get("sequence_number"))

@@ -22,8 +22,8 @@ __all__ = ["append_console", "end_patch", "finish_item", "hold_console"]
 
 def finish_item(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
     """The end of an item, with its final form. `status` holds if the form has none."""
-    item.learn(wire)
     item.is_final = True
+    item.learn(wire)
     status = STATUSES.get(as_text(wire.get("status")), status)
     yield from _READERS.get(item.type, _read_other)(item, wire, status)
     yield from item.close_all(status)

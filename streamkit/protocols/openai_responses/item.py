@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...events import Event, MessageCreated, MessageDone, StreamWarning
 from ...messages import Annotation, Message, ReasoningMessage, Status, TextMessage
-from ..held_values import add_values
+from ..held_values import NOTHING, add_values
 from ..values import WireObject, as_list, as_object, as_text, json_text, without_keys
 from .item_types import CALLS, CODE_KEYS, OUTPUT_KEYS, OWN_KEYS, PARTS, Call
 from .part_ids import PartIds
@@ -43,6 +43,7 @@ class Item:
         warn: makes a warning of a code, a fault and the kind of what is at fault.
 
     Attributes:
+        first_type: the type with which it began; a later form may have another one.
         role, name, call_id: the item's own, "" until they arrive.
         is_executed: whether the provider executes this call.
         metadata: for its messages: the values that they have no field for.
@@ -64,20 +65,20 @@ class Item:
     reasoning_id = ""
     is_stored = True
     done_ids: Set[str] = frozenset()
+    delta_item_ids: tuple[str | None, ...] = ()
+    pending_arguments: Sequence[str] = ()
+    _pending: dict[str, _FinalPart] = NOTHING  # by message id
+    _wire: WireObject = NOTHING  # its newest form, until a message has it
 
     def __init__(
         self, id: str, type: str, output_index: int | None, warn: Callable[[str, str, Any], StreamWarning]
     ) -> None:
         self.id = id
-        self.type = type
+        self.type = self.first_type = type
         self.output_index = output_index
         self.warn = warn
         self.metadata: dict[str, Any] = {}
         self.parts = PartIds(id)
-        self.delta_item_ids: set[str | None] = set()
-        self.pending_arguments: list[str] = []
-        self._wire: WireObject = {}  # its newest form, until a message has it
-        self._pending: dict[str, _FinalPart] = {}  # by message id
         if type not in _PLAIN_TYPES:
             self.learn({})
 
@@ -85,13 +86,16 @@ class Item:
 
     def learn(self, wire: WireObject) -> WireObject:
         """Take over what a form of the item states about it. Returns what of its metadata is new."""
-        self._wire = wire or self._wire
         self.type = as_text(wire.get("type")) or self.type
+        if self.is_final or self.type not in _PLAIN_TYPES:  # of others only the final form is used
+            self._wire = wire or self._wire
         self.role = as_text(wire.get("role")) or self.role
         self.name = as_text(wire.get("name")) or self.name
         self.call_id = as_text(wire.get("call_id")) or self.call_id
-        values = {key: value for key, value in wire.items() if key not in OWN_KEYS and value not in (None, [])}
-        changed = add_values(self.metadata, values)
+        changed: WireObject = NOTHING
+        if not wire.keys() <= OWN_KEYS:
+            values = {key: value for key, value in wire.items() if key not in OWN_KEYS and value not in (None, [])}
+            changed = add_values(self.metadata, values)
         if (call := CALLS.get(self.type)) is not None:
             self._learn_call(call, wire)
         elif self.type == "shell_call":
@@ -178,10 +182,17 @@ class Item:
         self.parts.reserve()
         yield MessageCreated(message)
 
+    def hold_arguments(self, piece: str) -> None:
+        """Add to the pending arguments."""
+        if not isinstance(self.pending_arguments, list):
+            self.pending_arguments = list[str]()
+        self.pending_arguments.append(piece)
+
     def hold(self, kind: str, index: int, content: str, fields: WireObject) -> None:
         """Make a part pending: this is its final form."""
         id = self.parts.ensure(kind, index)
         if id not in self.done_ids:
+            self._pending = self._pending or {}
             self._pending[id] = _FinalPart(content, fields)
 
     def begin_patch(self) -> str:
@@ -218,7 +229,10 @@ class Item:
             self._wire = {}
         else:
             wire = {**wire, CODE_KEYS[self.type]: "", "status": status}
-        found: dict[str, Any] = {"item": form_of(wire)}
+        form = form_of(wire)
+        if form.get("id") == self.id:
+            form["id"] = self.id  # its message has the same text, not one of its own
+        found: dict[str, Any] = {"item": form}
         if self.type == "reasoning" and not (self.is_stored or wire.get("encrypted_content") or wire.get("content")):
             found["reasoning"] = None
         elif self.reasoning_id:

@@ -32,15 +32,27 @@ class ItemIndex:
         is_stored: whether the provider stores the response.
     """
 
+    __slots__ = (
+        "_by_id",
+        "_made_by_output_index",
+        "_made_by_type",
+        "_new_id",
+        "_reasoning_id",
+        "_warn",
+        "is_stored",
+        "items",
+    )
+
     def __init__(self, new_id: Callable[[], str], warn: Callable[[str, str, Any], StreamWarning]) -> None:
         self.items: list[Item] = []
         self.is_stored = True
         self._new_id = new_id
         self._warn = warn
         self._by_id: dict[str, Item] = {}
-        self._by_output_index: dict[int, Item] = {}
         self._reasoning_id = ""  # of the newest reasoning item
-        self._by_type: dict[str, list[Item]] = {}  # without done items at the end, once `_latest` was called
+        # Made when they are needed: most servers say by an id which item an event belongs to.
+        self._made_by_output_index: dict[int, Item] | None = None
+        self._made_by_type: dict[str, list[Item]] | None = None  # without done items at the end
 
     def add(self, id: str, type: str, output_index: int | None) -> Item:
         """A new item. It has this id, unless that is empty or another item that is not done has it."""
@@ -53,11 +65,27 @@ class ItemIndex:
         if type == "reasoning":
             self._reasoning_id = own_id
         self.items.append(item)
-        self._by_type.setdefault(type, []).append(item)
+        if self._made_by_type is not None:
+            self._made_by_type.setdefault(type, []).append(item)
         self._by_id[id or own_id] = item
-        if output_index is not None:
-            self._by_output_index[output_index] = item
+        if self._made_by_output_index is not None and output_index is not None:
+            self._made_by_output_index[output_index] = item
         return item
+
+    @property
+    def _by_output_index(self) -> dict[int, Item]:
+        if (made := self._made_by_output_index) is None:
+            made = {item.output_index: item for item in self.items if item.output_index is not None}
+            self._made_by_output_index = made
+        return made
+
+    @property
+    def _by_type(self) -> dict[str, list[Item]]:
+        if (made := self._made_by_type) is None:
+            self._made_by_type = made = dict[str, list[Item]]()
+            for item in self.items:
+                made.setdefault(item.first_type, []).append(item)
+        return made
 
     def begin(self, id: str, type: str, output_index: int | None) -> Item:
         """The item that begins: a new one, unless its parts came before it."""

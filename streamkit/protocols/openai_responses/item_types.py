@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,7 @@ from ...messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
+from ..values import WireObject
 
 __all__ = [
     "CALLS",
@@ -30,6 +31,7 @@ __all__ = [
     "STATUSES",
     "Call",
     "Part",
+    "with_shared_words",
 ]
 
 
@@ -153,3 +155,24 @@ STATUSES: dict[str, Status] = {
     "cancelled": "cancelled",
 }
 """The final statuses of items and responses, which are the same for messages."""
+
+
+_WORDS = {
+    word: word
+    for word in (
+        "assistant",
+        "auto",
+        "completed",
+        "function_call",
+        "message",
+        "output_text",
+        "reasoning",
+        "response",
+        "summary_text",
+    )
+}
+
+
+def with_shared_words(wire: WireObject) -> dict[str, Any]:
+    """A copy for a message or a run, which is held as long as that. The words of most objects are the same for all copies."""
+    return {key: _WORDS.get(value, value) if value.__class__ is str else value for key, value in wire.items()}

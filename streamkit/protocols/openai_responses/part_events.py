@@ -41,7 +41,7 @@ def read_delta(state: ResponseState, event: WireObject, *, stem: str) -> Iterato
         return
     item = state.items.of_event(event, stream.item)
     if stream.part == "call" and not item.name:
-        item.pending_arguments.append(value)
+        item.hold_arguments(value)
         yield MetadataHeld(None, len(value))
         return
     index = as_count(event.get(stream.index_key)) or 0
@@ -159,6 +159,7 @@ def read_speech(
     if not value:
         return
     if id is None:
-        id = state.speech_ids[message_class] = state.new_id()
+        id = state.new_id()
+        state.speech_ids = {**state.speech_ids, message_class: id}
         yield message_class.created_event(message_class(id, metadata=metadata))
     yield message_class.delta_event(id, value)

@@ -21,6 +21,8 @@ class PartIds:
         is_reserved: whether the item's id is that of a message which is open, but not known to be any part.
     """
 
+    __slots__ = ("by_id", "by_part", "is_reserved", "item_id")
+
     def __init__(self, item_id: str) -> None:
         self.item_id = item_id
         self.by_part: dict[tuple[str, int], str] = {}

@@ -12,7 +12,7 @@ None there for reasoning that the API would not find again, because the response
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ from ...messages import (
     ToolOutputMessage,
 )
 from ..values import WireObject, as_list, as_object, as_text, is_list, is_object, json_text, parse_json
-from .item_types import CALLS, CODE_KEYS, CONTENT_PARTS, OUTPUT_KEYS
+from .item_types import CALLS, CODE_KEYS, CONTENT_PARTS, OUTPUT_KEYS, with_shared_words
 
 __all__ = ["KEY", "form_of", "received_item", "restore"]
 
@@ -54,7 +54,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 def form_of(wire: WireObject) -> dict[str, Any]:
     """A copy of an item without the contents of its messages."""
-    item = _copy(wire)
+    item = _copy(wire, with_shared_words)
     for place in _places(item):
         place.holder[place.key] = _emptied(place)
         if place.holder.get("logprobs"):
@@ -66,11 +66,11 @@ def form_of(wire: WireObject) -> dict[str, Any]:
     return item
 
 
-def _copy(wire: WireObject) -> dict[str, Any]:
-    item = dict(wire)
+def _copy(wire: WireObject, copy: Callable[[WireObject], dict[str, Any]] = dict) -> dict[str, Any]:
+    item = copy(wire)
     for key in ("summary", "content"):
         if is_list(parts := item.get(key)):
-            item[key] = [dict(part) if is_object(part) else part for part in parts]
+            item[key] = [copy(part) if is_object(part) else part for part in parts]
     return item
 
 

@@ -21,7 +21,7 @@ from ..values import (
 )
 from .final_items import finish_item
 from .item_index import UnmatchedItems
-from .item_types import CALLS, STATUSES
+from .item_types import CALLS, STATUSES, with_shared_words
 from .response_state import ResponseState
 from .wire import STEM_OF_CALL
 
@@ -41,7 +41,7 @@ def read_item_added(state: ResponseState, event: WireObject) -> Iterator[Event]:
         return
     id, type, output_index = as_text(wire.get("id")), as_text(wire.get("type")), as_count(event.get("output_index"))
     item = state.items.begin(id, type, output_index)
-    if size := state.held.add(item.learn(wire)):
+    if (changed := item.learn(wire)) and (size := state.held.add(changed)):
         yield MetadataHeld(None, size)
     if item.type in _PART_OF_ITEM:
         yield from item.open(_PART_OF_ITEM[item.type])
@@ -157,7 +157,8 @@ def _finish_items(state: ResponseState, output: Sequence[WireObject], status: St
 
 def _run(response: WireObject, status: RunStatus) -> Run:
     """The response as a run. Its `raw` is without the output, which is in the messages, and may be long."""
-    error, raw = response.get("error"), dict(response)
+    error = response.get("error")
+    raw = dict(response) if status == "in_progress" else with_shared_words(response)  # the last one stays
     raw.pop("output", None)
     return Run(
         id=as_text(response.get("id")),

@@ -7,13 +7,16 @@ from typing import Any
 
 from ...events import StreamWarning
 from ...messages import Message
-from ..held_values import HeldSize
+from ..held_values import NOTHING, HeldSize
 from .item import Item
 from .item_index import ItemIndex
 from .item_types import PARTS
 from .wire import DELTA_DECODERS, DELTA_STRUCTS, SHELL_OUTPUT, TEXT_STREAMS, DeltaEvent
 
 __all__ = ["NO_TARGET", "DeltaTarget", "ResponseState"]
+
+
+_DELTA_TYPES = {stem: f"{stem}.delta" for stem in DELTA_STRUCTS}
 
 
 class DeltaTarget:
@@ -42,7 +45,7 @@ class DeltaTarget:
         event: Any,
     ) -> None:
         self.item_id = item_id
-        self.type = f"{stem}.delta"
+        self.type = _DELTA_TYPES[stem]
         self.decode = DELTA_DECODERS[DELTA_STRUCTS[stem]]
         self.index_key = TEXT_STREAMS[stem].index_key if stem in TEXT_STREAMS else "command_index"
         self.part_index = part_index
@@ -94,6 +97,20 @@ class ResponseState:
         latest_target: the row of the one that received the latest delta.
     """
 
+    __slots__ = (
+        "has_begun",
+        "has_ended",
+        "has_summaries",
+        "held",
+        "is_complete",
+        "items",
+        "latest_target",
+        "new_id",
+        "speech_ids",
+        "targets",
+        "warn",
+    )
+
     def __init__(self, new_id: Callable[[], str], warn: Callable[[str, str, Any], StreamWarning]) -> None:
         self.new_id = new_id
         self.warn = warn
@@ -107,7 +124,7 @@ class ResponseState:
         self.is_complete = False
         self.has_summaries = False
         self.items = ItemIndex(self.new_id, self.warn)
-        self.speech_ids: dict[type[Message], str] = {}
+        self.speech_ids: dict[type[Message], str] = NOTHING
         self.targets: dict[str | None, DeltaTarget] = {}
         self.latest_target = NO_TARGET
 
@@ -140,7 +157,8 @@ class ResponseState:
     def _add_target(
         self, item: Item, key: str | None, stem: str, index: int | None, message_id: str, event: Any
     ) -> None:
-        item.delta_item_ids.add(key)
+        if key not in item.delta_item_ids:
+            item.delta_item_ids += (key,)
         self.targets[key] = DeltaTarget(key, stem, index, item.output_index, message_id, event)
 
     def forget_targets(self, item: Item) -> None:
@@ -149,4 +167,4 @@ class ResponseState:
             target = self.targets.get(item_id)
             if target is not None and target.message_id in item.parts.by_id:
                 del self.targets[item_id]
-        item.delta_item_ids.clear()
+        item.delta_item_ids = ()

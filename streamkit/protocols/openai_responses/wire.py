@@ -261,11 +261,13 @@ def are_content_parts(value: Any) -> bool:
 
 def read_part(part: WireObject) -> tuple[str, dict[str, Any]]:
     """The text of a content part, and the other fields of its message that the part has."""
-    annotations = [found for wire in as_list(part.get("annotations")) if (found := read_annotation(wire)) is not None]
-    logprobs = as_list(part.get("logprobs"))
-    fields: dict[str, Any] = {"metadata": {"logprobs": list(logprobs)}} if logprobs else {}
-    if annotations:
-        fields["annotations"] = annotations
+    fields: dict[str, Any] = {}
+    if part.get("logprobs") and (logprobs := as_list(part["logprobs"])):
+        fields["metadata"] = {"logprobs": list(logprobs)}
+    if wires := part.get("annotations"):
+        annotations = [found for wire in as_list(wires) if (found := read_annotation(wire)) is not None]
+        if annotations:
+            fields["annotations"] = annotations
     return as_text(part.get("text")) or as_text(part.get("refusal")), fields
 
 

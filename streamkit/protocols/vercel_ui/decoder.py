@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from ... import events as e
 from ... import messages as m
+from ...errors import RunFailedError
 from ...events import ReasoningDelta, TextDelta
 from ...messages import Annotation
 from ..ui_decoder import NOT_GROWING, Growing, UiDecoder
@@ -291,7 +292,11 @@ class Decoder(UiDecoder):
 
     def _fail(self, item: WireObject) -> Iterator[e.Event]:
         self.complete = True
-        yield from self._end("failed", {"message": as_text(item.get("errorText")) or "the run failed"})
+        message = as_text(item.get("errorText")) or "the run failed"
+        if self._status is None:
+            yield from self._end("failed", {"message": message})
+        elif self._status != "failed":  # what came after the run failed
+            yield e.StreamException(RunFailedError.__name__, message)
 
     def _abort(self, item: WireObject) -> Iterator[e.Event]:
         self.complete = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from ... import events as e
@@ -63,7 +63,7 @@ class Encoder(base.Encoder):
     | usage | reports within a step; details but for `reasoningTokens` and `cachedInputTokens` |
     | a tool output | before version 7 its message's id, `group` and `index` |
     | a call's arguments | where its pieces were cut; in version 5 code becomes a call, and its message's id is the call's |
-    | a confirmation | that its subject was the code in a call, and not the call |
+    | a confirmation | that its subject was the code in a call, and not the call; when it expires |
     | `metadata` of messages, of deltas and of citations | all but what came over this protocol, `custom` and `error` |
     | texts | `status`, except `incomplete`, `cancelled` and `failed` |
     | raw events, warnings, choices other than the first | all |
@@ -109,7 +109,7 @@ class Encoder(base.Encoder):
         self._sources: dict[str, int] = {}  # how many sources a text has
         self._usage: e.Usage | None = None
         self._has_begun = False
-        self._has_ended = False
+        self._has_ended = self._has_failed = False
 
     def feed(self, event: e.Event) -> Sequence[Chunk]:
         """The chunks of one event: none for what the protocol cannot express."""
@@ -152,8 +152,8 @@ class Encoder(base.Encoder):
                 yield from self._tools.decide(confirmation)
             case e.RunDone(run=run):
                 yield from self._end(run)
-            case e.StreamException(error=name, message=text) if not self._has_ended:
-                yield from self._end(e.Run(status="failed", error={"message": text, "type": name}))
+            case e.StreamException(error=name, message=text):
+                yield from self._fail({"message": text, "type": name})
             case _ if is_application_event(type(event)):
                 yield {"type": f"data-{event.type.replace('_', '-')}", "data": application_event(event)}
             case _:
@@ -198,14 +198,25 @@ class Encoder(base.Encoder):
             yield {"type": "abort"}
             return
         if has_failed:
-            shown = as_text((run.error or {}).get("message")) if self._expose_errors else ""
-            yield {"type": "error", "errorText": shown or MASKED_ERROR}
+            yield self._error(run.error)
         reason = "error" if has_failed else finish_reason_of(run.status, run.finish_reason)
         if run.finish_reason and run.finish_reason != reason:
             metadata["finishReason"] = run.finish_reason
         if run.status != "completed" and not has_failed:
             metadata["status"] = run.status
         yield {"type": "finish", "finishReason": reason, **({"messageMetadata": metadata} if metadata else {})}
+
+    def _fail(self, error: Mapping[str, Any]) -> Iterator[Chunk]:
+        """The stream failed: with its run, or after it, as in a hook that gets the end of the run."""
+        if not self._has_ended:
+            yield from self._end(e.Run(status="failed", error=error))
+        elif not self._has_failed:
+            yield self._error(error)
+
+    def _error(self, error: Mapping[str, Any] | None) -> Chunk:
+        self._has_failed = True
+        shown = as_text((error or {}).get("message")) if self._expose_errors else ""
+        return {"type": "error", "errorText": shown or MASKED_ERROR}
 
     # -- messages
 

@@ -6,6 +6,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import anyio.lowlevel
@@ -168,7 +169,7 @@ class MemoryWriter(LogWriter):
         if self._run.has_room():
             await anyio.lowlevel.checkpoint()
         else:
-            await async_wait_until(self._run.has_room, self._watch, _pauses())
+            await async_wait_until(partial(self.in_task, self._run.has_room), self._watch, _pauses())
 
     @property
     def _watch(self) -> Watch:

@@ -43,6 +43,8 @@ class Hub:
     Attributes:
         link: the connections.
         controls: the thread in which producers receive what concerns them.
+        answers: the thread that stores the answers of tasks.
+        is_closed: whether it was closed.
     """
 
     def __init__(self, link: Link, prefix: str, lease: float, bury: Callable[[str], None]) -> None:
@@ -51,6 +53,7 @@ class Hub:
         self.lease = lease
         self._bury = bury
         self.controls = Worker("controls")
+        self.answers = Worker("answers")
         self._undertaker = Worker("undertaker")
         self.flusher = Flusher(self)
         self._looker = Looker(self, link)
@@ -61,7 +64,7 @@ class Hub:
         self._by_channel: dict[bytes, Feed | Outbox] = {}
         self._outboxes: dict[str, Outbox] = {}
         self._buried: set[str] = set()
-        self._is_running = self._is_closed = False
+        self._is_running = self.is_closed = False
         self._token = secrets.token_hex(6)
         self._numbers = count(1)
 
@@ -71,7 +74,7 @@ class Hub:
 
     def _start(self) -> None:
         """Start the threads. With the lock held."""
-        if not self._is_running and not self._is_closed:
+        if not self._is_running and not self.is_closed:
             self._is_running = True
             self._looker.start()
             self.link.when_moved(self._moved)
@@ -79,9 +82,10 @@ class Hub:
     def close(self) -> None:
         """End the threads."""
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 return
-            self._is_closed = True
+            self.is_closed = True
+        self.answers.finish()
         self.flusher.stop()
         if self._is_running:
             listeners = [*self._listeners.values()]
@@ -100,7 +104,7 @@ class Hub:
     def join(self, reading: RedisReading, run_id: str) -> Feed:
         """A reading begins. One that is dropped without being closed no longer counts."""
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 raise UsageError(f"run {run_id!r} cannot be read: its relay is closed")
             self._start()
             feed = self._feeds.get(run_id)
@@ -168,9 +172,10 @@ class Hub:
                     self._by_channel.pop(feed.keys.log, None)
 
     def questions(self, run_id: str) -> Mapping[str, Question] | None:
-        """The questions of a run as its readings in this process have them; None if they have to be fetched."""
+        """The questions of a run as its readings in this process have them, with those of all events that these have found;
+        None if nothing reads it here. (An answer that came since does not matter to a reader: the first one counts.)"""
         feed = self._feeds.get(run_id)
-        return None if feed is None or feed.is_stale or feed.is_gone else feed.questions
+        return None if feed is None or feed.is_gone else feed.questions
 
     def local_readers(self, run_id: str) -> tuple[str, set[str]]:
         """The name of this relay's readers, and the open readers of a run."""
@@ -221,7 +226,7 @@ class Hub:
     def add(self, outbox: Outbox) -> None:
         """A producer begins."""
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 raise UsageError(f"run {outbox.run_id!r} cannot be written: its relay is closed")
             self._start()
             self._outboxes[outbox.run_id] = outbox
@@ -257,7 +262,7 @@ class Hub:
         self._looker.put(self._wake())
 
     def _listen_to(self, server: Server) -> None:
-        if server not in self._listeners and not self._is_closed:
+        if server not in self._listeners and not self.is_closed:
             listener = self._listeners[server] = Listener(self, self.link, server, self._wake_channel)
             listener.start()
 

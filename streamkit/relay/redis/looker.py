@@ -137,7 +137,7 @@ class Looker:
         self, feed: Feed, readings: Sequence[RedisReading], trimmed: set[RedisReading], replies: Sequence[Any]
     ) -> None:
         """What Redis says of one run, and of the log for each of its readings."""
-        fields, leased, questions, *found = replies
+        fields, leased, *found, questions = replies
         self._update(feed, fields, bool(leased), questions)
         for reading, reply in zip(readings, found, strict=True):
             if reading in trimmed and not feed.is_gone:
@@ -151,14 +151,16 @@ class Looker:
     ) -> list[Sequence[Any]]:
         keys = feed.keys
         commands: list[Sequence[Any]] = [("HMGET", keys.run, *STATE_FIELDS), ("EXISTS", keys.lease)]
-        commands.append(("HGETALL", keys.questions) if feed.is_stale else ("EXISTS", keys.questions))
-        feed.is_stale = False
         for reading in readings:
             if reading in trimmed:
                 commands.append(("HMGET", keys.snapshot, "at", "data"))
             else:
                 start = b"(%d-%d" % reading.place if reading.place.number else b"-"
                 commands.append(("XRANGE", keys.log, start, "+", "COUNT", _ENTRIES))
+        # After the events, so that it has the questions of all that are found.
+        looks = bool(readings) or feed.is_stale
+        commands.append(("HGETALL" if looks else "EXISTS", keys.questions))
+        feed.is_stale = False
         for reading in readings:
             if reading.is_new:
                 commands += _signs(keys.readers, expiry, reading.member)

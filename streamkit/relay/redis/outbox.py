@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...errors import ProducerFenced, SourceError
 from ..interface import Control, Fenced, Status
 from .inbox import Inbox
 from .keys import Keys
-from .work import BATCH_BYTES, BATCH_EVENTS, Batch, Leave, Lives, Trim, Work
+from .work import BATCH_BYTES, BATCH_EVENTS, Batch, Leave, Lives, Settle, Trim, Work
 
 if TYPE_CHECKING:
     from .hub import Hub
@@ -46,6 +46,7 @@ class Outbox:
         contact: when Redis last stored something of it, on the monotonic clock.
         blocked_since: since when Redis has not stored what waits; None while it does.
         inbox: what the producer receives.
+        hub: what it shares with the others of its server.
     """
 
     def __init__(self, hub: Hub, run_id: str, owner: str, lives: Lives, control: Callable[[Control], None]) -> None:
@@ -60,7 +61,7 @@ class Outbox:
         self.contact = time.monotonic()
         self.blocked_since: float | None = None
         self.inbox = Inbox(self, self.keys, hub.link, control)
-        self._hub = hub
+        self.hub = hub
         self._control = control
         self._changed = threading.Condition()
         self._waiting: deque[Work] = deque()
@@ -104,7 +105,7 @@ class Outbox:
                 self.wrote = self.epoch
             due, self._is_due = not self._is_due, True
         if due:
-            self._hub.flusher.put(self)
+            self.hub.flusher.put(self)
         return first
 
     def ask(self, question_id: str, question: bytes, events: Sequence[bytes]) -> int:
@@ -124,16 +125,16 @@ class Outbox:
             self.number = number
             if events:
                 self.wrote = self.epoch
-        self._hub.flusher.put(self)
+        self.hub.flusher.put(self)
         return first
 
-    def put(self, work: Trim | Leave | None = None) -> None:
+    def put(self, work: Trim | Leave | Settle | None = None) -> None:
         """Send work after the events that were written; None is a heartbeat."""
         with self._changed:
             if self.fenced is not None:
                 return
             self._put(Batch(self.number, self.busy) if work is None else work)
-        self._hub.flusher.put(self)
+        self.hub.flusher.put(self)
 
     def _put(self, work: Work) -> None:
         self._waiting.append(work)
@@ -147,7 +148,7 @@ class Outbox:
                 return False
             self.has_left = True
             self._put(Leave(self.number, status, error, info))
-        self._hub.flusher.put(self)
+        self.hub.flusher.put(self)
         return True
 
     def give_up(self) -> None:
@@ -157,11 +158,11 @@ class Outbox:
                 return
             self.is_abandoned = True
             self._put(Leave(self.number, "running", b""))
-        self._hub.flusher.put(self)
+        self.hub.flusher.put(self)
 
     def drop(self) -> None:
         """As `give_up`, but later: it takes no lock."""
-        self._hub.flusher.put(self.give_up)
+        self.hub.flusher.put(self.give_up)
 
     def flush(self, timeout: float) -> None:
         """Wait until all that was written is stored.
@@ -201,7 +202,7 @@ class Outbox:
                     one.is_sealed = True
             return work
 
-    def replied(self, work: Sequence[Work], replies: Sequence[bytes]) -> bool:
+    def replied(self, work: Sequence[Work], replies: Sequence[Any]) -> bool:
         """Redis has answered. Returns whether there is more to send."""
         now = time.monotonic()
         news = self._news
@@ -210,7 +211,9 @@ class Outbox:
             if self.fenced is not None:
                 return False  # meanwhile, by another thread: nothing waits any more
             for one, reply in zip(work, replies, strict=True):
-                if reply.startswith(b"ok"):
+                if isinstance(one, Settle):
+                    self._store(one, now)
+                elif reply.startswith(b"ok"):
                     self._store(one, now)
                     news = reply[3:].decode()
                 elif reply.startswith(b"at ") and isinstance(one, Batch) and int(reply[3:]) > one.before:
@@ -231,9 +234,9 @@ class Outbox:
         self.contact, self.blocked_since = now, None
         if news != self._news:
             self._news = news
-            self._hub.controls.put(self.inbox.look)
+            self.hub.controls.put(self.inbox.look)
         if (self.has_left or self.is_abandoned) and not more:
-            self._hub.remove(self)
+            self.hub.remove(self)
         return more
 
     def _store(self, work: Work, now: float) -> None:
@@ -274,6 +277,6 @@ class Outbox:
             self._stored.clear()
             self._size = 0
             self._changed.notify_all()
-        self._hub.remove(self)
+        self.hub.remove(self)
         if not self.has_left and not self.is_abandoned:
-            self._hub.controls.put(partial(self._control, Fenced(reason)))
+            self.hub.controls.put(partial(self._control, Fenced(reason)))

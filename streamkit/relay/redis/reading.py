@@ -30,6 +30,7 @@ class RedisReading(Reading):
 
     Attributes:
         place: the place of the last event that was handed out.
+        has_place: whether the log had what comes after that, when the reading began.
         needs_snapshot: whether what comes next is a snapshot, as the events after the place are not in the log.
         is_looking: whether the log is about to be read for this reading.
         is_new: whether the log was never read for it.
@@ -37,7 +38,9 @@ class RedisReading(Reading):
         feed: where its batches come from; None before the first pull.
     """
 
-    def __init__(self, hub: Hub, run_id: str, place: Place | None, gap: Gap, timeout: float, limit: int) -> None:
+    def __init__(
+        self, hub: Hub, run_id: str, place: Place, has_place: bool, gap: Gap, timeout: float, limit: int
+    ) -> None:
         super().__init__()
         self._hub = hub
         self._run_id = run_id
@@ -51,8 +54,9 @@ class RedisReading(Reading):
         self._is_missing = False  # whether the log lacked what comes next
         self._failure: Exception | None = None
         self._joined = 0.0
-        self.place = Place(0, 0) if place is None else place
-        self.needs_snapshot = self.is_looking = False
+        self.place = place
+        self.has_place = has_place
+        self.needs_snapshot, self.is_looking = not has_place, False
         self.is_new = True
         self.member = ""
 
@@ -111,8 +115,8 @@ class RedisReading(Reading):
     def rewind(self, after: str) -> bool:
         """Read from the run's beginning."""
         place = place_of(after, self._run_id)
+        has = self.has_place if place == self.place else self._hub.has(self._run_id, place)
         self.place = Place(0, 0)
-        has = self._hub.has(self._run_id, place)
         self.needs_snapshot = not has
         return has
 

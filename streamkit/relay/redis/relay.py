@@ -7,23 +7,26 @@ import secrets
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from ...errors import UsageError
+from ...errors import SourceError, UsageError
 from ...redis_link import connect
-from ..cursors import cursor_of, place_of, run_name
+from ..cursors import Place, cursor_of, place_of, run_name
 from ..ending import end_abandoned_run
 from ..interface import FINAL, Answered, Control, Gap, Relay, RunRecord
 from ..registry import outcome_of
+from ..wakers import in_event_loop
+from .hub import Hub
 from .hubs import Hubs
 from .keys import Keys, index_key
 from .outbox import Outbox
 from .reading import RedisReading, missing, not_found
 from .record import STATE_FIELDS, Question, State, effective_status, encode, questions_of, text
-from .scripts import ANSWER, CANCEL, CLAIM, END, every_script
-from .work import Lives
+from .scripts import CANCEL, CLAIM, END, every_script
+from .work import Lives, settle_command
 from .writer import RedisWriter
 
 __all__ = ["RedisRelay"]
@@ -194,9 +197,9 @@ class RedisRelay(Relay):
 
     def question(self, run_id: str, question_id: str) -> Mapping[str, Any] | None:
         """One of a run's questions."""
-        known = self._hubs.of(run_id).questions(run_id)
-        if known is not None:
-            return known[question_id].record if question_id in known else None
+        followed = self._hubs.of(run_id).questions(run_id)
+        if followed is not None:
+            return followed[question_id].record if question_id in followed else None
         self.catch_up(run_id)
         keys, id = self._hubs.keys(run_id), question_id.encode("utf-8", "surrogatepass")
         (value,) = self._link.ask(("HGET", keys.questions, id))
@@ -236,6 +239,24 @@ class RedisRelay(Relay):
             raise UsageError(f"run {run_id!r} has no question {question_id!r}")
         return settled
 
+    def pass_on(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> None:
+        """Answer a question for a reader. In an event loop the answer is stored by a thread, which tries until it is."""
+        if not in_event_loop():
+            super().pass_on(run_id, question_id, answer)
+            return
+        outcome_of(answer)
+        hub = self._hubs.of(run_id)
+        hub.answers.put(partial(self._pass_on, hub, run_id, question_id, answer))
+
+    def _pass_on(self, hub: Hub, run_id: str, question_id: str, answer: Mapping[str, Any]) -> None:
+        while True:
+            try:
+                super().pass_on(run_id, question_id, answer)
+                return
+            except SourceError:
+                if hub.is_closed:
+                    raise
+
     def settle(
         self, run_id: str, question_id: str, answer: Mapping[str, Any] | None, *, passes_on: bool = False
     ) -> tuple[bool, dict[str, Any]] | None:
@@ -246,10 +267,7 @@ class RedisRelay(Relay):
             SourceError: there is no such run: `status_code` is 404.
         """
         keys = self._hubs.keys(run_id)
-        status = "closed" if answer is None else outcome_of(answer)["status"]
-        value = encode({"at": time.time()} if answer is None else {"at": time.time(), "answer": answer})
-        id = question_id.encode("utf-8", "surrogatepass")
-        (reply,) = self._link.ask(ANSWER(keys.run, keys.questions, keys.log, keys.news, id, status, value))
+        (reply,) = self._link.ask(settle_command(keys, question_id, answer))
         if reply == b"gone":
             if passes_on:
                 raise not_found(run_id)
@@ -302,7 +320,7 @@ class RedisRelay(Relay):
         keys = self._hubs.keys(run_id)
         if self._link.ask(("EXISTS", keys.run)) == [0]:
             raise not_found(run_id)
-        place, has = None, True
+        place, has = Place(0, 0), True
         if after is not None:
             place = place_of(after, run_id)
             self.catch_up(run_id)
@@ -310,9 +328,7 @@ class RedisRelay(Relay):
             if not has and gap == "error":
                 raise missing(run_id)
         limit = self._timeout if timeout is None else timeout
-        reading = RedisReading(self._hubs.of(run_id), run_id, place, gap, limit, self._limit)
-        reading.needs_snapshot = not has
-        return reading
+        return RedisReading(self._hubs.of(run_id), run_id, place, has, gap, limit, self._limit)
 
     # -- its producers
 

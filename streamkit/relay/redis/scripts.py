@@ -189,7 +189,7 @@ END = Script(
     + """
 if ARGV[8] and redis.call('EXISTS', KEYS[3]) == 1 then return 'leased' end
 if run[3] ~= 'running' then return run[3] == ARGV[4] and 'ok ' .. run[5] or 'closed' end  -- the reply was lost
-if run[4] ~= ARGV[3] then return 'at ' .. run[4] end
+if ARGV[4] ~= 'running' and run[4] ~= ARGV[3] then return 'at ' .. run[4] end
 redis.call('DEL', KEYS[3])
 if ARGV[4] == 'running' then
   redis.call('HSET', KEYS[1], 'released', ARGV[1])

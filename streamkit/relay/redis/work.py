@@ -1,18 +1,22 @@
-"""What a producer sends: batches of events, snapshots, and the status with which it leaves."""
+"""What a producer sends: batches of events, snapshots, outcomes of questions, and the status with which it leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..cursors import Place
 from ..interface import Status
-from .scripts import APPEND, END, SNAPSHOT
+from ..registry import outcome_of
+from .keys import Keys
+from .record import encode
+from .scripts import ANSWER, APPEND, END, SNAPSHOT
 
 if TYPE_CHECKING:
     from .outbox import Outbox
 
-__all__ = ["BATCH_BYTES", "BATCH_EVENTS", "Batch", "Leave", "Lives", "Trim", "Work"]
+__all__ = ["BATCH_BYTES", "BATCH_EVENTS", "Batch", "Leave", "Lives", "Settle", "Trim", "Work", "settle_command"]
 
 BATCH_EVENTS, BATCH_BYTES = 128, 1 << 16  # of one batch at most
 
@@ -95,4 +99,27 @@ class Leave:
         return END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments)
 
 
-Work: TypeAlias = Batch | Trim | Leave
+class Settle:
+    """A question is answered by its producer, or closed without an answer. Where it was answered before, nothing changes."""
+
+    __slots__ = ("answer", "question_id")
+    size = 0
+
+    def __init__(self, question_id: str, answer: Mapping[str, Any] | None) -> None:
+        self.question_id = question_id
+        self.answer = answer
+
+    def command(self, outbox: Outbox) -> Sequence[Any]:
+        """What stores it."""
+        return settle_command(outbox.keys, self.question_id, self.answer)
+
+
+def settle_command(keys: Keys, question_id: str, answer: Mapping[str, Any] | None) -> Sequence[Any]:
+    """What answers a question, or closes it."""
+    status = "closed" if answer is None else outcome_of(answer)["status"]
+    value = encode({"at": time.time()} if answer is None else {"at": time.time(), "answer": answer})
+    id = question_id.encode("utf-8", "surrogatepass")
+    return ANSWER(keys.run, keys.questions, keys.log, keys.news, id, status, value)
+
+
+Work: TypeAlias = Batch | Trim | Leave | Settle

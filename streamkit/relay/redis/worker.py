@@ -18,12 +18,12 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._is_stopped = False
 
-    def put(self, job: Callable[[], None]) -> None:
+    def put(self, job: Callable[[], object]) -> None:
         """Call this soon."""
         self._jobs.put(job)
         if self._thread is None and self._starting.acquire(blocking=False):
@@ -37,6 +37,12 @@ class Worker:
             except Exception:
                 if not self._is_stopped:
                     _log.exception("a job of the relay failed")
+
+    def finish(self) -> None:
+        """End the thread after all that it was to do, in a few seconds."""
+        self._jobs.put(None)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(5)
 
     def stop(self) -> None:
         """End the thread after what it does at present."""

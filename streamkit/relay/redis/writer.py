@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ProducerFenced, UsageError
@@ -12,7 +12,7 @@ from ..interface import FINAL, LogWriter, Status
 from ..wakers import in_event_loop
 from .outbox import Outbox
 from .record import encode, question_value
-from .work import Trim
+from .work import Settle, Trim
 
 if TYPE_CHECKING:
     from .relay import RedisRelay
@@ -84,6 +84,18 @@ class RedisWriter(LogWriter):
         self._outbox.inbox.settled(question_id)
         self._relay.catch_up(self._outbox.run_id)
         return self._relay.settle(self._outbox.run_id, question_id, answer) or (False, {})
+
+    def close_question(self, question_id: str, answer: Mapping[str, Any] | None = None) -> None:
+        """Answer a question here, or close it, after what was written."""
+        self._outbox.inbox.settled(question_id)
+        self._outbox.put(Settle(question_id, answer))
+
+    def call_soon(self, call: Callable[[], object]) -> None:
+        """Call something that may wait."""
+        if in_event_loop():
+            self._outbox.hub.answers.put(call)
+        else:
+            call()
 
     def unattended(self, question_id: str) -> float:
         """For how many seconds the run has had no reader that may answer this question."""

@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 
-const MOST_LINES = 5000; // that are shown; older ones are dropped from the view
+const MOST_LINES = 5000; // that are shown; older ones are dropped from the view, and counted
 const PARTIAL = /\x1b(?:\[[\d;:<=>?]*|\][^\x07\x1b]*\x1b?)?$/; // a sequence whose end has not come yet
 const PIECES = /\x1b\[([\d;:<=>?]*)[ -/]*([@-~])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|[\n\r\b]|[^\x1b\n\r\b]+/gs;
 
@@ -14,6 +14,9 @@ export class ConsoleView {
   #cells = []; // of the last line: [character, style]
   #at = 0;
   #line = null;
+  #rows = []; // the elements of the lines, from the oldest that is shown
+  #dropped = 0;
+  #note = null; // says how many lines were dropped
 
   constructor() {
     this.element = element("pre", { class: "console", tabindex: "0", "aria-label": "Output" });
@@ -24,6 +27,7 @@ export class ConsoleView {
     if (!text.startsWith(this.#text)) {
       this.element.replaceChildren();
       [this.#text, this.#held, this.#style, this.#cells, this.#at, this.#line] = ["", "", "", [], 0, null];
+      [this.#rows, this.#dropped, this.#note] = [[], 0, null];
     }
     const added = this.#held + text.slice(this.#text.length);
     this.#text = text;
@@ -32,14 +36,15 @@ export class ConsoleView {
     const isAtEnd = this.element.scrollTop + this.element.clientHeight >= this.element.scrollHeight - 8;
     for (const piece of added.slice(0, added.length - this.#held.length).matchAll(PIECES)) this.#take(piece);
     this.#draw();
-    while (this.element.childElementCount > MOST_LINES) this.element.firstChild.remove();
+    this.#trim();
     if (isAtEnd) this.element.scrollTop = this.element.scrollHeight;
   }
 
   #take([text, numbers, command]) {
     if (text === "\n") {
       this.#draw();
-      this.#line?.append("\n");
+      this.#line.append("\n");
+      if (this.#rows.length > 2 * MOST_LINES) this.#trim();
       [this.#cells, this.#at, this.#line] = [[], 0, null];
     } else if (text === "\r") this.#at = 0;
     else if (text === "\b") this.#at = Math.max(0, this.#at - 1);
@@ -53,15 +58,25 @@ export class ConsoleView {
     }
   }
 
+  /** Drop the oldest lines, many at once. */
+  #trim() {
+    const extra = this.#rows.length - MOST_LINES;
+    if (extra <= 0) return;
+    for (const row of this.#rows.splice(0, extra)) row.remove();
+    this.#dropped += extra;
+    if (!this.#note) this.element.prepend((this.#note = element("span", { class: "dropped" })));
+    this.#note.textContent = `${this.#dropped.toLocaleString()} earlier lines are not shown\n`;
+  }
+
   #draw() {
-    this.#line ??= this.element.appendChild(element("span", { class: "row" }));
+    if (!this.#line) this.#rows.push((this.#line = this.element.appendChild(element("span", { class: "row" }))));
     const parts = [];
     for (const [character, style] of this.#cells) {
       if (parts.at(-1)?.[1] === style) parts.at(-1)[0].push(character);
       else parts.push([[character], style]);
     }
-    const made = parts.map(([text, style]) => (style ? element("span", { class: style }, text.join("")) : text.join("")));
-    this.#line.replaceChildren(...made);
+    this.#line.replaceChildren();
+    for (const [text, style] of parts) this.#line.append(style ? element("span", { class: style }, text.join("")) : text.join(""));
   }
 }
 

@@ -4,6 +4,7 @@ import { copyButton, element } from "./dom.js";
 import { partOf } from "./parts.js";
 import { EventHandler } from "./streamkit.js";
 
+const LONGEST_WAIT = 5000; // milliseconds between two drawings
 const MOST_LOAD = 4; // a drawing that takes 10 ms is followed by 40 ms in which nothing is drawn
 
 export class ConversationView extends EventHandler {
@@ -12,29 +13,43 @@ export class ConversationView extends EventHandler {
   #calls = new Map(); // the part that shows a call, by its call id
   #newestCode = null;
   #dirty = new Set();
+  #lines = new Map(); // the line that runs, by the part that shows the code
+  #questions = new Map(); // views of open questions, by confirmation
   #timer = 0;
   #cost = 0;
   #runParts = []; // of the run that goes on
-  #top = 0;
+  #seen = { scrollTop: 0, clientWidth: 0, clientHeight: 0 }; // of the scroller, when it scrolled last
+  #follows = true;
 
-  /** `scroller` is what scrolls; `announce` is given what a screen reader says. */
-  constructor(log, scroller, announce) {
+  /** `scroller` is what scrolls; `announce` is given what a screen reader says; `showFollowing` is called when the page begins to
+   * follow what comes, and when it ceases to. */
+  constructor(log, scroller, announce, showFollowing) {
     super();
     this.log = log;
     this.scroller = scroller;
     this.announce = announce;
-    this.question = null;
-    this.follows = true;
+    this.showFollowing = showFollowing;
     scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
-    new ResizeObserver(() => this.#follow()).observe(log); // a picture gets its height after it was drawn
+    const sizes = new ResizeObserver(() => this.#follow()); // a picture gets its height after it was drawn
+    for (const one of [log, scroller]) sizes.observe(one);
     document.addEventListener("visibilitychange", () => document.hidden || this.#draw());
   }
 
   clear() {
     this.log.replaceChildren();
-    for (const map of [this.#parts, this.#calls, this.#dirty]) map.clear();
-    [this.#turn, this.#newestCode, this.question, this.#runParts] = [null, null, null, []];
+    for (const map of [this.#parts, this.#calls, this.#dirty, this.#lines, this.#questions]) map.clear();
+    [this.#turn, this.#newestCode, this.#sent, this.#runParts] = [null, null, null, []];
     this.follows = true;
+  }
+
+  /** The view of the question that waits for longest; undefined if there is none. */
+  get question() {
+    return [...this.#questions.values()].find((view) => view.isOpen);
+  }
+
+  /** The view of this confirmation's question, while it is open. */
+  questionOf(confirmation) {
+    return this.#questions.get(confirmation);
   }
 
   get isEmpty() {
@@ -48,15 +63,17 @@ export class ConversationView extends EventHandler {
     for (const message of messages) this.#part(message).update(message);
     this.#endRun();
     this.#draw();
+    for (const turn of this.log.querySelectorAll(".turn.assistant:not(:has(> footer))")) this.#close(turn, {});
   }
 
-  /** What a person just sent. The run's own event of it takes its place. */
+  /** What a person just sent. The run's own event of it takes its place. Returns its element. */
   showSent(text) {
     this.follows = true;
     this.#sent = this.#part({ id: "", role: "user", type: "message", content: text });
     this.#sent.update({ content: text });
     this.#turn = null;
     this.scrollToEnd();
+    return this.#sent.element.parentElement;
   }
   #sent = null;
 
@@ -83,7 +100,9 @@ export class ConversationView extends EventHandler {
 
   on_active_line(line, console) {
     const part = this.#calls.get(console?.call_id) ?? this.#newestCode;
-    part?.runs(line);
+    if (!part) return;
+    this.#lines.set(part, line);
+    this.#later();
   }
 
   on_confirmation(confirmation) {
@@ -91,7 +110,7 @@ export class ConversationView extends EventHandler {
     const part = this.#calls.get(confirmation.subject.call_id) ?? subject ?? this.#part(confirmation.subject);
     part.update(confirmation.subject);
     this.#newestCode = part;
-    this.question = part.ask(confirmation);
+    this.#questions.set(confirmation, part.ask(confirmation));
     this.announce(`${confirmation.subject.type === "code" ? "Code" : "A tool"} waits for your yes. Alt+A runs it, Alt+X declines.`);
     this.#follow();
   }
@@ -99,11 +118,12 @@ export class ConversationView extends EventHandler {
   on_confirmation_done(confirmation) {
     const part = this.#calls.get(confirmation.subject.call_id) ?? this.#parts.get(confirmation.subject);
     part?.settle();
-    this.question = null;
+    this.#questions.delete(confirmation);
     this.announce(confirmation.status === "approved" ? "Approved." : "Declined.");
   }
 
   on_run_step_done() {
+    this.#draw(); // what is still to be shown of it
     for (const part of this.#runParts) part.end?.();
   }
 
@@ -115,21 +135,22 @@ export class ConversationView extends EventHandler {
   #endRun() {
     for (const part of this.#parts.values()) part.end?.();
     this.#runParts = [];
-    this.question = null;
+    for (const { element } of this.#questions.values()) element.remove(); // nobody can answer them any more
+    this.#questions.clear();
     this.#sent = null;
   }
 
   /** The part of a message, in its place. */
   #part(message) {
-    const known = this.#parts.get(message);
-    if (known) return known;
+    const existing = this.#parts.get(message);
+    if (existing) return existing;
     const part = partOf(message);
     this.#parts.set(message, part);
     const call = message.call_id ? this.#calls.get(message.call_id) : null;
     if (message.role === "user") this.#begin("user", "You").append(part.element);
     else if (part.ask) this.#addCall(message, part, call);
-    else if (call && message.role === "computer") call.take(part);
-    else if (message.type === "console" && this.#newestCode && !message.call_id) this.#newestCode.take(part);
+    else if (call && message.role === "computer") call.take(part, message);
+    else if (message.type === "console" && this.#newestCode && !message.call_id) this.#newestCode.take(part, message);
     else this.#answer().append(part.element);
     if (message.type === "code" && part.ask) this.#newestCode = part;
     return part;
@@ -158,9 +179,14 @@ export class ConversationView extends EventHandler {
   // -- below an answer
 
   /** Close the newest turn with its tokens, and what a person can do with it. */
-  footer({ usage, error, status, retry }) {
+  footer(notes) {
     for (const old of this.log.querySelectorAll(".retry")) old.remove();
-    const turn = this.#answer();
+    this.#close(this.#answer(), notes);
+    this.#turn = null;
+    this.#follow();
+  }
+
+  #close(turn, { usage, error, status, retry }) {
     turn.querySelector(":scope > footer")?.remove();
     if (error) turn.append(element("div", { class: "problem", role: "alert" }, element("strong", {}, "This answer failed. "), error));
     const texts = () => [...turn.querySelectorAll(".text > .prose")].map((prose) => prose.innerText).join("\n\n");
@@ -168,34 +194,49 @@ export class ConversationView extends EventHandler {
     const words = { cancelled: "Stopped", incomplete: "Cut short" }[status];
     const notes = [words, tokens].filter(Boolean).join(" \u00b7 ");
     turn.append(element("footer", {}, turn.querySelector(".text") ? copyButton(texts, "Copy the answer") : null, retry, element("span", { class: "note" }, notes)));
-    this.#turn = null;
-    this.#follow();
   }
 
   // -- drawing
 
   #later(message) {
-    this.#dirty.add(message);
-    if (!this.#timer) this.#timer = setTimeout(() => requestAnimationFrame(() => this.#draw()), Math.min(500, this.#cost * MOST_LOAD));
+    if (message) this.#dirty.add(message);
+    if (!this.#timer) this.#timer = setTimeout(() => requestAnimationFrame(() => this.#draw()), Math.min(LONGEST_WAIT, this.#cost * MOST_LOAD));
   }
 
   #draw() {
     const start = performance.now();
     clearTimeout(this.#timer);
     this.#timer = 0;
-    for (const message of this.#dirty) this.#parts.get(message)?.update(message);
-    if (!this.#dirty.size) return;
+    if (!this.#dirty.size && !this.#lines.size) return;
+    for (const message of this.#dirty) {
+      this.#parts.get(message)?.update(message);
+      this.#calls.get(message.call_id)?.showState(); // its outputs say how it ended
+    }
+    for (const [part, line] of this.#lines) part.runs(line);
     this.#dirty.clear();
+    this.#lines.clear();
     this.#follow();
     this.#cost = performance.now() - start;
   }
 
-  /** Whoever scrolls up stays there; at the end, the page follows what comes. */
+  /** Whoever scrolls up stays there, however little it is; at the end, the page follows what comes. A page that got another
+   * size was not scrolled by anybody. */
   #scrolled() {
-    const { scrollTop, clientHeight, scrollHeight } = this.scroller;
-    if (scrollTop + clientHeight >= scrollHeight - 40) this.follows = true;
-    else if (scrollTop < this.#top - 2) this.follows = false;
-    this.#top = scrollTop;
+    const { scrollTop, clientWidth, clientHeight, scrollHeight } = this.scroller;
+    const before = this.#seen;
+    this.#seen = { scrollTop, clientWidth, clientHeight };
+    const left = scrollHeight - clientHeight - scrollTop;
+    if (left <= 1 || (left <= 40 && scrollTop > before.scrollTop)) this.follows = true;
+    else if (scrollTop < before.scrollTop && clientWidth === before.clientWidth && clientHeight === before.clientHeight) this.follows = false;
+  }
+
+  /** Whether the page follows what comes. */
+  get follows() {
+    return this.#follows;
+  }
+  set follows(value) {
+    this.#follows = value;
+    this.showFollowing(value);
   }
 
   #follow() {

@@ -1,6 +1,6 @@
 // Making elements. Text is always text: nothing in this page is parsed as HTML.
 
-/** An element with these properties and children. A `class`, `data-…` and `aria-…` are attributes, `on…` are listeners. */
+/** An element with these properties and children, which may stand in lists. A `class`, `data-…` and `aria-…` are attributes, `on…` are listeners. */
 export function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -8,7 +8,8 @@ export function element(tag, properties = {}, ...children) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? "" : String(value));
   }
-  made.append(...children.filter((child) => child !== null && child !== undefined));
+  // One by one: a call takes some 100,000 arguments and no more.
+  for (const child of children.flat(Infinity)) if (child !== null && child !== undefined) made.append(child);
   return made;
 }
 
@@ -82,6 +83,6 @@ export function safeUrl(text) {
 /** A link that opens a page of its own; text alone, where the address may be no link. */
 export function link(address, ...children) {
   const href = safeUrl(address);
-  if (!href) return element("span", {}, ...children);
-  return element("a", { href, target: "_blank", rel: "noopener noreferrer nofollow", title: href }, ...children);
+  if (!href) return element("span", {}, children);
+  return element("a", { href, target: "_blank", rel: "noopener noreferrer nofollow", title: href }, children);
 }

@@ -2,6 +2,11 @@
 
 import { element } from "./dom.js";
 
+// Characters that change what is seen and not what runs: those that turn the direction of text, and those that nothing shows. A
+// carriage return ends a line for Python, so that what follows it is no comment.
+const UNSEEN = /([\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069])/;
+const LONGEST = 5000; // characters of a line that are highlighted; the rest of it is plain
+
 const words = (text) => new Set(text.split(" "));
 
 const PYTHON = {
@@ -144,6 +149,13 @@ function word(rest, grammar, after) {
   return [text[0] === "@" ? "function" : "", text];
 }
 
+/** Text with a sign in the place of each character that nobody would see. */
+function seen(text) {
+  if (!UNSEEN.test(text)) return text;
+  const sign = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+  return text.split(UNSEEN).map((part, at) => (at % 2 ? element("span", { class: "unseen", title: "A character that is not seen" }, sign(part)) : part));
+}
+
 /** Code that may grow. `element` shows it. */
 export class CodeView {
   #grammar;
@@ -151,11 +163,15 @@ export class CodeView {
   #lines = []; // [element, the state in which the next line begins]
   #whole = 0; // the length of the lines that have ended
   #active = null;
+  #follows = true; // the line that runs, until a person scrolls
 
   constructor(language) {
     this.#grammar = GRAMMARS.get((language ?? "").toLowerCase()) ?? PLAIN;
     this.code = element("code");
-    this.element = element("pre", { class: "code", tabindex: "0" }, this.code);
+    this.element = element("pre", { class: "code", tabindex: "0", dir: "ltr", role: "region", "aria-label": "Code" }, this.code);
+    for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) {
+      this.element.addEventListener(name, () => (this.#follows = false), { passive: true });
+    }
   }
 
   get text() {
@@ -182,10 +198,11 @@ export class CodeView {
     this.#mark();
   }
 
-  #line(line) {
-    const [found, state] = tokens(line, this.#grammar, this.#lines.at(-1)?.[1] ?? null);
-    const parts = found.map(([kind, text]) => (kind ? element("span", { class: `token-${kind}` }, text) : text));
-    const made = element("span", { class: "line" }, ...parts, "\n");
+  #line(source) {
+    const line = source.endsWith("\r") ? source.slice(0, -1) : source; // the end of a line, in files of Windows
+    const [found, state] = tokens(line.slice(0, LONGEST), this.#grammar, this.#lines.at(-1)?.[1] ?? null);
+    const parts = found.map(([kind, text]) => (kind ? element("span", { class: `token-${kind}` }, seen(text)) : seen(text)));
+    const made = element("span", { class: "line" }, parts, seen(line.slice(LONGEST)), "\n");
     this.#lines.push([made, state]);
     return made;
   }
@@ -194,6 +211,11 @@ export class CodeView {
   set activeLine(line) {
     this.#active = line;
     this.#mark();
+    const marked = this.#lines[line - 1]?.[0];
+    if (!marked || !this.#follows) return;
+    const { scrollTop, clientHeight } = this.element;
+    const top = marked.offsetTop;
+    if (top < scrollTop || top + marked.offsetHeight > scrollTop + clientHeight) this.element.scrollTop = top - clientHeight / 2;
   }
 
   #mark() {

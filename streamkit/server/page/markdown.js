@@ -4,13 +4,13 @@ import { copyButton, element, link } from "./dom.js";
 import { CodeView } from "./highlight.js";
 
 const DEEPEST = 12; // lists and quotes inside of each other
-const FENCE = /^( {0,3})(`{3,}(?!.*`)|~{3,}) *(\S*)/;
-const HEADING = /^ {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*$/;
+// A model may write anything, also a million spaces: each expression takes time that grows with its text, and no faster.
+const FENCE = /^( {0,3})(`{3,}|~{3,}) *(\S*)/;
+const HEADING = /^ {0,3}(#{1,6})(?![^ \t])/;
 const RULE = /^ {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?: {1,4}(?=\S)| +|$)/;
-const UNDERLINE = /^ {0,3}(=+|-+)[ \t]*$/;
-const DELIMITERS = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
+const UNDERLINE = /^ {0,3}(=+|--+)[ \t]*$/; // one dash is the beginning of a list, whose text has not come yet
 
 /** Text in Markdown that may grow. Blocks that have ended are not made again. */
 export class MarkdownView {
@@ -79,8 +79,8 @@ function parse(lines, depth = 0) {
 function blockAt(lines, at, depth) {
   const line = lines[at];
   const heading = HEADING.exec(line);
-  if (heading) return { kind: "heading", level: heading[1].length, text: heading[2] ?? "", to: at + 1 };
-  if (FENCE.test(line)) return fenceAt(lines, at);
+  if (heading) return { kind: "heading", level: heading[1].length, text: headingText(line.slice(heading[0].length)), to: at + 1 };
+  if (fenceOf(line)) return fenceAt(lines, at);
   if (RULE.test(line)) return { kind: "rule", to: at + 1 };
   if (QUOTE.test(line) && depth < DEEPEST) return quoteAt(lines, at, depth);
   if (ITEM.test(line) && depth < DEEPEST) return listAt(lines, at, depth);
@@ -89,11 +89,30 @@ function blockAt(lines, at, depth) {
   return paragraphAt(lines, at);
 }
 
+/** A heading's text, without the `#` that close it. */
+function headingText(rest) {
+  const text = rest.trim();
+  let end = text.length;
+  while (text[end - 1] === "#") end -= 1;
+  return end === 0 || /[ \t]/.test(text[end - 1]) ? text.slice(0, end).trimEnd() : text;
+}
+
+/** The indent, the marks and the language of a line that begins a fence. */
+function fenceOf(line) {
+  const found = FENCE.exec(line);
+  if (!found) return null;
+  const [, indent, marks] = found;
+  return marks[0] === "`" && line.includes("`", indent.length + marks.length) ? null : found; // ```a``` is a code span
+}
+
 function fenceAt(lines, at) {
-  const [, indent, marks, language] = FENCE.exec(lines[at]);
-  const close = new RegExp(`^ {0,3}${marks[0]}{${marks.length},}[ \\t]*$`);
+  const [, indent, marks, language] = fenceOf(lines[at]);
+  const closes = (line) => {
+    const text = line.trimEnd();
+    return /^ {0,3}[`~]/.test(text) && text.trim().length >= marks.length && !text.trim().replaceAll(marks[0], "");
+  };
   let to = at + 1;
-  while (to < lines.length && !close.test(lines[to])) to += 1;
+  while (to < lines.length && !closes(lines[to])) to += 1;
   const inner = lines.slice(at + 1, to).map((line) => (line.startsWith(indent) ? line.slice(indent.length) : line));
   const isClosed = to < lines.length;
   return { kind: "fence", language, text: inner.map((line) => `${line}\n`).join("").slice(0, isClosed ? undefined : -1), to: isClosed ? to + 1 : to };
@@ -153,8 +172,10 @@ function itemOf(lines, depth) {
 }
 
 function isTable(lines, at) {
-  if (!lines[at].includes("|") || !DELIMITERS.test(lines[at + 1] ?? "")) return false;
-  return lines[at + 1].includes("-") && cells(lines[at]).length === cells(lines[at + 1]).length;
+  const below = lines[at + 1] ?? "";
+  if (!lines[at].includes("|") || !/^ {0,3}[|:-]/.test(below)) return false;
+  const marks = cells(below);
+  return marks.every((mark) => /^:?-+:?$/.test(mark)) && cells(lines[at]).length === marks.length;
 }
 
 function tableAt(lines, at) {
@@ -183,7 +204,7 @@ function paragraphAt(lines, at) {
       const text = lines.slice(at, to).join("\n").trim();
       return { kind: "heading", level: underline[1][0] === "=" ? 1 : 2, text, to: to + 1 };
     }
-    if (starts(lines[to], true)) break;
+    if (starts(lines[to], true) || isTable(lines, to)) break;
     to += 1;
   }
   return { kind: "paragraph", text: lines.slice(at, to).map((line) => line.trimStart()).join("\n").trimEnd(), to };
@@ -191,20 +212,34 @@ function paragraphAt(lines, at) {
 
 /** Whether a line begins a block. Inside of a paragraph a list begins only with an item that has a text, and with 1. */
 function starts(line, inParagraph = false) {
-  if (HEADING.test(line) || FENCE.test(line) || RULE.test(line) || QUOTE.test(line)) return true;
+  if (HEADING.test(line) || fenceOf(line) || RULE.test(line) || QUOTE.test(line)) return true;
   const item = ITEM.exec(line);
   if (!item) return false;
   return !inParagraph || (line.length > item[0].length && (Number.isNaN(Number.parseInt(item[2], 10)) || Number.parseInt(item[2], 10) === 1));
 }
 
+const RIGHT_TO_LEFT = /^[^\p{L}]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
+
+function firstText(block) {
+  const inner = block?.items?.[0]?.blocks[0] ?? block?.blocks?.[0];
+  return block?.text ?? block?.head?.join(" ") ?? (inner ? firstText(inner) : "");
+}
+
+/** The node of a block, in the direction of its first letter. */
 function made(block) {
+  const node = nodeOf(block);
+  if (block.kind !== "fence" && RIGHT_TO_LEFT.test(firstText(block))) node.dir = "rtl";
+  return node;
+}
+
+function nodeOf(block) {
   switch (block.kind) {
     case "heading":
-      return element(`h${Math.min(6, block.level + 2)}`, { class: `h${block.level}` }, ...inline(block.text));
+      return element(`h${Math.min(6, block.level + 2)}`, { class: `h${block.level}` }, inline(block.text));
     case "rule":
       return element("hr");
     case "quote":
-      return element("blockquote", {}, ...block.blocks.map(made));
+      return element("blockquote", {}, block.blocks.map(made));
     case "list":
       return list(block);
     case "table":
@@ -215,7 +250,7 @@ function made(block) {
       return fence(block, view);
     }
     default:
-      return element("p", {}, ...inline(block.text));
+      return element("p", {}, inline(block.text));
   }
 }
 
@@ -228,45 +263,62 @@ function list({ ordered, start, isLoose, items }) {
   const nodes = items.map(({ blocks, checked }) => {
     const box = checked === null ? null : element("input", { type: "checkbox", disabled: true, checked, "aria-label": "done" });
     const inner = blocks.flatMap((block) => (block.kind === "paragraph" && !isLoose ? inline(block.text) : [made(block)]));
-    return element("li", { class: box ? "task" : null }, box, ...inner);
+    return element("li", { class: box ? "task" : null }, box, inner);
   });
-  return element(ordered ? "ol" : "ul", { start: ordered && start !== 1 ? start : null }, ...nodes);
+  return element(ordered ? "ol" : "ul", { start: ordered && start !== 1 ? start : null }, nodes);
 }
 
 function table({ head, aligned, rows }) {
-  const row = (tag, values) => element("tr", {}, ...head.map((_, at) => element(tag, { class: aligned[at] || null }, ...inline(values[at] ?? ""))));
-  const body = element("tbody", {}, ...rows.map((values) => row("td", values)));
+  const row = (tag, values) => element("tr", {}, head.map((_, at) => element(tag, { class: aligned[at] || null }, inline(values[at] ?? ""))));
+  const body = element("tbody", {}, rows.map((values) => row("td", values)));
   return element("div", { class: "table", tabindex: "0" }, element("table", {}, element("thead", {}, row("th", head)), body));
 }
 
 // -- inline
 
 const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", copy: "\u00a9", hellip: "\u2026", mdash: "\u2014", ndash: "\u2013" };
-const SPECIAL = /\\[!-/:-@[-`{-~\n]|(`+)|(\*+|_+|~~)|!?\[|\]|<((?:https?:\/\/|mailto:)[^<>\s]*)>|<br ?\/?>|https?:\/\/[^\s<>"'`*\])}]+(?:\([^\s()]*\)[^\s<>"'`*\])}]*)*|&(?:#\d{1,7}|[a-z]+);| {2,}\n|\n/g;
-const TARGET = /\(\s*(?:<([^<>\n]*)>|([^\s()]*(?:\([^\s()]*\)[^\s()]*)*))(?:\s+(?:"[^"]*"|'[^']*'|\([^()]*\)))?\s*\)/y;
+const SPECIAL = /\\[!-/:-@[-`{-~\n]|(`+)|(\*+|_+|~~)|!?\[|\]|<((?:https?:\/\/|mailto:)[^<>\s]*)>|<br ?\/?>|https?:\/\/[^\s<>"'`*(\])}]+(?:\([^\s()]*\)[^\s<>"'`*\])}]*)*|&(?:#\d{1,7}|[a-z]+);|\n/g;
+// What stands in the parentheses after a link's text, each read where the one before ended.
+const SPACE = /\s*/y;
+const ADDRESS = /<([^<>\n]*)>|([^\s()]*(?:\([^\s()]*\)[^\s()]*)*)/y;
+const TITLE = /"[^"]*"|'[^']*'|\([^()]*\)/y;
 
 /** The nodes of a text with inline Markdown. */
 export function inline(text) {
   const parts = []; // nodes, texts, and delimiters as {mark, count, opens, closes}
-  const brackets = []; // of each open `[`: its place in parts, whether it is an image, and whether a link was inside
-  const missing = new Set(); // lengths of runs of backticks that nothing closes
+  const brackets = []; // of each open `[`: its place in parts, and whether it is an image
+  brackets.linked = 0; // how many of the first of them have a link inside
+  const runs = new Map(); // the places of runs of backticks that are still to come, by their length
+  for (const { 0: ticks, index } of text.matchAll(/`+/g)) {
+    if (!runs.has(ticks.length)) runs.set(ticks.length, { places: [], next: 0 });
+    runs.get(ticks.length).places.push(index);
+  }
   const special = new RegExp(SPECIAL);
   let at = 0;
   for (let found; (found = special.exec(text)); ) {
     if (found.index > at) parts.push(text.slice(at, found.index));
     at = special.lastIndex;
     const [token, ticks, run, address] = found;
-    if (ticks) at = codeSpan(text, found.index, ticks, parts, missing);
+    if (ticks) at = codeSpan(text, found.index, ticks, parts, runs);
     else if (run) parts.push(delimiter(text, found.index, run));
     else if (token === "[" || token === "![") {
-      brackets.push({ place: parts.length, isImage: token === "![", hasLink: false });
+      brackets.push({ place: parts.length, isImage: token === "![" });
       parts.push(token);
     } else if (token === "]") at = closeBracket(text, at, parts, brackets);
+    else if (token === "\n") breakLine(parts);
     else parts.push(...plainToken(token, address));
     special.lastIndex = at;
   }
   if (at < text.length) parts.push(text.slice(at));
   return emphasised(parts);
+}
+
+/** The end of a line: two spaces before it break the line in what is shown, too. */
+function breakLine(parts) {
+  const last = parts.at(-1);
+  if (typeof last !== "string" || !last.endsWith("  ")) return parts.push("\n");
+  parts[parts.length - 1] = last.trimEnd();
+  parts.push(element("br"));
 }
 
 function plainToken(token, address) {
@@ -275,7 +327,7 @@ function plainToken(token, address) {
     const href = token.replace(/[.,;:!?]+$/, "");
     return [link(href, href), token.slice(href.length)];
   }
-  if (token === "\\\n" || token.startsWith("<br") || token.startsWith("  ")) return [element("br")];
+  if (token === "\\\n" || token.startsWith("<br")) return [element("br")];
   if (token[0] === "\\") return [token[1]];
   if (token[0] !== "&") return [token];
   if (token[1] !== "#") return [Object.hasOwn(ENTITIES, token.slice(1, -1)) ? ENTITIES[token.slice(1, -1)] : token];
@@ -284,11 +336,12 @@ function plainToken(token, address) {
 }
 
 /** A code span, or its backticks as text. Returns where the text goes on. */
-function codeSpan(text, start, ticks, parts, missing) {
+function codeSpan(text, start, ticks, parts, runs) {
   const from = start + ticks.length;
-  const end = missing.has(ticks.length) ? -1 : closingTicks(text, from, ticks.length);
-  if (end < 0) {
-    missing.add(ticks.length);
+  const same = runs.get(ticks.length);
+  while (same && same.places[same.next] < from) same.next += 1;
+  const end = same?.places[same.next];
+  if (end === undefined) {
     parts.push(ticks);
     return from;
   }
@@ -298,32 +351,42 @@ function codeSpan(text, start, ticks, parts, missing) {
   return end + ticks.length;
 }
 
-function closingTicks(text, from, length) {
-  const runs = /`+/g;
-  runs.lastIndex = from;
-  for (let run; (run = runs.exec(text)); ) if (run[0].length === length) return run.index;
-  return -1;
-}
-
 /** A link or an image, if a `[` is open and an address follows. Returns where the text goes on. */
 function closeBracket(text, at, parts, brackets) {
-  TARGET.lastIndex = at;
   const bracket = brackets.pop();
-  const target = bracket && !bracket.hasLink ? TARGET.exec(text) : null;
+  const hasLink = bracket && !bracket.isImage && brackets.length < brackets.linked; // no link inside of a link
+  brackets.linked = Math.min(brackets.linked, brackets.length);
+  const target = bracket && !hasLink ? targetAt(text, at) : null;
   if (!target) {
     parts.push("]");
     return at;
   }
   const inner = emphasised(parts.splice(bracket.place).slice(1));
-  const address = (target[1] ?? target[2]).replace(/\\([!-/:-@[-`{-~])/g, "$1");
-  parts.push(bracket.isImage ? image(address, inner) : link(address, ...inner));
-  if (!bracket.isImage) for (const outer of brackets) outer.hasLink ||= !outer.isImage; // no link inside of a link
-  return at + target[0].length;
+  const address = target.address.replace(/\\([!-/:-@[-`{-~])/g, "$1");
+  parts.push(bracket.isImage ? image(address, inner) : link(address, inner));
+  if (!bracket.isImage) brackets.linked = brackets.length;
+  return target.end;
+}
+
+/** The address in the parentheses that begin here, and where they end. */
+function targetAt(text, start) {
+  if (text[start] !== "(") return null;
+  let at = start + 1;
+  const read = (expression) => {
+    expression.lastIndex = at;
+    const found = expression.exec(text);
+    if (found) at = expression.lastIndex;
+    return found;
+  };
+  read(SPACE);
+  const address = read(ADDRESS);
+  if (read(SPACE)[0] && read(TITLE)) read(SPACE);
+  return text[at] === ")" ? { address: address[1] ?? address[2], end: at + 1 } : null;
 }
 
 /** Pictures of other servers are not loaded: their address is a link. */
 function image(address, inner) {
-  const alt = element("span", {}, ...inner).textContent;
+  const alt = element("span", {}, inner).textContent;
   if (/^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/.test(address)) return element("img", { src: address, alt });
   return link(address, alt || address);
 }
@@ -357,7 +420,7 @@ function emphasised(parts) {
       const place = openers[match];
       openers.length = match + 1;
       const inner = out.splice(place + 1).map(asNode);
-      out.push(element(part.mark === "~" ? "del" : strength === 2 ? "strong" : "em", {}, ...inner));
+      out.push(element(part.mark === "~" ? "del" : strength === 2 ? "strong" : "em", {}, inner));
       opener.count -= strength;
       part.count -= strength;
       if (!opener.count) {
@@ -370,7 +433,22 @@ function emphasised(parts) {
       out.push(part);
     }
   }
-  return out.map(asNode);
+  return joined(out.map(asNode));
+}
+
+/** Nodes and texts, with texts beside each other in one. */
+function joined(nodes) {
+  const found = [];
+  let texts = [];
+  for (const node of [...nodes, null]) {
+    if (typeof node === "string") texts.push(node);
+    else {
+      if (texts.length) found.push(texts.join(""));
+      texts = [];
+      if (node) found.push(node);
+    }
+  }
+  return found;
 }
 
 function asNode(part) {

@@ -2,21 +2,33 @@
 
 import { ConversationView } from "./conversation.js";
 import { button, element, icon } from "./dom.js";
+import { ConversationList } from "./list.js";
+import { inWords, reasonToWait } from "./problems.js";
+import { connect } from "./streamkit.js";
 import { showTheme } from "./theme.js";
-import { StreamkitError, connect } from "./streamkit.js";
 
 const SUGGESTIONS = ["What does one turn of a sine look like?", "Which primes are below 50? Compute them.", "What is in the folder that you run in?"];
-const CONNECTION = { waiting: "Connection lost, trying again\u2026", reconnecting: "Connection lost, trying again\u2026" };
+const PAGE = 100; // conversations that are listed at once
 
 const $ = (id) => document.getElementById(id);
 const client = connect({ url: new URL(".", import.meta.url) });
-const others = "BroadcastChannel" in window ? new BroadcastChannel("streamkit") : null; // other tabs of this page
-const view = new ConversationView($("log"), $("scroller"), (text) => ($("announcer").textContent = text));
+const otherTabs = "BroadcastChannel" in window ? new BroadcastChannel("streamkit") : null;
+const view = new ConversationView($("log"), $("scroller"), announce, (follows) => ($("to-end").hidden = follows));
+const sideList = new ConversationList($("conversations"), { open: (id) => go(id), remove: removeConversation, after: $("new") });
 
 let conversation = null; // its id
 let stream = null; // of the open answer
+let newestRun = null; // the id of the last run that was read here
+let isOffline = false; // whether the stream waits for its connection
+let isStopping = false;
+let shownUpdate = null; // when the conversation that is shown was updated last
+let listed = PAGE; // how many conversations are listed
 let titles = new Map(); // by conversation
 let turn = 0; // counts what is shown, so that what was left does not come back
+
+function announce(text) {
+  $("announcer").textContent = text;
+}
 
 // -- a session
 
@@ -55,47 +67,53 @@ function askForToken() {
 /** Show what went wrong; "" when nothing does. */
 function problem(error, place = $("problem")) {
   if (error?.status === 401 && place === $("problem")) return askForToken();
-  const text = error === "" ? "" : error instanceof StreamkitError ? error.message : `The server cannot be reached (${error.message}).`;
+  const text = error === "" ? "" : inWords(error);
   place.textContent = text;
   place.hidden = !text;
 }
 
 // -- conversations
 
-async function list() {
+/** List the conversations anew. After `isLookedAt`, what another device did to the one that is shown is shown. */
+async function list({ isLookedAt = false } = {}) {
+  const now = turn;
   try {
-    const { conversations } = await client.listConversations({ limit: 100 });
-    $("conversations").replaceChildren(...conversations.map(entry));
+    const { conversations, more } = await conversationsUpTo(listed);
     titles = new Map(conversations.map(({ id, title: text }) => [id, text]));
+    sideList.update(conversations, conversation);
+    $("more").hidden = !more;
+    if (now !== turn) return;
     if (titles.has(conversation)) title(titles.get(conversation));
+    const shown = conversations.find(({ id }) => id === conversation);
+    const isOld = isLookedAt && shown && shownUpdate !== null && shown.updated_at !== shownUpdate;
+    shownUpdate = shown?.updated_at ?? null;
+    if (!stream && (isOld || (shown?.run && shown.run !== newestRun && isLookedAt))) await open(conversation);
   } catch (error) {
     problem(error);
   }
 }
 
-function entry({ id, title: text, run }) {
-  const name = text || "Untitled";
-  const open = element("button", { type: "button", class: "open", "aria-current": id === conversation ? "page" : null, title: name, onclick: () => go(id) }, name);
-  const remove = button(`Delete \u201c${name}\u201d`, { name: "trash", class: "quiet", onclick: () => sure() });
-  const item = element("li", { class: run ? "running" : null }, open, remove);
-  const sure = () => {
-    const back = () => item.replaceChildren(open, remove);
-    const yes = button("Delete", { text: "Delete", class: "danger", onclick: () => removeConversation(id) });
-    item.replaceChildren(element("span", { class: "open" }, "Delete it?"), yes, button("Keep", { text: "Keep", class: "quiet", onclick: back }));
-    yes.focus();
-  };
-  return item;
+async function conversationsUpTo(most) {
+  const conversations = [];
+  let more = true;
+  while (more && conversations.length < most) {
+    const before = conversations.length ? { before: conversations.at(-1).id } : {};
+    const page = await client.listConversations({ limit: PAGE, ...before });
+    conversations.push(...page.conversations);
+    more = page.more && page.conversations.length > 0;
+  }
+  return { conversations, more };
 }
 
 async function removeConversation(id) {
   try {
     await client.deleteConversation(id);
-    others?.postMessage({ changed: id });
-    if (id === conversation) go(null);
-    await list();
   } catch (error) {
-    problem(error);
+    if (error.status !== 404) return problem(error); // 404: another tab was faster
   }
+  otherTabs?.postMessage({ changed: id });
+  if (id === conversation) go(null);
+  await list();
 }
 
 function title(text) {
@@ -110,33 +128,54 @@ function go(id) {
   return open(id);
 }
 
+/** Leave a conversation that is not there any more. Going back does not lead to it again. */
+function leave() {
+  history.replaceState(null, "", location.pathname);
+  return open(null);
+}
+
 async function open(id) {
   const now = (turn += 1);
   stream?.close();
   stream = null;
   conversation = id;
+  shownUpdate = null;
   view.clear();
   problem("");
-  tell();
-  side(false);
+  $("connection").textContent = "";
+  showBusy();
+  showSide(false);
   title(titles.get(id));
   showEmpty();
   for (const one of document.querySelectorAll("#conversations [aria-current]")) one.removeAttribute("aria-current");
-  if (!id) return $("input").focus();
+  if (!id) {
+    $("input").focus();
+    return list();
+  }
   try {
     const { messages, run } = await client.getMessages(id);
     if (now !== turn) return;
     view.show(messages);
     if (run) read(client.read(run.id, options()));
-    else if (messages.length) view.footer({ retry: retryButton() });
+    else if (messages.length) view.footer({ retry: retryWith(retry), ...(await howItEnded(id, messages)) });
     view.scrollToEnd();
   } catch (error) {
-    if (error.status === 404) return go(null);
+    if (now !== turn) return;
+    if (error.status === 404) return leave();
     problem(error);
   } finally {
     showEmpty();
     await list();
   }
+}
+
+/** What to say below the last answer of a conversation: the server knows for some time how its run ended. */
+async function howItEnded(id, messages) {
+  const { runs } = await client.listRuns({ conversation: id, limit: "1" });
+  const [run] = runs;
+  if (!run || messages.at(-1).run_id !== run.id) return {};
+  const error = run.status === "lost" ? "The server lost it: it was started anew." : run.status === "error" ? (run.error?.title ?? "") : null;
+  return { usage: run.usage, status: run.status === "cancelled" ? "cancelled" : "completed", error };
 }
 
 function showEmpty() {
@@ -146,30 +185,57 @@ function showEmpty() {
 // -- an answer
 
 function options() {
-  return { handler: view, onConnection: (state) => ($("connection").textContent = CONNECTION[state] ?? "") };
+  const now = turn;
+  const onConnection = (state, error) => {
+    if (now !== turn || state === "reconnecting") return;
+    isOffline = state === "waiting";
+    $("connection").textContent = isOffline ? reasonToWait(error) : "";
+  };
+  return { handler: [view, { on_confirmation: showWhetherEditable }], onConnection };
+}
+
+/** Offer to edit what a tool is called with, where the server says so; its event does not. */
+function showWhetherEditable(confirmation) {
+  const id = stream?.id;
+  if (confirmation.editable || !id) return;
+  client.getRun(id).then(
+    ({ pending }) => {
+      const question = pending.find((one) => one.id === confirmation.id);
+      if (question?.editable) view.questionOf(confirmation)?.allowEdit();
+    },
+    () => {}, // without the answer there is no button for it; the question itself can be answered
+  );
 }
 
 function send(input) {
   conversation ??= newId();
   history.replaceState(null, "", `${location.pathname}#c=${conversation}`);
   problem("");
-  const text = typeof input === "string" ? input : input.map((message) => message.content ?? "").join("\n");
-  view.showSent(text);
+  const text = typeof input === "string" ? input : input.map((message) => (message.type === "message" ? message.content : "")).join("\n");
+  const bubble = view.showSent(text);
   showEmpty();
   if ($("title").textContent === "New chat") title(text.slice(0, 80));
-  return read(client.run(input, { conversation, ...options() }));
+  return read(client.run(input, { conversation, ...options() }), { input, text, bubble });
 }
 
 function newId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Read an answer to its end. */
-async function read(reading) {
+/** Read an answer to its end. `sent` is what a person sent for it, just now. */
+async function read(reading, sent = null) {
   const now = turn;
   stream = reading;
-  tell();
-  reading.started.then(() => changed(now), () => {});
+  showBusy();
+  reading.started.then(
+    (id) => {
+      draft.clear();
+      if (now !== turn) return;
+      newestRun = id;
+      changed(now);
+    },
+    () => {},
+  );
   let failure = null;
   try {
     await reading.untilDone();
@@ -178,54 +244,84 @@ async function read(reading) {
   }
   if (now !== turn) return; // another conversation is shown
   stream = null;
-  tell();
+  isOffline = isStopping = false;
+  showBusy();
   $("connection").textContent = "";
+  if (sent && !reading.id) return notSent(sent, failure);
   if (failure?.status === 401) problem(failure);
-  if (failure?.code === "conversation-busy") return open(conversation);
-  view.footer({ usage: reading.usage, status: reading.status, error: failure ? failure.message : null, retry: retryButton() });
-  $("announcer").textContent = failure ? "The answer failed." : reading.status === "cancelled" ? "Stopped." : "The answer is complete.";
+  const retryButton = retryWith(retry);
+  view.footer({ usage: reading.usage, status: reading.status, error: failure ? inWords(failure) : null, retry: retryButton });
+  announce(failure ? "The answer failed." : reading.status === "cancelled" ? "Stopped." : "The answer is complete.");
   changed(now);
 }
 
+/** No run began for what a person sent: nothing of it is lost. */
+function notSent({ input, text, bubble }, failure) {
+  if (failure && failure.status !== 401 && failure.code !== "conversation-busy") {
+    view.footer({ error: inWords(failure), retry: retryWith(() => (bubble.nextElementSibling?.remove(), bubble.remove(), send(input))) });
+    return announce("The message was not sent.");
+  }
+  $("input").value = [text, $("input").value].filter(Boolean).join("\n");
+  draft.save();
+  grow();
+  bubble.remove();
+  if (!failure) return list().then(() => titles.has(conversation) || leave()); // it was stopped before it began
+  if (failure.status === 401) return problem(failure);
+  return open(conversation).then(() => problem(failure)); // the answer that goes on
+}
+
 function changed(now) {
-  others?.postMessage({ changed: conversation });
+  otherTabs?.postMessage({ changed: conversation, run: newestRun });
   if (now === turn) list();
 }
 
-function retryButton() {
-  return button("Try again", { name: "retry", text: "Try again", class: "quiet retry", onclick: retry });
+function retryWith(action) {
+  const made = button("Try again", { name: "retry", text: "Try again", class: "quiet retry", onclick: () => ((made.disabled = true), focusField(), action(made)) });
+  return made;
 }
 
 /** Take the last turn back, and run it again. */
-async function retry() {
+async function retry(retryButton) {
   if (stream) return;
+  const [now, id] = [turn, conversation];
   try {
-    const { input } = await client.rollback(conversation);
-    const { messages } = await client.getMessages(conversation);
+    const { input } = await client.rollback(id);
+    if (now !== turn) return void (await client.request("POST", "runs", { input, conversation: id })); // it goes on out of sight
+    const { messages } = await client.getMessages(id);
+    if (now !== turn) return void (await client.request("POST", "runs", { input, conversation: id }));
     view.clear();
     view.show(messages);
     await send(input);
   } catch (error) {
+    retryButton.disabled = false;
     problem(error);
   }
 }
 
 async function stop() {
-  if (!stream) return;
-  $("stop").disabled = true;
+  if (!stream || isStopping) return;
+  if (!stream.id && isOffline) return stream.close(); // there is nothing to stop that the server could tell of
+  isStopping = true;
+  showBusy();
   try {
     await stream.stop();
   } catch (error) {
-    problem(error);
+    if (stream) problem(error);
   } finally {
-    $("stop").disabled = false;
+    isStopping = false;
+    showBusy();
   }
 }
 
-/** Tell whether an answer is open. */
-function tell() {
-  $("send").hidden = Boolean(stream);
-  $("stop").hidden = !stream;
+/** Show whether an answer is open. */
+function showBusy() {
+  const [shown, hidden] = stream ? [$("stop"), $("send")] : [$("send"), $("stop")];
+  const hadFocus = document.activeElement === hidden;
+  shown.hidden = false;
+  hidden.hidden = true;
+  if (hadFocus) shown.focus();
+  $("stop").classList.toggle("working", isStopping);
+  $("stop").setAttribute("aria-label", isStopping ? "Stopping" : "Stop");
   $("log").setAttribute("aria-busy", String(Boolean(stream)));
 }
 
@@ -237,6 +333,21 @@ function grow() {
   input.style.height = `${Math.min(input.scrollHeight, 240)}px`;
 }
 
+/** What is written and not sent: a reload keeps it. */
+const draft = {
+  save: () => store((storage) => storage.setItem("streamkit-draft", $("input").value)),
+  clear: () => store((storage) => $("input").value || storage.removeItem("streamkit-draft")),
+  restore: () => store((storage) => ($("input").value ||= storage.getItem("streamkit-draft") ?? "")),
+};
+
+function store(action) {
+  try {
+    action(sessionStorage);
+  } catch {
+    // A browser may refuse to store anything.
+  }
+}
+
 function submit() {
   const text = $("input").value.trim();
   if (!text || stream) return;
@@ -245,20 +356,31 @@ function submit() {
   send(text);
 }
 
-function side(isOpen) {
+/** Where the focus goes when what had it is gone. On a touch screen the field would open the keyboard. */
+function focusField() {
+  $(matchMedia("(pointer: coarse)").matches ? "scroller" : "input").focus({ preventScroll: true });
+}
+
+function showSide(isOpen) {
+  const wasOpen = document.body.classList.contains("side-open");
   document.body.classList.toggle("side-open", isOpen);
   $("veil").hidden = !isOpen;
   $("open-side").setAttribute("aria-expanded", String(isOpen));
+  document.querySelector("main").inert = isOpen; // the list lies over it
   if (isOpen) $("new").focus();
+  else if (wasOpen) $("open-side").focus();
 }
 
 function onKey(event) {
+  if (event.isComposing) return; // the key belongs to what is composed
   const isField = event.target.matches("textarea, input");
   if (event.key === "Escape") {
-    if (document.body.classList.contains("side-open")) side(false);
+    if (document.body.classList.contains("side-open")) showSide(false);
     else if (!$("login").open) stop();
   } else if (event.altKey && !event.ctrlKey && !event.metaKey) {
-    const action = { KeyA: () => view.question?.answer(true), KeyX: () => view.question?.answer(false), KeyN: () => go(null) }[event.code];
+    // By the letter, as keyboards differ; by its place where Alt makes another character of it.
+    const letter = /^[a-z]$/i.test(event.key) ? event.key.toLowerCase() : event.code.replace("Key", "").toLowerCase();
+    const action = { a: () => view.question?.answer(true), x: () => view.question?.answer(false), n: () => go(null) }[letter];
     if (!action) return;
     event.preventDefault();
     action();
@@ -270,25 +392,26 @@ function onKey(event) {
 
 function listen() {
   $("form").addEventListener("submit", (event) => (event.preventDefault(), submit()));
-  $("input").addEventListener("input", grow);
+  $("input").addEventListener("input", () => (grow(), draft.save()));
   $("input").addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return; // 229: composing, in Safari
     event.preventDefault();
     submit();
   });
   $("stop").addEventListener("click", stop);
   $("new").addEventListener("click", () => go(null));
-  $("open-side").addEventListener("click", () => side(true));
-  $("close-side").addEventListener("click", () => (side(false), $("open-side").focus()));
-  $("veil").addEventListener("click", () => side(false));
-  $("to-end").addEventListener("click", () => view.scrollToEnd());
-  $("scroller").addEventListener("scroll", () => ($("to-end").hidden = view.follows), { passive: true });
+  $("more").addEventListener("click", () => ((listed += PAGE), list()));
+  $("open-side").addEventListener("click", () => showSide(true));
+  $("close-side").addEventListener("click", () => showSide(false));
+  $("veil").addEventListener("click", () => showSide(false));
+  $("to-end").addEventListener("click", () => (view.scrollToEnd(), (view.follows = true), focusField()));
+  document.querySelector(".skip").addEventListener("click", (event) => (event.preventDefault(), $("input").focus())); // the address is the conversation's
   document.addEventListener("keydown", onKey);
   window.addEventListener("popstate", () => open(idInAddress()));
-  window.addEventListener("focus", list);
-  others?.addEventListener("message", ({ data }) => {
+  window.addEventListener("focus", () => list({ isLookedAt: true }));
+  otherTabs?.addEventListener("message", ({ data }) => {
     list();
-    if (data.changed === conversation && !stream) open(conversation); // another tab goes on with it
+    if (data.changed === conversation && !stream && data.run !== newestRun) open(conversation); // another tab goes on with it
   });
 }
 
@@ -299,14 +422,15 @@ function idInAddress() {
 
 async function start() {
   await open(idInAddress());
-  await list();
+  if (!stream) draft.restore();
+  grow();
 }
 
 $("send").append(icon("up"));
 $("stop").append(element("span", { class: "square" }));
 $("new").prepend(icon("plus"));
 $("to-end").prepend(icon("down"));
-$("suggestions").append(...SUGGESTIONS.map((text) => element("button", { type: "button", onclick: () => send(text) }, text)));
+$("suggestions").append(...SUGGESTIONS.map((text) => element("button", { type: "button", onclick: () => stream || send(text) }, text)));
 showTheme($("theme"));
 listen();
 try {

@@ -5,7 +5,9 @@ import { copyButton, element, link } from "./dom.js";
 import { CodeView } from "./highlight.js";
 import { MarkdownView } from "./markdown.js";
 import { QuestionView } from "./question.js";
+import { Message } from "./streamkit.js";
 
+const EDITED = "You edited this before it ran.";
 const ENDED = { cancelled: "stopped here", incomplete: "cut short here", failed: "failed here" };
 
 /** Text in Markdown, of the assistant. */
@@ -39,7 +41,7 @@ class TextPart {
 /** What a person wrote: as it is. */
 class UserPart {
   constructor() {
-    this.element = element("div", { class: "bubble" });
+    this.element = element("div", { class: "bubble", dir: "auto" });
   }
 
   update(message) {
@@ -117,10 +119,12 @@ class CodePart {
     this.state = element("span", { class: "state" });
     this.language = element("span", {}, message.format ?? "code");
     const head = element("header", {}, this.language, this.state, copyButton(() => this.view.text, "Copy the code"));
-    this.asked = element("div");
+    this.decision = element("div"); // the question, then what was decided
     this.output = element("div", { class: "output" });
-    this.element = element("section", { class: "card", "aria-label": `Code in ${message.format ?? "an unknown language"}` }, head, this.view.element, this.asked, this.output);
+    const label = `Code in ${message.format ?? "an unknown language"}`;
+    this.element = element("section", { class: "card", tabindex: "-1", "aria-label": label }, head, this.view.element, this.decision, this.output);
     this.confirmation = null;
+    this.outputs = []; // messages
     this.hasEnded = false;
     this.isRunning = false;
   }
@@ -129,56 +133,66 @@ class CodePart {
     this.message = message;
     if (!this.isEdited) this.view.update(message.content.replace(/\n$/, ""));
     if (message.format) this.language.textContent = message.format;
-    this.#tellState();
+    if (message.metadata?.edited) this.#noteEdit();
+    this.showState();
   }
 
   ask(confirmation) {
     this.confirmation = confirmation;
     this.question = new QuestionView(confirmation, "Run");
-    this.asked.replaceChildren(this.question.element);
-    this.#tellState();
+    this.decision.replaceChildren(this.question.element);
+    this.showState();
     return this.question;
   }
 
   settle() {
     const { status, edited, reason } = this.confirmation;
-    this.asked.replaceChildren();
-    if (edited !== null && edited !== undefined && edited !== this.message.content) {
+    const hadFocus = this.decision.contains(document.activeElement);
+    this.decision.replaceChildren();
+    if (isEdit(edited, this.message)) {
       this.isEdited = true;
       this.view.update(edited.replace(/\n$/, ""));
-      this.asked.append(element("p", { class: "note" }, "You edited this before it ran."));
+      this.#noteEdit();
     }
-    if (status === "declined" && reason) this.asked.append(element("p", { class: "note" }, `Not run: ${reason}`));
+    if (status === "declined" && reason) this.decision.append(element("p", { class: "note" }, `Not run: ${reason}`));
     this.isRunning = status === "approved";
-    this.#tellState();
+    if (hadFocus) this.element.focus({ preventScroll: true }); // the button that had it is gone
+    this.showState();
+  }
+
+  #noteEdit() {
+    if (!this.decision.childElementCount) this.decision.append(element("p", { class: "note" }, EDITED));
   }
 
   runs(line) {
     this.isRunning = line !== null;
     this.view.activeLine = line;
-    this.#tellState();
+    this.showState();
   }
 
-  take(part) {
-    if (part instanceof OutputPart && this.confirmation?.status === "declined") this.asked.replaceChildren(); // it says so
+  take(part, message) {
+    if (part instanceof OutputPart && this.confirmation?.status === "declined") this.decision.replaceChildren(); // it says so
+    this.outputs.push(message);
     this.output.append(part.element);
   }
 
   end() {
     this.runs(null);
     this.hasEnded = true;
-    this.#tellState();
+    this.showState();
   }
 
-  #tellState() {
-    const asked = this.confirmation?.status;
+  showState() {
+    const decision = this.confirmation?.status;
     const writing = this.message?.status === "in_progress";
+    const stopped = this.outputs.filter(({ status }) => status === "cancelled");
     let [kind, text] = ["", ""];
     if (writing && !this.hasEnded) [kind, text] = ["working", "Writing"];
-    else if (asked === "pending") [kind, text] = ["waiting", "Waits for your yes"];
-    else if (asked === "declined") [kind, text] = ["declined", "Not run"];
+    else if (decision === "pending" && !this.hasEnded) [kind, text] = ["waiting", "Waits for your yes"];
+    else if (decision === "declined" || stopped.some(({ metadata }) => metadata?.action === "not_run")) [kind, text] = ["declined", "Not run"];
     else if (this.isRunning) [kind, text] = ["working", "Running"];
-    else if (asked === "approved") [kind, text] = ["done", "Ran"];
+    else if (stopped.length) [kind, text] = ["declined", "Stopped"];
+    else if (decision === "approved" || this.outputs.length) [kind, text] = ["done", "Ran"];
     this.state.className = `state ${kind}`;
     this.state.textContent = text;
   }
@@ -192,8 +206,8 @@ class ToolPart {
     this.view = new CodeView("json");
     this.output = element("div", { class: "output" });
     this.fold = element("details", { class: "fold tool" }, element("summary", {}, this.summary, this.state), this.view.element, this.output);
-    this.asked = element("div");
-    this.element = element("div", {}, this.fold, this.asked);
+    this.decision = element("div"); // the question, then what was decided
+    this.element = element("div", {}, this.fold, this.decision);
     this.confirmation = null;
   }
 
@@ -202,26 +216,43 @@ class ToolPart {
     const isWriting = message.status === "in_progress";
     // Where a call's argument becomes a message of its own, that one is shown; it begins within the first characters.
     this.element.hidden = this.isReplaced || (isWriting && message.content.length < 80);
-    this.summary.replaceChildren(element("code", {}, message.name ?? "tool"), element("span", { class: "brief" }, brief(message)));
-    this.view.update(isWriting ? message.content : pretty(message.content));
-    this.#tellState();
+    if (!this.isEdited) this.#showArguments(isWriting ? message.content : pretty(message.content));
+    if (message.metadata?.edited) this.#noteEdit();
+    this.showState();
   }
 
   ask(confirmation) {
     this.confirmation = confirmation;
-    this.question = new QuestionView(confirmation, "Allow");
-    this.asked.replaceChildren(this.question.element);
+    this.question = new QuestionView(confirmation, "Allow", { read: pretty, fault: faultOfArguments });
+    this.decision.replaceChildren(this.question.element);
     this.fold.open = true;
-    this.asked.className = "card asks";
-    this.#tellState();
+    this.decision.className = "card asks";
+    this.showState();
     return this.question;
   }
 
   settle() {
-    const { status, reason } = this.confirmation;
-    this.asked.className = "";
-    this.asked.replaceChildren(...(status === "declined" && reason ? [element("p", { class: "note" }, `Declined: ${reason}`)] : []));
-    this.#tellState();
+    const { status, edited, reason } = this.confirmation;
+    const hadFocus = this.decision.contains(document.activeElement);
+    this.decision.className = "";
+    this.decision.replaceChildren();
+    if (isEdit(edited, this.message)) {
+      this.isEdited = true;
+      this.#showArguments(pretty(edited));
+      this.#noteEdit();
+    }
+    if (status === "declined" && reason) this.decision.append(element("p", { class: "note" }, `Declined: ${reason}`));
+    if (hadFocus) this.fold.querySelector("summary").focus({ preventScroll: true }); // the button that had it is gone
+    this.showState();
+  }
+
+  #noteEdit() {
+    if (!this.decision.childElementCount) this.decision.append(element("p", { class: "note" }, EDITED));
+  }
+
+  #showArguments(text) {
+    this.summary.replaceChildren(element("code", {}, this.message.name ?? "tool"), element("span", { class: "brief" }, brief(text)));
+    this.view.update(text);
   }
 
   runs() {}
@@ -229,19 +260,19 @@ class ToolPart {
   take(part) {
     this.hasOutput = true;
     this.output.append(part.element);
-    this.#tellState();
+    this.showState();
   }
 
   end() {
     this.hasEnded = true;
-    this.#tellState();
+    this.showState();
   }
 
-  #tellState() {
-    const asked = this.confirmation?.status;
+  showState() {
+    const decision = this.confirmation?.status;
     let [kind, text] = ["working", "Calling"];
-    if (asked === "pending") [kind, text] = ["waiting", "Waits for your yes"];
-    else if (asked === "declined") [kind, text] = ["declined", "Declined"];
+    if (decision === "pending" && !this.hasEnded) [kind, text] = ["waiting", "Waits for your yes"];
+    else if (decision === "declined") [kind, text] = ["declined", "Declined"];
     else if (this.hasOutput || this.hasEnded) [kind, text] = ["", ""];
     this.state.className = `state ${kind}`;
     this.state.textContent = text;
@@ -263,6 +294,20 @@ class OutputPart {
   }
 }
 
+/** Whether an approval has other code, or other arguments, than the message. */
+function isEdit(edited, message) {
+  return edited !== null && edited !== undefined && edited !== message.content;
+}
+
+function faultOfArguments(text) {
+  try {
+    const value = JSON.parse(text);
+    return value !== null && typeof value === "object" && !Array.isArray(value) ? "" : "Arguments are a JSON object: {\u2026}";
+  } catch (error) {
+    return `This is not JSON: ${error.message}`;
+  }
+}
+
 function pretty(text) {
   try {
     return text.length < 200_000 && /^\s*[[{]/.test(text) ? JSON.stringify(JSON.parse(text), null, 2) : text;
@@ -272,8 +317,8 @@ function pretty(text) {
 }
 
 /** The arguments of a call in a few words. */
-function brief(message) {
-  const values = Object.values(message.arguments).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
+function brief(text) {
+  const values = Object.values(new Message({ content: text }).arguments).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
   return values.join(", ").replace(/\s+/g, " ").slice(0, 160);
 }
 
@@ -290,7 +335,7 @@ const PARTS = {
 /** A part for a message. */
 export function partOf(message) {
   const { type, role, format } = message;
-  if (role === "user") return new UserPart(message);
+  if (role === "user" && type === "message") return new UserPart(message);
   if (type === "message" && (!format || format === "refusal") && role === "assistant") return new TextPart(message);
   if (type === "code" && role !== "computer") return new CodePart(message);
   return new (PARTS[type] ?? FoldedPart)(message);

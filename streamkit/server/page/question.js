@@ -1,16 +1,23 @@
 // The question whether something may run: run it, edit it first, or decline with a reason.
 
 import { button, element } from "./dom.js";
+import { inWords } from "./problems.js";
 
 export class QuestionView {
   #confirmation;
   #error = element("p", { class: "problem", role: "alert", hidden: true });
 
-  /** `what` is what a yes does, such as "Run". */
-  constructor(confirmation, what) {
+  #read;
+  #fault;
+
+  /** `what` is what a yes does, such as "Run". `read` makes the text to edit of the subject's content; `fault` says in words
+   * why an edited text cannot be sent, or "". */
+  constructor(confirmation, what, { read = (text) => text, fault = () => "" } = {}) {
     this.#confirmation = confirmation;
+    this.#read = read;
+    this.#fault = fault;
     this.what = what;
-    this.element = element("div", { class: "question", role: "group", "aria-label": `May it ${what.toLowerCase()}?` });
+    this.element = element("div", { class: "question", role: "group", tabindex: "-1", "aria-label": `May it ${what.toLowerCase()}?` });
     this.#choose();
   }
 
@@ -23,8 +30,22 @@ export class QuestionView {
     return isApproved ? this.#send(() => this.#confirmation.approve()) : this.#send(() => this.#confirmation.decline());
   }
 
+  /** Offer to edit: the server said only now that it can be edited. */
+  allowEdit() {
+    this.#confirmation.editable = true;
+    if (this.element.querySelector("textarea, input")) return; // a person writes
+    const hasFocus = this.element.contains(document.activeElement);
+    this.#choose();
+    if (hasFocus) this.focus();
+  }
+
   focus() {
     this.element.querySelector("button")?.focus();
+  }
+
+  #showProblem(text) {
+    this.#error.textContent = text;
+    this.#error.hidden = false;
   }
 
   #show(...children) {
@@ -40,10 +61,14 @@ export class QuestionView {
   }
 
   #edit() {
-    const before = this.#confirmation.subject.content;
-    const area = element("textarea", { class: "editor", spellcheck: "false", autocapitalize: "off", "aria-label": "What runs", rows: Math.min(24, before.split("\n").length + 1) });
-    area.value = before;
+    const content = this.#read(this.#confirmation.subject.content);
+    const attributes = { class: "editor", spellcheck: "false", autocapitalize: "off", dir: "ltr", rows: Math.min(24, content.split("\n").length + 1) };
+    const area = element("textarea", { ...attributes, "aria-label": `What ${this.what === "Run" ? "runs" : "it is called with"}` });
+    area.value = content;
+    const before = area.value; // which has the line breaks of a text area
     const send = () => {
+      const fault = this.#fault(area.value);
+      if (fault) return this.#showProblem(fault);
       if (area.value.trim()) this.#send(() => this.#confirmation.approve(area.value === before ? undefined : area.value));
     };
     area.addEventListener("keydown", (event) => {
@@ -58,12 +83,14 @@ export class QuestionView {
     this.#show(area, choices);
     area.focus();
     area.setSelectionRange(0, 0);
+    area.scrollTop = 0;
   }
 
   #decline() {
-    const field = element("input", { type: "text", placeholder: "Why not? With a reason the model goes on", "aria-label": "Reason", maxlength: "2000" });
+    const field = element("input", { type: "text", placeholder: "Reason (optional)", "aria-label": "Reason, optional", dir: "auto", maxlength: "2000" });
     const send = () => this.#send(() => this.#confirmation.decline(field.value.trim() || undefined));
     field.addEventListener("keydown", (event) => {
+      if (event.isComposing) return;
       if (event.key === "Enter") send();
       else if (event.key === "Escape") this.#back(event);
     });
@@ -84,13 +111,13 @@ export class QuestionView {
 
   async #send(answer) {
     const controls = [...this.element.querySelectorAll("button, textarea, input")];
+    if (this.element.contains(document.activeElement)) this.element.focus({ preventScroll: true }); // what is disabled loses it
     for (const control of controls) control.disabled = true;
     try {
       await answer();
     } catch (error) {
       // Another reader's answer comes as an event.
-      this.#error.textContent = error.code === "already-answered" ? "It was answered somewhere else." : error.message;
-      this.#error.hidden = false;
+      this.#showProblem(inWords(error));
       for (const control of controls) control.disabled = false;
     }
   }

@@ -77,6 +77,8 @@ export class Confirmation {
   readonly edited: string | null;
   readonly reason: string | null;
   readonly editable: boolean;
+  /** When no answer is taken any more, in Unix seconds. */
+  readonly expires_at?: number;
   /** Let it run; with `edited`, run that code instead. Rejects if another answer came first. */
   approve(edited?: string): Promise<Question>;
   decline(reason?: string): Promise<Question>;
@@ -134,7 +136,7 @@ export interface Warning extends StreamEvent {
   kind?: string;
 }
 
-type Hook<Arguments extends unknown[]> = (...given: Arguments) => void | Promise<void>;
+type Hook<Arguments extends unknown[]> = (...hookArguments: Arguments) => void | Promise<void>;
 
 /** The hooks. An application's own event calls `on_` and its type, with the event. */
 export interface Hooks {
@@ -289,11 +291,11 @@ export interface StreamOptions {
   /** One handler or several; they are called in order, and awaited. */
   handler?: Handler | Handler[];
   signal?: AbortSignal;
-  /** Called when the connection changes. */
-  onConnection?: (state: "connecting" | "reconnecting" | "open" | "waiting" | "closed") => void;
+  /** Called when the connection changes; when it waits to connect again, with the error that it waits for. */
+  onConnection?: (state: "connecting" | "reconnecting" | "open" | "waiting" | "closed", error?: StreamkitError) => void;
   /** Milliseconds without a byte, heartbeats included, after which a connection counts as cut. Default 45,000. */
   silence?: number;
-  /** Milliseconds without a byte after which the stream fails, with no more attempts to connect. Default 300,000. */
+  /** Milliseconds for which it tries to connect again before the stream fails; a machine's sleep does not count. Default 300,000. */
   patience?: number;
   /** The longest wait between two attempts, in milliseconds. Default 15,000. */
   maxDelay?: number;

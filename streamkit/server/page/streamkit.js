@@ -166,12 +166,12 @@ class RunState {
     run_step_created: (state, event) => state.#stepCreated(event),
     run_step_done: (state, event) => state.#stepDone(event),
     usage: (state, event) => state.#count(event),
-    confirmation_created: (state, event) => state.#asked(event),
-    confirmation_done: (state, event) => state.#answered(event),
-    stream_warning: (state, event) => state.#warned(event),
-    stream_exception: (state, event) => state.#failed(event),
+    confirmation_created: (state, event) => state.#confirmationCreated(event),
+    confirmation_done: (state, event) => state.#confirmationDone(event),
+    stream_warning: (state, event) => state.#warning(event),
+    stream_exception: (state, event) => state.#exception(event),
     stream_timeout: (_, event) => [[event, []]],
-    stream_end: (state, event) => state.#ended(event),
+    stream_end: (state, event) => state.#streamEnd(event),
   };
 
   // messages
@@ -285,7 +285,7 @@ class RunState {
 
   // questions, warnings and the end
 
-  *#asked(event) {
+  *#confirmationCreated(event) {
     const fields = event.confirmation;
     if (this.confirmations.some((one) => one.id === fields.id)) return;
     const confirmation = new Confirmation(fields, this.#byId.get(fields.subject.id) ?? new Message(fields.subject), this.#answer);
@@ -293,7 +293,7 @@ class RunState {
     yield [{ ...event, confirmation }, [confirmation]];
   }
 
-  *#answered(event) {
+  *#confirmationDone(event) {
     const { subject: _, ...fields } = event.confirmation;
     const confirmation = this.confirmations.find((one) => one.id === fields.id);
     if (!confirmation || confirmation.status !== "pending") return;
@@ -301,19 +301,19 @@ class RunState {
     yield [{ ...event, confirmation }, [confirmation]];
   }
 
-  *#warned(event) {
+  *#warning(event) {
     if (this.warnings.some((one) => one.fault === event.fault && one.index === event.index)) return;
     this.warnings.push(event);
     yield [event, [event]];
   }
 
-  *#failed(event) {
+  *#exception(event) {
     const { error: name, message = "", details = {} } = event;
     this.error = new StreamkitError(message, { name, code: details.code ?? "", details });
     yield [event, [this.error]];
   }
 
-  *#ended(event) {
+  *#streamEnd(event) {
     this.status = event.status ?? "completed";
     yield [event, []];
   }
@@ -357,8 +357,8 @@ class RunState {
   }
 
   *#catchUp(event, fresh) {
-    const known = isAbout(event, "_created") && this.#byId.get(event.message.id);
-    if (known) known.take({ ...event.message, status: "in_progress", content: known.content });
+    const existing = isAbout(event, "_created") && this.#byId.get(event.message.id);
+    if (existing) existing.take({ ...event.message, status: "in_progress", content: existing.content });
     else if (isDelta(event)) {
       const message = this.#byId.get(event.message_id);
       yield* this.#extend(message, fresh.message(event.message_id).content, event, event.type.slice(0, -"_delta".length));
@@ -430,11 +430,11 @@ export class SseParser {
   *feed(piece) {
     // A CR at the end may be half of a CR LF.
     const text = this.#text + piece;
-    const held = text.endsWith("\r") ? 1 : 0;
+    const incomplete = text.endsWith("\r") ? 1 : 0;
     let start = 0;
     const ends = /\r\n|\r|\n/g;
     ends.lastIndex = Math.max(0, this.#text.length - 1);
-    for (let end; (end = ends.exec(text)) && end.index < text.length - held; start = ends.lastIndex) {
+    for (let end; (end = ends.exec(text)) && end.index < text.length - incomplete; start = ends.lastIndex) {
       const data = this.#line(text.slice(start, end.index));
       if (data !== null) yield data;
     }
@@ -477,12 +477,13 @@ class RunStream extends RunState {
   #turn = Promise.resolve();
   #abort = new AbortController();
   #failures = 0;
-  #lastByte = 0;
+  #connection = new AbortController(); // of the present response
+  #offline = 0; // milliseconds spent on connecting, since the last byte
   #failure = null;
-  #over = false;
+  #isOver = false;
   #answerMessage = null;
-  #runKnown;
-  #runUnknown;
+  #resolveStarted;
+  #rejectStarted;
   /** The run's id, as soon as the server gave one; a Promise for it is `started`. */
   id = null;
   cursor = null;
@@ -494,11 +495,12 @@ class RunStream extends RunState {
     this.#options = options;
     this.#handlers = [handler].flat();
     this.cursor = after;
-    this.started = new Promise((resolve, reject) => ([this.#runKnown, this.#runUnknown] = [resolve, reject]));
+    this.started = new Promise((resolve, reject) => ([this.#resolveStarted, this.#rejectStarted] = [resolve, reject]));
     this.started.catch(() => {}); // who reads the stream gets the error
-    if (id) this.#named(id);
+    if (id) this.#setId(id);
     for (const one of this.#handlers) prepare(one, this);
     options.signal?.addEventListener("abort", () => this.close());
+    if (options.signal?.aborted) this.close();
   }
 
   [Symbol.asyncIterator]() {
@@ -565,9 +567,10 @@ class RunStream extends RunState {
 
   /** Stop reading. The run goes on: `stop` ends that. */
   close() {
-    this.#over = true;
+    this.#isOver = true;
     this.#abort.abort();
-    this.#runUnknown(new StreamkitError("the stream was closed before the server named its run", { name: "UsageError" }));
+    this.#connection.abort();
+    this.#rejectStarted(new StreamkitError("the stream was closed before the server named its run", { name: "UsageError" }));
   }
 
   #confirmation(id) {
@@ -580,9 +583,9 @@ class RunStream extends RunState {
     return this.#client.request("POST", `runs/${await this.started}/${path}`, body);
   }
 
-  #named(id) {
+  #setId(id) {
     this.id = id;
-    this.#runKnown(id);
+    this.#resolveStarted(id);
   }
 
   // -- reading
@@ -598,8 +601,8 @@ class RunStream extends RunState {
     try {
       const item = await this.#take();
       if (item) {
-        const [event, given] = item;
-        await this.#deliver(event, given);
+        const [event, hookArguments] = item;
+        await this.#deliver(event, hookArguments);
         return { value: event, done: false };
       }
     } catch (error) {
@@ -616,12 +619,12 @@ class RunStream extends RunState {
         const [text, cursor] = this.#items.shift();
         const event = parseEvent(text);
         if (cursor) event.cursor = this.cursor = cursor;
-        this.#queue.push(...this.complete(event));
+        for (const item of this.complete(event)) this.#queue.push(item);
         if (event.type === "stream_end") {
-          this.#over = true;
+          this.#isOver = true;
           this.#items.length = 0;
         }
-      } else if (this.#over || !(await this.#receive())) {
+      } else if (this.#isOver || !(await this.#receive())) {
         await this.#end();
         return this.#queue.shift() ?? null;
       }
@@ -633,17 +636,18 @@ class RunStream extends RunState {
   async #receive() {
     try {
       if (!this.#reading && !(await this.#open())) return false;
-      const { value, done } = await this.#read();
+      const { value, done } = await this.#unlessSilent(this.#reading.read());
       if (!done) {
-        this.#lastByte = Date.now();
+        this.#offline = 0;
         for (const data of this.#parser.feed(value)) this.#items.push([data, this.#parser.lastId]);
         if (this.#items.length) this.#failures = 0;
         return true;
       }
       this.#drop();
+      if (this.#isOver) return false;
     } catch (error) {
       this.#drop();
-      if (this.#over) return false;
+      if (this.#isOver) return false;
       if (error instanceof StreamkitError && !RETRIED.has(error.status)) throw error;
       await this.#wait(error);
       return true;
@@ -653,12 +657,12 @@ class RunStream extends RunState {
   }
 
   async #open() {
-    this.#lastByte ||= Date.now();
     this.#changed(this.#failures ? "reconnecting" : "connecting");
     const cursor = this.#items.at(-1)?.[1] || this.cursor;
-    const response = await this.#source(cursor, this.id, this.#abort.signal);
+    this.#connection = new AbortController();
+    const response = await this.#unlessSilent(this.#source(cursor, this.id, this.#connection.signal));
     const id = response.headers.get("x-streamkit-run") ?? /runs\/([\w-]+)$/.exec(response.headers.get("location") ?? "")?.[1];
-    if (!this.id && id) this.#named(id);
+    if (!this.id && id) this.#setId(id);
     if (response.status === 204) return false;
     if (!this.id) throw new StreamkitError("the response names no run", { name: "ProtocolError" });
     const retry = this.#parser.retry;
@@ -668,29 +672,39 @@ class RunStream extends RunState {
     return true;
   }
 
+  /** What the server sends. A connection may be lost without an error, as when a laptop slept: silence, heartbeats included, cuts it. */
+  async #unlessSilent(promise) {
+    const { silence = 45_000 } = this.#options;
+    const elapsed = stopwatch();
+    const look = () => {
+      if (elapsed() <= silence) return;
+      this.#connection.abort(new Error("the server was silent for too long"));
+      this.#reading?.cancel().catch(() => {});
+    };
+    const watch = setInterval(look, Math.min(5000, silence / 4));
+    try {
+      return await promise;
+    } catch (error) {
+      if (!this.#reading) this.#offline += Math.min(elapsed(), silence);
+      throw error;
+    } finally {
+      clearInterval(watch);
+    }
+  }
+
   #drop() {
     this.#reading?.cancel().catch(() => {});
     this.#reading = null;
   }
 
-  /** The next piece. Without a heartbeat for too long the connection counts as cut: it may be lost without an error. */
-  async #read() {
-    const reader = this.#reading;
-    const timer = setTimeout(() => reader.cancel().catch(() => {}), this.#options.silence ?? 45_000);
-    try {
-      return await reader.read();
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
   /** Wait before the connection is opened again: longer after each failure, and not when the network is back. */
   async #wait(cause) {
     const { patience = 300_000, maxDelay = 15_000 } = this.#options;
-    if (Date.now() - this.#lastByte > patience) throw unreachable(cause);
-    const base = this.#parser.retry ?? 1000;
-    const delay = cause.retryAfter ?? Math.min(maxDelay, base * 2 ** this.#failures++) * (0.5 + Math.random() / 2);
-    this.#changed("waiting");
+    const base = cause.retryAfter ?? Math.min(maxDelay, (this.#parser.retry ?? 1000) * 2 ** this.#failures++);
+    const delay = base * (cause.retryAfter ? 1 + Math.random() / 2 : 0.5 + Math.random() / 2);
+    if (this.#offline + delay > patience) throw unreachable(cause);
+    this.#offline += delay; // not by a clock, which goes on while the machine sleeps
+    this.#changed("waiting", unreachable(cause));
     const over = new AbortController();
     await new Promise((resolve) => {
       const timer = setTimeout(resolve, delay);
@@ -701,16 +715,16 @@ class RunStream extends RunState {
     over.abort();
   }
 
-  #changed(state) {
-    this.#options.onConnection?.(state);
+  #changed(state, error) {
+    this.#options.onConnection?.(state, error);
   }
 
   // -- delivering
 
-  async #deliver(event, given) {
+  async #deliver(event, hookArguments) {
     for (const handler of this.#handlers) {
       for (const name of hooksOf(event)) {
-        const result = handler[name]?.(...(name === "on_event" ? [event] : given));
+        const result = handler[name]?.(...(name === "on_event" ? [event] : hookArguments));
         if (result instanceof Promise) await result;
       }
     }
@@ -728,8 +742,8 @@ class RunStream extends RunState {
   async #fail(error) {
     if (this.#failure) return;
     this.#failure = error;
-    this.#over = true;
-    this.#runUnknown(error);
+    this.#isOver = true;
+    this.#rejectStarted(error);
     this.#drop();
     this.#queue.length = this.#items.length = 0;
     if (this.status !== "in_progress") return; // `on_end` itself failed
@@ -741,6 +755,12 @@ class RunStream extends RunState {
 }
 
 const RETRIED = new Set([408, 425, 429, 502, 503, 504]);
+
+/** A function that gives the milliseconds since now, by two clocks: one may be set back, one may stop while a machine sleeps. */
+function stopwatch() {
+  const [clock, timer] = [Date.now(), performance.now()];
+  return () => Math.max(Date.now() - clock, performance.now() - timer);
+}
 
 /** The error of a stream whose connection could not be opened again. */
 function unreachable(cause) {

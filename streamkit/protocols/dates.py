@@ -1,4 +1,4 @@
-"""Dates as Letta writes them, `2026-11-21T00:26:49+00:00`, to seconds since 1970 and back.
+"""Dates of ISO 8601, such as `2026-11-21T00:26:49+00:00`, to seconds since 1970 and back.
 
 The protocols import no clock and no calendar, so this has its own: Gregorian, with years that begin in March, so that the
 leap day is the last day of a year.

@@ -1,0 +1,77 @@
+// The list of conversations at the side. What a person does in it goes on while the list changes.
+
+import { button, element } from "./dom.js";
+
+export class ConversationList {
+  #items = new Map(); // by conversation
+
+  /** `open(id)` and `remove(id)` are called for what a person does; `after` gets the focus where nothing is left to have it. */
+  constructor(root, { open, remove, after }) {
+    this.root = root;
+    this.open = open;
+    this.remove = remove;
+    this.after = after;
+  }
+
+  /** Show these conversations; `current` is the id of the one that is open, null if it is a new one. */
+  update(conversations, current) {
+    const focused = document.activeElement;
+    const ids = new Set(conversations.map(({ id }) => id));
+    for (const [id, item] of this.#items) if (!ids.has(id)) this.#drop(id, item);
+    for (const [place, { id, title, run }] of conversations.entries()) {
+      if (!this.#items.has(id)) this.#items.set(id, new Item(id, this));
+      const item = this.#items.get(id);
+      item.show(title || "Untitled", Boolean(run), id === current);
+      if (this.root.children[place] !== item.element) this.root.insertBefore(item.element, this.root.children[place] ?? null);
+    }
+    if (focused !== document.activeElement && this.root.contains(focused)) focused.focus({ preventScroll: true }); // it was moved
+  }
+
+  #drop(id, { element }) {
+    this.#items.delete(id);
+    const beside = (element.nextElementSibling ?? element.previousElementSibling)?.querySelector(".open") ?? this.after;
+    const hadFocus = element.contains(document.activeElement);
+    element.remove();
+    if (hadFocus) beside.focus();
+  }
+}
+
+class Item {
+  constructor(id, list) {
+    this.name = element("span", { dir: "auto" });
+    this.running = element("span", { class: "hidden-text" }, "An answer goes on: ");
+    this.opener = element("button", { type: "button", class: "open", onclick: () => list.open(id) }, this.running, this.name);
+    this.trash = button("Delete", { name: "trash", class: "quiet", onclick: () => this.#askFirst(() => list.remove(id)) });
+    this.element = element("li", { onkeydown: (event) => this.#key(event) }, this.opener, this.trash);
+  }
+
+  show(title, isRunning, isCurrent) {
+    this.title = title;
+    this.opener.title = this.name.textContent = title;
+    for (const name of ["title", "aria-label"]) this.trash.setAttribute(name, `Delete \u201c${title}\u201d`);
+    this.running.hidden = !isRunning;
+    this.element.classList.toggle("running", isRunning);
+    if (isCurrent) this.opener.setAttribute("aria-current", "page");
+    else this.opener.removeAttribute("aria-current");
+  }
+
+  #askFirst(remove) {
+    const yes = button("Delete", { text: "Delete", class: "danger", onclick: remove });
+    this.question = element("span", { class: "open" }, "Delete it?");
+    this.element.replaceChildren(this.question, yes, button("Keep", { text: "Keep", class: "quiet", onclick: () => this.#back() }));
+    yes.setAttribute("aria-label", `Delete \u201c${this.title}\u201d for good`);
+    yes.focus();
+  }
+
+  #back() {
+    this.question = null;
+    this.element.replaceChildren(this.opener, this.trash);
+    this.trash.focus();
+  }
+
+  #key(event) {
+    if (event.key !== "Escape" || !this.question) return;
+    event.stopPropagation(); // it would stop the answer
+    this.#back();
+  }
+}

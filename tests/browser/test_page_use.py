@@ -1,0 +1,303 @@
+"""How the chat page behaves in use: scrolling, focus, keys, what could not be sent, edits, and text that is made to harm."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from .pages import CHROMIUM, TOKEN, Proxy, Tab, until
+from .test_page import evaluate
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: no program `chromium`"),
+]
+
+FOCUS = "document.activeElement.id || document.activeElement.className || document.activeElement.tagName"
+
+
+def test_whoever_scrolls_up_a_little_stays_there_and_newest_leads_back(tab: Tab) -> None:
+    tab.page.set_viewport_size({"width": 500, "height": 400})
+    tab.send("slow please")
+    tab.wait("text=word60")
+    tab.page.mouse.move(250, 200)
+    tab.page.mouse.wheel(0, -12)
+    tab.wait("#to-end")
+    place = "document.getElementById('scroller').scrollTop"
+    before = tab.page.evaluate(place)
+    tab.wait("text=word90", state="attached")
+    assert tab.page.evaluate(place) == before
+    tab.page.click("#to-end")
+    tab.wait("text=word110")
+    assert not tab.page.is_visible("#to-end")
+    assert tab.page.evaluate("document.activeElement.id") == "input"
+    # Another size is no scrolling of a person's.
+    for width, height in ((360, 700), (1200, 300), (400, 380)):
+        tab.page.set_viewport_size({"width": width, "height": height})
+        tab.page.wait_for_timeout(50)
+    tab.done()
+    until(
+        lambda: tab.page.evaluate("scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop") <= 1, tab.page
+    )
+    assert not tab.page.is_visible("#to-end")
+
+
+def refuse(tab: Tab, status: int, code: str, times: int = 1) -> None:
+    """Make the next runs be refused, as the server would."""
+    body = f'{{"type": "urn:streamkit:error:{code}", "title": "No.", "status": {status}}}'
+    tab.page.route(
+        re.compile("/runs$"),
+        lambda route: route.fulfill(status=status, body=body, content_type="application/problem+json"),
+        times=times,
+    )
+
+
+def test_what_could_not_be_sent_is_not_lost_nor_is_the_turn_before_it(tab: Tab) -> None:
+    tab.send("first")
+    tab.done()
+    refuse(tab, 413, "body-too-large")
+    tab.send("second")
+    tab.wait(".turn .problem >> text=more than the server takes")
+    assert tab.count(".turn.user") == 2
+    tab.page.click(".retry")
+    tab.wait("text=You said: second")
+    tab.done()
+    assert "You said: first" in tab.text()
+    assert tab.count(".turn.user") == 2 and tab.count(".problem:visible") == 0
+    refuse(tab, 409, "conversation-busy")
+    tab.send("third")
+    tab.wait("#problem >> text=An answer to this conversation goes on")
+    assert tab.page.input_value("#input") == "third"
+    assert tab.count(".turn.user") == 2
+    tab.page.keyboard.press("Enter")
+    tab.wait("text=You said: third")
+    tab.done()
+    # The cookie is over in mid-use.
+    tab.page.context.clear_cookies()
+    tab.send("fourth")
+    tab.wait("#login[open]")
+    tab.page.fill("#token", TOKEN)
+    tab.page.keyboard.press("Enter")
+    tab.wait("text=You said: third")
+    assert tab.page.input_value("#input") == "fourth"
+
+
+def test_a_message_that_finds_no_server_can_be_taken_back(tab: Tab, proxy: Proxy) -> None:
+    tab.send("first")
+    tab.done()
+    proxy.cut(stays_down=True)
+    tab.send("into the void")
+    tab.wait("#connection:not(:empty)")
+    assert "Connection lost" in tab.text("#connection")
+    tab.page.keyboard.press("Escape")
+    until(lambda: tab.page.input_value("#input") == "into the void", tab.page)
+    assert tab.count(".turn.user") == 1 and tab.page.is_visible("#send")
+    proxy.restore()
+    tab.page.reload()
+    tab.wait("text=You said: first")
+    until(lambda: tab.page.input_value("#input") == "into the void", tab.page)  # a reload keeps what is written
+    tab.page.focus("#input")
+    tab.page.keyboard.press("Enter")
+    tab.wait("text=You said: into the void")
+
+
+def test_what_a_tool_is_called_with_is_edited_before_it_is_called(tab: Tab) -> None:
+    tab.send("pay her")
+    tab.page.click(".question >> text=Edit")
+    assert tab.page.input_value(".editor") == '{\n  "to": "Ann",\n  "amount": 20\n}'
+    for wrong, fault in (("{", "This is not JSON"), ("[1]", "a JSON object")):
+        tab.page.fill(".editor", wrong)
+        tab.page.keyboard.press("Control+Enter")
+        tab.wait(f".question .problem >> text={fault}")
+    tab.page.fill(".editor", '{"to": "Bob", "amount": 3}')
+    tab.page.keyboard.press("Control+Enter")
+    tab.done()
+    assert "Bob has 3" in tab.text(".turn.assistant")
+    assert tab.page.evaluate(FOCUS) == "SUMMARY"
+    for _ in range(2):
+        assert "Bob, 3" in tab.page.text_content(".fold.tool summary")
+        assert "You edited this before it ran." in tab.text(".turn.assistant")
+        tab.page.reload()
+        tab.done()
+
+
+def test_long_code_shows_the_line_that_runs_and_that_it_was_stopped(tab: Tab) -> None:
+    tab.send("long code")
+    tab.wait(".question")
+    tab.page.click(".question .primary")
+    tab.wait(".line.active")
+    inside = """() => {
+      const [line, box] = [document.querySelector(".line.active"), document.querySelector(".card .code")].map((one) => one.getBoundingClientRect());
+      return box.height < 600 && line.top >= box.top && line.bottom <= box.bottom;
+    }"""
+    until(lambda: "while" in tab.text(".card .code") and tab.page.evaluate(inside), tab.page)
+    tab.wait(".card .console")
+    tab.page.click("#stop")
+    tab.done()
+    assert tab.text(".card .state") == "Stopped"
+    assert tab.page.evaluate("document.activeElement.id") == "send"
+    tab.page.reload()
+    tab.done()
+    assert tab.text(".card .state") == "Stopped"
+    assert "Stopped" in tab.text(".turn footer")
+
+
+def test_the_list_changes_without_disturbing_who_deletes_from_it(tab: Tab, context: Any) -> None:
+    for name in ("alpha one", "beta two"):
+        tab.page.keyboard.press("Alt+n")
+        tab.send(name)
+        tab.done()
+    item = tab.page.locator("#conversations li", has_text="alpha one").first
+    item.locator(".open").focus()
+    tab.page.keyboard.press("Tab")
+    tab.page.keyboard.press("Enter")
+    assert tab.page.evaluate("document.activeElement.ariaLabel") == "Delete \u201calpha one\u201d for good"
+    other = Tab(context, tab.page.url)
+    other.send("gamma from another tab")
+    other.done()
+    tab.wait("#log >> text=gamma from another tab")
+    assert tab.page.evaluate("document.activeElement.innerText") == "Delete"
+    tab.page.keyboard.press("Escape")
+    assert tab.page.evaluate("document.activeElement.ariaLabel") == "Delete \u201calpha one\u201d"
+    tab.page.keyboard.press("Enter")
+    tab.page.keyboard.press("Enter")
+    until(lambda: tab.count("#conversations .danger") == 0, tab.page)
+    assert "alpha one" not in tab.text("#conversations")
+    assert tab.page.evaluate("document.activeElement.className") == "open"
+    assert other.faults == []
+
+
+def test_a_tab_that_has_read_an_answer_does_not_load_it_again(tab: Tab, context: Any) -> None:
+    tab.send("draw for two")
+    tab.wait(".question")
+    other = Tab(context, tab.page.url)
+    other.wait(".question")
+    requests: list[str] = []
+    for one in (tab, other):
+        one.page.on(
+            "request", lambda request: requests.append(request.url) if request.url.endswith("/messages") else None
+        )
+    other.page.keyboard.press("Alt+x")
+    for one in (tab, other):
+        one.done()
+    other.page.evaluate("new BroadcastChannel('streamkit').postMessage({})")
+    with tab.page.expect_response(re.compile("/conversations")):
+        other.page.evaluate("new BroadcastChannel('streamkit').postMessage({})")
+    assert requests == []
+
+
+def test_keys_belong_to_who_composes_and_the_skip_link_stays_in_the_conversation(tab: Tab) -> None:
+    tab.send("slow please")
+    tab.wait("text=word3")
+    press = """([key, isComposing, keyCode]) => document.getElementById("input")
+      .dispatchEvent(new KeyboardEvent("keydown", { key, isComposing, keyCode, bubbles: true, cancelable: true }))"""
+    assert tab.page.evaluate(press, ["Escape", True, 27])
+    assert tab.page.is_visible("#stop"), "it cancels what is composed, not the answer"
+    tab.page.keyboard.press("Escape")
+    tab.done()
+    tab.page.fill("#input", "half a word")
+    for composing in (["Enter", True, 13], ["Enter", False, 229]):
+        assert tab.page.evaluate(press, composing), "it was not taken for sending"
+    assert tab.page.input_value("#input") == "half a word"
+    tab.page.focus(".skip")
+    tab.page.keyboard.press("Enter")
+    assert tab.page.evaluate("document.activeElement.id") == "input"
+    assert "word3" in tab.text() and "#c=" in tab.page.url
+
+
+def test_right_to_left_text_is_shown_so_and_paper_has_all_of_it(tab: Tab) -> None:
+    tab.send("\u05e9\u05dc world")
+    tab.done()
+    direction = "getComputedStyle(document.querySelector('.turn.user .bubble')).direction"
+    assert tab.page.evaluate(direction) == "rtl"
+    source = """({ markdown }, text) => {
+      const root = document.createElement("div");
+      new markdown.MarkdownView(root).update(text);
+      return [...root.children].map((one) => `${one.tagName} ${one.dir}`);
+    }"""
+    text = "# \u05e9\u05dc\n\n- \u0647\u0630\u0627\n- b\n\n1. *\u0639\u0646*\n\nplain \u05e9\u05dc\n\n> \u0647\u0630\u0627\n\n|\u0647\u0630\u0627|b|\n|-|-|\n\n```\n\u0647\u0630\u0627\n```"
+    assert evaluate(tab, source, text) == ["H3 rtl", "UL rtl", "OL rtl", "P ", "BLOCKQUOTE rtl", "DIV rtl", "DIV "]
+    tab.page.emulate_media(media="print")
+    assert not tab.page.is_visible("#side") and not tab.page.is_visible("#input")
+    assert tab.page.evaluate("getComputedStyle(scroller).overflowY") == "visible"
+
+
+def test_fingers_hit_every_control(browser: Any, proxy: Proxy) -> None:
+    context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    tab = Tab(context, f"{proxy.url}/#token={TOKEN}")
+    tab.send("draw")
+    tab.wait(".question")
+    small = """() => [...document.querySelectorAll("button, summary")].filter((one) => one.checkVisibility({ visibilityProperty: true }))
+      .map((one) => [one.outerHTML.slice(0, 80), one.getBoundingClientRect()]).filter(([, { width, height }]) => width < 43.9 || height < 43.9).map(([html]) => html)"""
+    assert tab.page.evaluate(small) == []
+    tab.page.click("#open-side")
+    tab.wait("#conversations .quiet")
+    assert tab.page.evaluate(small) == []
+    assert tab.page.evaluate("document.querySelector('main').inert")
+    tab.page.keyboard.press("Escape")
+    assert tab.page.evaluate("document.activeElement.id") == "open-side"
+    tab.page.keyboard.press("Alt+x")
+    tab.done()
+    assert tab.faults == []
+    context.close()
+
+
+# -- texts that are made to harm
+
+BULKY = {
+    "a heading with many spaces": "'# a' + ' '.repeat(n) + 'b'",
+    "a table's line with many spaces": "'|a|b|\\n|-' + ' '.repeat(n) + 'x|'",
+    "backticks": "'`'.repeat(n) + ' `'",
+    "backticks of each length": "Array.from({ length: Math.sqrt(2 * n) | 0 }, (_, i) => '`'.repeat(i + 1) + 'a').join('')",
+    "spaces before no end of a line": "'a' + ' '.repeat(n) + 'b'",
+    "a link with many spaces": "'[a](x' + ' '.repeat(n) + '\"'",
+    "links in brackets": "'['.repeat(n) + '[a](http://x)'.repeat(n / 13 | 0)",
+    "brackets": "'['.repeat(n) + ']'.repeat(n)",
+    "emphasis that nothing closes": "'*a '.repeat(n / 3 | 0)",
+    "emphasis of all kinds": "'*_a~~'.repeat(n / 6 | 0)",
+    "quotes": "'>'.repeat(n)",
+    "lists in lists": "'- '.repeat(n / 2 | 0) + 'x'",
+    "lines of one item": "'- a\\n' + 'b\\n'.repeat(n / 2 | 0)",
+    "a wide table": "'|a'.repeat(n / 4 | 0) + '\\n' + '|-'.repeat(n / 4 | 0)",
+    "a fence of many marks": "'~'.repeat(n) + '\\na'",
+    "code in one line": "'```json\\n' + '\"a\":1,'.repeat(n / 6 | 0)",
+    "entities": "'&a'.repeat(n / 2 | 0)",
+}
+
+
+def test_no_text_takes_long_to_show_however_it_is_made(tab: Tab) -> None:
+    """150,000 characters each: some took minutes, or were too many for one call. Its layout is not in it."""
+    texts = ", ".join(f"{json.dumps(name)}: {expression}" for name, expression in BULKY.items())
+    source = """({ markdown, console: { ConsoleView } }, n) => {
+      const faults = [];
+      for (const [name, text] of Object.entries({ TEXTS })) {
+        const begun = performance.now();
+        new markdown.MarkdownView(document.createElement("div")).update(text);
+        if (performance.now() - begun > 5000) faults.push(name);
+      }
+      const view = new ConsoleView();
+      const begun = performance.now();
+      view.update("a line of text\\n".repeat(n) + "\\x1b[31mx\\x1b[32my".repeat(n));
+      if (performance.now() - begun > 5000) faults.push("a console");
+      return [faults, view.element.childElementCount, view.element.textContent.slice(0, 50)];
+    }"""
+
+    faults, lines, first = evaluate(tab, source.replace("TEXTS", texts), 150_000)
+    assert faults == []
+    assert lines == 5001 and first.startswith("145,001 earlier lines are not shown\n")
+
+
+def test_code_shows_what_nobody_would_see(tab: Tab) -> None:
+    """What turns the direction of text, and a carriage return, which ends a line for Python and not for the eye."""
+    source = """({ highlight: { CodeView } }, [code, text]) => {
+      const view = new CodeView("python");
+      view.update(code);
+      return [view.code.textContent, view.text === code, [...view.code.querySelectorAll(".unseen")].map((one) => one.textContent)];
+    }"""
+    code = "access = 'user\u202e \u2066# admin\u2069 \u2066'\r\nx = 1 # harmless\rimport os\nprint('ok \U0001f469\u200d\U0001f467')"
+    shown, is_whole, signs = evaluate(tab, source, [code, ""])
+    assert signs == ["U+202E", "U+2066", "U+2069", "U+2066", "U+000D"]
+    assert is_whole and "harmlessU+000Dimport os" in shown and "\U0001f469\u200d\U0001f467" in shown
