@@ -298,7 +298,8 @@ class _Loop(AsyncIterator[Event]):
         return self._ready.popleft()
 
     def __del__(self) -> None:
-        self._events.close()  # the reading is in a cycle of references
+        if self._events is not None:
+            self._events.close()  # the reading is in a cycle of references
 
     async def aclose(self) -> None:
         """Stop reading."""
