@@ -1541,3 +1541,25 @@ def test_a_message_stays_what_it_began_as() -> None:
     stream.until_done()
     assert list(stream.messages) == list(emitter.messages)
     assert [(type(one), one.format) for one in stream.messages] == [(sk.TextMessage, None), (sk.CodeMessage, "python")]
+
+
+def test_an_awaitable_is_no_answer_to_a_question_of_a_relay() -> None:
+    """It says that the producer gets the answer, which may be another process."""
+    emitter = sk.Emitter()
+    emitter.tool_call("f", {}, call_id="c")
+
+    async def answer() -> str:
+        return "a value"
+
+    class Answering(sk.AsyncEventHandler):
+        async def on_tool_call_done(self, call: sk.ToolCallMessage, /) -> None:
+            with pytest.raises(sk.UsageError, match="sent to the run's producer, which cannot await"):
+                call.respond(answer())
+            call.respond("a value")
+            emitter.close()
+
+    async def read() -> None:
+        await sk.astream(emitter, Answering()).until_done()
+
+    anyio.run(read)
+    assert emitter.messages[-1].content == "a value"

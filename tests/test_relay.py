@@ -513,7 +513,7 @@ def test_drop_oldest_keeps_the_newest_and_a_late_reader_begins_with_a_snapshot()
 
 def test_a_snapshot_has_a_greatest_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest messages that have ended are left out of it; what is open, or waits, never is."""
-    monkeypatch.setattr("streamkit.relay.event_log._LARGEST", 500)
+    monkeypatch.setattr("streamkit.relay.log_snapshots._LARGEST", 500)
     emitter = sk.Emitter(relay := MemoryRelay(limit=300), "run")
     emitter.tool_call("f", {}, call_id="open")
     part = emitter.begin_text()
@@ -658,6 +658,33 @@ def test_block_waits_for_the_first_reader_and_not_for_those_who_left() -> None:
     reading.pull()
     reading.close()
     assert done.wait(5)
+
+
+@pytest.mark.parametrize("face", ["sync", "asyncio"])
+def test_block_does_not_wait_for_a_reader_that_was_dropped(face: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody closed it, and the garbage collector has no other reason to run."""
+    monkeypatch.setattr("streamkit.relay.memory.writer._PAUSE", 0.01)
+    emitter = sk.Emitter(MemoryRelay(limit=3, overflow="block"))
+    emitter.text("a")
+
+    async def write() -> None:
+        async for _ in sk.astream(emitter):
+            break
+        for _ in range(20):
+            await emitter.drain()
+            emitter.text("a")
+
+    gc.disable()
+    try:
+        if face == "asyncio":
+            anyio.run(write)
+        else:
+            next(iter(sk.stream(emitter)))
+            for _ in range(20):
+                emitter.text("a")
+    finally:
+        gc.enable()
+    assert emitter.messages[0].content == "a" * 21
 
 
 def test_block_in_an_event_loop_has_to_be_awaited() -> None:
@@ -1005,6 +1032,27 @@ def test_a_loop_may_leave_a_reader_on_any_event_loop() -> None:
 
 
 @pytest.mark.slow
+async def leave_a_loop(emitter: sk.Emitter) -> None:
+    async for _ in emitter.reader():
+        return
+
+
+def test_a_loop_that_is_left_early_reads_no_more() -> None:
+    """Whether it was in a thread or in a task; the garbage collector is not needed."""
+    emitter = sk.Emitter(relay := MemoryRelay())
+    emitter.text("a")
+    gc.disable()
+    try:
+        for _ in emitter.reader():
+            break
+        anyio.run(leave_a_loop, emitter)
+        record = relay.get(emitter.run_id)
+    finally:
+        gc.enable()
+    assert record is not None
+    assert record.readers == 0
+
+
 def test_readers_that_are_dropped_are_forgotten() -> None:
     """A reader that was never closed holds back nobody."""
     relay = MemoryRelay(limit=4, overflow="block")

@@ -29,45 +29,28 @@ The reader is a state machine; its state is the method that reads next:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from .json_paths import EmittedPaths, OpenValue, PathNode, join_path
+from .json_tokens import (
+    ESCAPES,
+    LONGEST_WORD,
+    REPLACEMENT,
+    WORDS,
+    all_plain,
+    any_text,
+    escape_beginning,
+    low_surrogate_beginning,
+    number_beginning,
+    number_characters,
+    plain_text,
+    space,
+    whole_escape,
+)
 
 __all__ = ["FieldText", "JsonFields"]
-
-_Match = Callable[[str, int], re.Match[str]]
-
-
-def _matcher(pattern: str) -> _Match:
-    """The `match` of a pattern that always matches, perhaps the empty string."""
-    match: Any = re.compile(pattern).match
-    matcher: _Match = match
-    return matcher
-
-
-_plain_text = _matcher(r'[^"\\\x00-\x1f\ud800-\udfff]*')
-# Of a string that is skipped, perhaps a part. Before CPython 3.11.5 a possessive group that fails in its middle forgets to
-# go back; one that is not possessive needs memory for each repetition, so they are limited.
-_any_text = _matcher(r'[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+){0,500}')
-_space = _matcher(r"[ \t\n\r]*")
-_number_characters = _matcher(r"[0-9+\-.eE]*")
-
-_all_plain = re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]+').fullmatch
-_escape = re.compile(
-    r'\\(?:(["\\/bfnrt])|u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4}))'
-).match
-_escape_beginning = _matcher(r"\\(?:u[0-9a-fA-F]{0,3})?")
-_low_surrogate_beginning = re.compile(r"(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?\Z").match
-_number_beginning = re.compile(r"-?(?:(0|[1-9][0-9]*)(?:\.|(\.[0-9]+)?(?:([eE])([+-])?([0-9]+)?)?)?)?").fullmatch
-
-_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
-_LONGEST_WORD = max(map(len, _WORDS))
-_REPLACEMENT = "\ufffd"
 
 
 class FieldText(msgspec.Struct, frozen=True):
@@ -135,7 +118,7 @@ class JsonFields:
             return []
         if self._cut_token:
             piece, self._cut_token = self._cut_token + piece, ""
-        elif self._in_string and _all_plain(piece):
+        elif self._in_string and all_plain(piece):
             return self._feed_plain(piece)
         emitted: list[FieldText] = []
         self._emitted = emitted
@@ -160,7 +143,7 @@ class JsonFields:
     # -- the states: each reads what it can from a place in a piece, and returns the place after it
 
     def _value(self, piece: str, at: int) -> int:
-        at = _space(piece, at).end()
+        at = space(piece, at).end()
         if at == len(piece):
             return at
         match piece[at]:
@@ -184,7 +167,7 @@ class JsonFields:
         return at + 1
 
     def _first_element(self, piece: str, at: int) -> int:
-        at = _space(piece, at).end()
+        at = space(piece, at).end()
         if piece[at : at + 1] == "]":
             return self._leave(at)
         if at < len(piece):
@@ -192,13 +175,13 @@ class JsonFields:
         return at
 
     def _first_key(self, piece: str, at: int) -> int:
-        at = _space(piece, at).end()
+        at = space(piece, at).end()
         if piece[at : at + 1] == "}":
             return self._leave(at)
         return self._key(piece, at)
 
     def _key(self, piece: str, at: int) -> int:
-        at = _space(piece, at).end()
+        at = space(piece, at).end()
         if at == len(piece):
             return at
         if piece[at] != '"':
@@ -209,7 +192,7 @@ class JsonFields:
         return at + 1
 
     def _colon(self, piece: str, at: int) -> int:
-        at = _space(piece, at).end()
+        at = space(piece, at).end()
         if at == len(piece):
             return at
         if piece[at] != ":":
@@ -218,7 +201,7 @@ class JsonFields:
         return at + 1
 
     def _after(self, piece: str, at: int) -> int:
-        at = _space(piece, at).end()
+        at = space(piece, at).end()
         if at == len(piece):
             return at
         if not self._is_object:
@@ -236,7 +219,7 @@ class JsonFields:
         return at + 1
 
     def _string(self, piece: str, at: int) -> int:
-        stop = (_plain_text if self._collects else _any_text)(piece, at).end()
+        stop = (plain_text if self._collects else any_text)(piece, at).end()
         if stop > at and self._collects:
             self._parts.append(piece[at:stop])
         if stop == len(piece):
@@ -247,17 +230,17 @@ class JsonFields:
             case "\\":
                 return self._escaped(piece, stop)
             case character if character >= "\ud800":
-                self._add_text(_REPLACEMENT)
+                self._add_text(REPLACEMENT)
             case _:
                 return self._fail(piece, stop, "text, with an escape for a control character")
         return stop + 1
 
     def _number(self, piece: str, at: int) -> int:
-        stop = _number_characters(piece, at).end()
+        stop = number_characters(piece, at).end()
         text = self._number_so_far + piece[at:stop]
-        found = _number_beginning(text)
+        found = number_beginning(text)
         if found is None:
-            while not _number_beginning(self._number_so_far + piece[at:stop]):
+            while not number_beginning(self._number_so_far + piece[at:stop]):
                 stop -= 1
             return self._fail(piece, stop, "the rest of a number")
         if stop < len(piece) and not text[-1].isdigit():
@@ -277,38 +260,38 @@ class JsonFields:
 
     def _word(self, piece: str, at: int) -> int:
         """Read one of the words that are values."""
-        rest = piece[at : at + _LONGEST_WORD]
-        for word in _WORDS:
+        rest = piece[at : at + LONGEST_WORD]
+        for word in WORDS:
             if rest.startswith(word):
                 self._state = JsonFields._after
                 return at + len(word)
             if word.startswith(rest) and at + len(rest) == len(piece):
                 self._cut_token = rest
                 return len(piece)
-        length = next(n for n in range(len(rest), -1, -1) if any(word.startswith(rest[:n]) for word in _WORDS))
+        length = next(n for n in range(len(rest), -1, -1) if any(word.startswith(rest[:n]) for word in WORDS))
         return self._fail(piece, at, "a value", length + 1)
 
     def _escaped(self, piece: str, at: int) -> int:
         """Read an escape in a string."""
-        found = _escape(piece, at)
+        found = whole_escape(piece, at)
         if found is None:
-            stop = _escape_beginning(piece, at).end()
+            stop = escape_beginning(piece, at).end()
             if stop < len(piece):
                 return self._fail(piece, at, "an escape that JSON has", stop + 1 - at)
             self._cut_token = piece[at:]
             return stop
         simple, high, low, code = found.groups()
         if simple:
-            self._add_text(_ESCAPES[simple])
+            self._add_text(ESCAPES[simple])
         elif high:
             self._add_text(chr(0x10000 + (int(high, 16) - 0xD800 << 10) + int(low, 16) - 0xDC00))
         elif not 0xD800 <= (character := int(code, 16)) <= 0xDFFF:
             self._add_text(chr(character))
-        elif character < 0xDC00 and _low_surrogate_beginning(piece, found.end()):
+        elif character < 0xDC00 and low_surrogate_beginning(piece, found.end()):
             self._cut_token = piece[at:]  # the other half of the pair may come
             return len(piece)
         else:
-            self._add_text(_REPLACEMENT)
+            self._add_text(REPLACEMENT)
         return found.end()
 
     def _add_text(self, text: str) -> None:

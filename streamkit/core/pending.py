@@ -119,7 +119,7 @@ class PendingAnswers:
         elif (self.pull_approves or self.takes_edits or self.takes_approvals) and not question.malformed:
             confirmation.answer_slot = self._new_answer(f"confirmation {question.id!r}", confirmation.id)
             confirmation.editable = self.takes_edits
-            questions.asked.add(confirmation.answer_slot)
+            questions.confirmations.add(confirmation.answer_slot)
             questions.undeferred[confirmation.answer_slot] = None
         elif not (self.pull_approved or self.has_outcomes or self.is_canonical):
             questions.passive[confirmation.id] = confirmation
@@ -262,7 +262,7 @@ class PendingAnswers:
         if (answer := waiting.answer_slot) is not None and questions.own.pop(answer, None) is not None:
             questions.awaited.pop(answer, None)
             questions.undeferred.pop(answer, None)
-            questions.asked.discard(answer)
+            questions.confirmations.discard(answer)
 
     def _take_changes(self, questions: Questions) -> None:
         """Sort out what has changed."""
@@ -283,7 +283,7 @@ class PendingAnswers:
                 questions.undeferred.pop(answer, None)
             else:  # its time is over
                 questions.awaited.pop(answer, None)
-                if answer in questions.asked:
+                if answer in questions.confirmations:
                     questions.undeferred[answer] = None
 
     def next_answered(self) -> Confirmation | ToolCallMessage | None:
@@ -330,7 +330,7 @@ class PendingAnswers:
         undeferred, questions.undeferred = questions.undeferred, {}
         for answer in undeferred:
             answer.give_up((False, NOT_ANSWERED))
-        return bool(questions.asked or (at_end and questions.awaited))
+        return bool(questions.confirmations or (at_end and questions.awaited))
 
 
 def _nothing() -> None:

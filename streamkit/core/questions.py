@@ -45,7 +45,7 @@ class Questions:
         changes: the answers that were given, deferred or decided since they were looked at last.
         own: the answers that were made here, each with its question's number and key.
         own_count: how many there were.
-        asked: those of confirmations among them.
+        confirmations: those of confirmations among them.
         passive: the confirmations that nobody can answer.
         call_keys: the keys of calls, by call id and by their message's id.
 
@@ -58,10 +58,10 @@ class Questions:
     """
 
     __slots__ = (
-        "asked",
         "awaited",
         "call_keys",
         "changes",
+        "confirmations",
         "deferred",
         "ids",
         "own",
@@ -77,7 +77,7 @@ class Questions:
         self.changes: deque[Answer] = deque()
         self.own: dict[Answer, tuple[int, str]] = {}
         self.own_count = 0
-        self.asked: set[Answer] = set()
+        self.confirmations: set[Answer] = set()
         self.passive: dict[str, Confirmation] = {}
         self.call_keys: dict[str, deque[str]] = {}
         self.ready: list[tuple[int, Answer]] = []

@@ -61,7 +61,7 @@ def _catch_up(engine: Engine, snapshot: Snapshot) -> Iterator[Event]:
                 continue
             case Done(message=message):
                 yield from _extend(engine, message.id, message.content, snapshot)
-            case _ if _is_known(engine, event):
+            case _ if _has(engine, event):
                 continue
             case _:
                 pass
@@ -71,7 +71,7 @@ def _catch_up(engine: Engine, snapshot: Snapshot) -> Iterator[Event]:
         yield engine.warning_list.add_checked(StreamWarning("dropped", fault, position=snapshot.position))
 
 
-def _is_known(engine: Engine, event: Event) -> bool:
+def _has(engine: Engine, event: Event) -> bool:
     match event:
         case Created(message=message):
             return engine.has_message(message.id)

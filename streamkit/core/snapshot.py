@@ -61,19 +61,19 @@ class SnapshotMaker:
     def lines(self) -> tuple[list[bytes], int]:
         """The encoded events that re-create the state, and how many messages are in them."""
         messages, waiting = [*self._engine.messages], {id(call) for call in self._engine.unanswered}
-        kept: list[tuple[Message, list[bytes]]] = []
+        included: list[tuple[Message, list[bytes]]] = []
         size = self._size
         for count, message in enumerate(reversed(messages)):
             is_over = message.status != "in_progress"
             if is_over and id(message) not in waiting and (count >= self._limit or size <= 0):
                 continue
             lines = self._lines_of(message, is_over, _state_of(message))
-            kept.append((message, lines))
+            included.append((message, lines))
             size -= sum(map(len, lines))
-        kept.reverse()
-        out = [line for lines in self._in_steps(kept) for line in lines]
+        included.reverse()
+        out = [line for lines in self._in_steps(included) for line in lines]
         self._lines, self._used = self._used, {}
-        return out, len(kept)
+        return out, len(included)
 
     def _lines_of(self, thing: Message | RunStep | Confirmation, is_over: bool, events: Iterable[Event]) -> list[bytes]:
         key = type(thing), thing.id, is_over
@@ -100,7 +100,7 @@ class SnapshotMaker:
             yield lines
         yield from self._steps(steps, newest, len(steps) - 1)
         for one in self._engine.confirmations[-self._limit :]:
-            yield self._lines_of(one, one.status != "pending", _asked(one))
+            yield self._lines_of(one, one.status != "pending", _confirmation_events(one))
         yield [self._encode(warning) for warning in self._engine.warnings]
         if steps:
             yield [self._encode(event) for event in _end_of(steps[-1], is_over=runs.step is None)]
@@ -130,7 +130,7 @@ def _steps_of(messages: list[tuple[Message, list[bytes]]], steps: list[RunStep])
     return [*(RunStep(id=id, status="completed") for id in ids if id not in there), *steps[first:]]
 
 
-def _asked(confirmation: Confirmation) -> Iterator[Event]:
+def _confirmation_events(confirmation: Confirmation) -> Iterator[Event]:
     yield ConfirmationCreated(confirmation)
     if confirmation.status != "pending":
         yield ConfirmationDone(confirmation)

@@ -43,6 +43,7 @@ class Answer:
         deferred: whether `defer` was called and its time is not over: the stream waits.
         deferrals: how often `defer` was called; each call starts the time again.
         timeout: seconds that the last deferral lasts, None for no limit.
+        no_awaitable: why an awaitable is refused; with a place for it.
     """
 
     __slots__ = (
@@ -61,6 +62,8 @@ class Answer:
         "wake",
         "what",
     )
+
+    no_awaitable = "a sync stream cannot await {!r}; pass the value, or use `astream`"
 
     def __init__(
         self,
@@ -111,7 +114,7 @@ class Answer:
         if awaitable and not self.awaitables:
             if inspect.iscoroutine(value):
                 value.close()
-            raise UsageError(f"{self.what}: a sync stream cannot await {value!r}; pass the value, or use `astream`")
+            raise UsageError(f"{self.what}: {self.no_awaitable.format(value)}")
         with self._lock:
             if self.given or self.closed:
                 return False

@@ -47,6 +47,8 @@ class RelayAnswer(Answer):
 
     __slots__ = ("_changed_here", "_is_open", "_send", "question")
 
+    no_awaitable = "the answer is sent to the run's producer, which cannot await {!r}; await it, and pass the value"
+
     def __init__(
         self,
         what: str,

@@ -80,7 +80,10 @@ class Emitter(Writer, Readable):
     ) -> None:
         super().__init__(relay, run_id, model=model, strict=strict)
         self._timeout = timeout
-        self._message_key: tuple[Any, ...] = ()  # the open message's class and header: equal ones append to it
+        self._message_kind: tuple[type[Message] | None, str | None] = (
+            None,
+            None,
+        )  # the open message's class and format
         self._holds_half = (
             False  # whether its text ends with half of a surrogate pair, so that the engine has to add more
         )
@@ -101,13 +104,13 @@ class Emitter(Writer, Readable):
 
     def reasoning(self, value: str, format: str | None = None) -> None:
         """Emit some reasoning; `format` is `summary` for a summary of it."""
-        self._append_text(ReasoningMessage, value, format=format)
+        self._append_text(ReasoningMessage, value, None, format)
 
     def code(self, value: str, language: str | None = None) -> None:
         """Emit some code that is to run. Another language begins another message; without one, it is the same."""
         if language is None and isinstance(self._message, CodeMessage):
             language = self._message.format
-        self._append_text(CodeMessage, value, format=language)
+        self._append_text(CodeMessage, value, None, language)
 
     def console(self, value: str, stream: str | None = None) -> None:
         """Emit some output of running code; `stream` is `stdout` or `stderr`, if that is known."""
@@ -119,22 +122,27 @@ class Emitter(Writer, Readable):
             self._end_message()
 
     def _append_text(
-        self, kind: type[Message], value: object, metadata: Mapping[str, Any] | None = None, **header: Any
+        self, kind: type[Message], text: str, metadata: Mapping[str, Any] | None = None, format: str | None = None
     ) -> None:
         """Append to the open message if it is of this kind, else begin one. An append bypasses the engine: nothing
         has to be completed."""
-        text = _text(value)
+        if text.__class__ is not str:
+            _check_text(text)
         if not text:
             return
-        with self._ready():
+        with self._ready() if self._log.bounded else self._lock:
             message = self._message
-            key = (kind, *header.values())
-            if message is None or key != self._message_key or message.status != "in_progress" or self._ended:
+            if (
+                message is None
+                or (kind, format) != self._message_kind
+                or message.status != "in_progress"
+                or self._ended
+            ):
                 self._end_message()
-                self._complete(kind.created_event(kind(**header)))
+                self._complete(kind.created_event(kind() if format is None else kind(format=format)))
                 self._times.mark("first", time.monotonic())
                 self._message = message = self._engine.messages[-1]
-                self._message_key = key
+                self._message_kind = kind, format
                 self._holds_half = False
             event = kind.delta_event(message.id, text, metadata=metadata)
             if self._holds_half or (not text.isascii() and has_surrogates(text)):
@@ -178,7 +186,7 @@ class Emitter(Writer, Readable):
 
     def write_piece(self, message: Message, value: str, metadata: Mapping[str, Any] | None) -> None:
         """Write some more of a message that `begin_part` began; for `Part`."""
-        _text(value)
+        _check_text(value)
         with self._ready():
             if message.status != "in_progress":
                 raise UsageError(f"message {message.id!r} has ended ({message.status}): nothing more can be written")
@@ -319,11 +327,10 @@ class Emitter(Writer, Readable):
         return aiter(astream(self.reader()))
 
 
-def _text(value: object) -> str:
-    """The value, if it is text. Raises `UsageError` if it is not."""
+def _check_text(value: object) -> None:
+    """Raise `UsageError` if it is no text."""
     if not isinstance(value, str):
         raise UsageError(f"text is a str, not {value!r}")
-    return value
 
 
 def _in_lane(lane: str | None) -> dict[str, Any]:

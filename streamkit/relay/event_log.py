@@ -1,5 +1,5 @@
 """What stands between a writer's engine and the log of its run: encodes events, registers the questions among them, and
-makes the snapshots for readers that come when the oldest events were dropped."""
+makes snapshots when they are due."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from ..answers import Answer, Confirmation
 from ..core.engine import Engine
-from ..core.snapshot import SnapshotMaker
-from ..events import ConfirmationCreated, Created, Delta, Event, RawEvent, ToolCallDone
+from ..events import ConfirmationCreated, Delta, Event, ToolCallDone
 from ..messages import ToolCallMessage
 from ..protocols import codec
 from .answers import answer_of, value_of
 from .interface import LogWriter
+from .log_snapshots import LogSnapshots, encoded
 
-__all__ = ["EventLog", "encoded"]
+__all__ = ["EventLog"]
 
-_LARGEST = 1 << 20  # bytes of a snapshot, beyond which messages that have ended are left out
 _PATIENCE = 300.0  # seconds for which a confirmation of another stream waits for an answer of a reader
 _SETTLED = ("approved", "declined", "answered")
 
@@ -45,13 +42,9 @@ class EventLog:
         self.first_delta: float | None = None
         self._engine = engine
         self._log = log
-        self._limit = limit
-        self._snapshots: SnapshotMaker | None = None
-        self._new = 0  # events since the newest snapshot
-        self._message_count = self._other_count = 0  # messages, and events that no message has, that were written
-        self._asked: dict[
-            str, Confirmation | ToolCallMessage
-        ] = {}  # the questions that the relay has open, by their ids
+        self._snapshots = LogSnapshots(engine, log, limit)
+        # The questions that the relay has open, by their ids.
+        self._registered: dict[str, Confirmation | ToolCallMessage] = {}
         self._answers: dict[str, Mapping[str, Any]] = {}  # that the registry has to these
         self._unattended: set[str] = set()  # those that every reader goes on without
 
@@ -68,37 +61,25 @@ class EventLog:
                 if isinstance(event, Delta):
                     self.first_delta = self.first_delta or time.monotonic()
                     continue
-                self._count(event)
+                self._snapshots.count(event)
                 if (waiting := _question_in(event)) is not None:
                     self._ask(waiting, lines)
                     lines = []
         finally:
             self.store(lines)
-        for id in [id for id in self._asked if id not in self._engine.pending]:
-            self._log.close_question(id, _outcome_of(self._asked.pop(id)))
+        for id in [id for id in self._registered if id not in self._engine.pending]:
+            self._log.close_question(id, _outcome_of(self._registered.pop(id)))
             self._answers.pop(id, None)
             self._unattended.discard(id)
 
     def store(self, lines: Sequence[bytes]) -> None:
         """Append encoded events, and make a snapshot where enough are new since the last one."""
+        snapshots = self._snapshots
         if lines:
             self.cursor = self._log.append(lines)[-1]
-            self._new += len(lines)
-        if self._limit is not None and 2 * self._new >= self._limit:
-            self._new = 0
-            self._make_snapshot(self._limit)
-
-    def _make_snapshot(self, limit: int) -> None:
-        if self._snapshots is None:
-            self._snapshots = SnapshotMaker(self._engine, encoded, limit, _LARGEST)
-        events, count = self._snapshots.lines()
-        self._log.snapshot(codec.encode_snapshot(events, self._message_count - count + self._other_count))
-
-    def _count(self, event: Event) -> None:
-        if isinstance(event, Created):
-            self._message_count += 1
-        elif isinstance(event, RawEvent) or type(event).__module__ != RawEvent.__module__:
-            self._other_count += 1
+            snapshots.left -= len(lines)
+        if snapshots.left <= 0:
+            snapshots.make()
 
     # -- questions
 
@@ -113,13 +94,13 @@ class EventLog:
                 answer.defer(_PATIENCE)  # another stream's, which waits for the readers, of which one may answer
         else:
             question.update(subject=codec.message_to_dict(waiting))
-        self._asked[id] = waiting
+        self._registered[id] = waiting
         self.cursor = self._log.ask(id, question, lines)[-1]
-        self._new += len(lines)
+        self._snapshots.left -= len(lines)
 
     def answered(self, id: str, answer: Mapping[str, Any]) -> None:
         """The registry has an answer; any thread may call it."""
-        if id in self._asked:
+        if id in self._registered:
             self._answers[id] = answer
         waiting = self._engine.pending.get(id)
         if waiting is not None and waiting.answer_slot is not None:
@@ -150,13 +131,6 @@ class EventLog:
     def is_unattended(self, id: str, seconds: float) -> bool:
         """Whether every reader goes on without a question, or for so long none has been there that could answer it."""
         return id in self._unattended or self._log.unattended(id) >= seconds
-
-
-def encoded(event: Event) -> bytes:
-    """An event as a line of the log, which has the cursors."""
-    if isinstance(event, Delta):
-        return codec.encode_delta(type(event)(event.message_id, event.value, event.replace, event.metadata))
-    return codec.encode_event(event if event.position is None else msgspec.structs.replace(event, position=None))
 
 
 def _question_in(event: Event) -> Confirmation | ToolCallMessage | None:

@@ -57,15 +57,15 @@ class Past:
         run_id: the id of the run.
         until: the cursor.
         decode: returns the event of a line, given the line and its cursor.
-        keeps_lines: whether messages that have ended may be returned as `EndedMessages`.
+        leave_encoded: whether messages that have ended may be returned as `EndedMessages`.
 
     Attributes:
         is_over: whether the cursor was reached, or a snapshot that replaces the events up to a later place.
     """
 
-    def __init__(self, run_id: str, until: str, decode: Callable[[bytes, str], Event], *, keeps_lines: bool) -> None:
+    def __init__(self, run_id: str, until: str, decode: Callable[[bytes, str], Event], *, leave_encoded: bool) -> None:
         self.is_over = False
-        self._run_id, self._until, self._decode, self._keeps_lines = run_id, until, decode, keeps_lines
+        self._run_id, self._until, self._decode, self._leave_encoded = run_id, until, decode, leave_encoded
         self._name = run_name(run_id)
         self._epoch: str = ""  # of the next lines; "" before the first, and after a snapshot
         self._number = 0  # of the last line that was decoded
@@ -191,7 +191,7 @@ class Past:
     def _messages(self, lines: Sequence[bytes]) -> Sequence[EndedMessage | None]:
         """The static forms of messages, by the lines with which they ended. None for one whose line does not say everything,
         or has to be decoded as any other event."""
-        if not self._keeps_lines:
+        if not self._leave_encoded:
             return [None] * len(lines)
         try:
             done = _decode_lines(b"[%b]" % b",".join(lines))

@@ -102,10 +102,10 @@ class _Events:
         self._deadlines = Deadlines()
         self._message_id = ""  # of the newest delta
 
-    def resume(self, after: str | None, keeps_lines: bool) -> str | None:
+    def resume(self, after: str | None, leave_encoded: bool) -> str | None:
         """Read from the run's beginning, in place of after the cursor: a stream that goes on after a cursor takes in all
         that comes before, to have its messages. Returns the cursor up to which its handlers receive nothing, None if
-        they receive everything. `keeps_lines`: an engine alone takes in what comes before.
+        they receive everything. `leave_encoded`: an engine alone takes in what comes before.
 
         Raises:
             UsageError: the cursor is not one of this run, or is not the one that the reader has.
@@ -117,7 +117,7 @@ class _Events:
             return None
         from .past import Past  # few streams resume
 
-        self._past = Past(self._run_id, after, self._event, keeps_lines=keeps_lines)
+        self._past = Past(self._run_id, after, self._event, leave_encoded=leave_encoded)
         self.reading.convert = self._decoded_past
         return after
 
@@ -138,21 +138,21 @@ class _Events:
     def _decoded(self, entries: Sequence[Entry]) -> OwnEvents:
         if self._questions:
             self._attend()
-        decode, events = self._decode, OwnEvents()
-        for entry in entries:
+        decode, newest, events = self._decode, self._message_id, OwnEvents()
+        for cursor, line, is_snapshot in entries:
             try:
-                event = decode(entry[1])
+                event = decode(line)
             except Exception:  # a snapshot, or one that msgspec alone does not decode
-                event = self._snapshot(entry.data) if entry.snapshot else _decode_carefully(entry.data)
-            event.position = entry[0]
-            if isinstance(
-                event, Delta
-            ):  # the ids of deltas in a row are one str, so that their message is found faster
-                if event.message_id == self._message_id:
-                    event.message_id = self._message_id
+                event = self._snapshot(line) if is_snapshot else _decode_carefully(line)
+            event.position = cursor
+            if isinstance(event, Delta):
+                if event.message_id == newest:
+                    event.message_id = (
+                        newest  # that of deltas in a row is one str, so that their message is found faster
+                    )
                 else:
-                    self._message_id = event.message_id
-            elif type(event) in _WITH_QUESTIONS:
+                    self._message_id = newest = event.message_id
+            elif event.__class__ in _WITH_QUESTIONS:
                 self._link(event)
             events.append(event)
         if self._questions:
@@ -296,6 +296,10 @@ class _Loop(AsyncIterator[Event]):
                 raise StopAsyncIteration
             self._ready.extend(_flat(batch))
         return self._ready.popleft()
+
+    def __del__(self) -> None:
+        if self._events is not None:
+            self._events.close()  # the reading is in a cycle of references
 
     async def aclose(self) -> None:
         """Stop reading."""

@@ -37,7 +37,7 @@ class Question:
         epoch: of the producer that asked it.
         answer: the one that counts; None while there is none.
         skipped: the readings that went on without an answer.
-        asked: when it was asked, on the monotonic clock.
+        asked_at: when it was asked, on the monotonic clock.
         left: when a reader left last that had not gone on, on the monotonic clock; 0 if none has.
     """
 
@@ -46,7 +46,7 @@ class Question:
         self.epoch = epoch
         self.answer: Mapping[str, Any] | None = None
         self.skipped: set[int] = set()
-        self.asked = time.monotonic()
+        self.asked_at = time.monotonic()
         self.left = 0.0
 
     @property

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 import anyio
 import anyio.lowlevel
 
+_LONGEST = threading.TIMEOUT_MAX  # seconds
+
 __all__ = ["TaskWaker", "ThreadWaker", "Watch", "async_wait_until", "in_event_loop", "task_waker", "wait_until"]
 
 Watch: TypeAlias = Callable[[Callable[[], None]], Callable[[], None]]
@@ -42,7 +44,7 @@ class ThreadWaker:
 
     def wait(self, seconds: float) -> None:
         """Wait until woken, for at most so many seconds. What woke it is forgotten."""
-        self._asleep.acquire(timeout=min(seconds, threading.TIMEOUT_MAX))
+        self._asleep.acquire(True, seconds if seconds < _LONGEST else _LONGEST)
 
     def close(self) -> None:
         """Release what waiting has used."""

@@ -15,7 +15,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..answers import Confirmation
-from ..core.snapshot import SnapshotMaker
 from ..errors import IncompleteStreamError
 from ..events import (
     ConfirmationCreated,
@@ -39,12 +38,11 @@ from ..messages import Message, ToolCallMessage
 from ..protocols import codec
 from ..relay import LogWriter, Relay, Status
 from ..relay.ending import entries_up_to
-from ..relay.event_log import encoded
+from ..relay.log_snapshots import LogSnapshots, encoded
 from .log_events import LogEvents
 
 __all__ = ["Publisher"]
 
-_LARGEST = 1 << 20  # bytes of a snapshot, beyond which messages that have ended are left out
 _STATUS: Mapping[str, Status] = {"cancelled": "cancelled", "failed": "error"}  # of a run, by its stream's; else done
 
 
@@ -68,9 +66,7 @@ class Publisher:
         self.instance = uuid.uuid4().urn
         self._lock = threading.RLock()
         self._events = LogEvents()
-        self._limit = limit
-        self._new = 0  # events since the newest snapshot
-        self._snapshots: SnapshotMaker | None = None
+        self._snapshots = LogSnapshots(self._events.engine, log, limit)
         self._continues_step = False
         self._is_shown: set[str] = set()  # ids of messages that the log has already and the stream repeats
         self._waits_at: str | None = None  # the cursor of the newest event that says so
@@ -95,8 +91,8 @@ class Publisher:
         if cursor is None:
             return
         for entry in entries_up_to(relay, self.run_id, cursor):
-            for _ in self._events.read(entry.data, entry.cursor, is_snapshot=entry.snapshot):
-                pass
+            for event in self._events.read(entry.data, entry.cursor, is_snapshot=entry.snapshot):
+                self._snapshots.count(event)
         engine = self._events.engine
         self._continues_step = engine.runs.step is not None
         self._is_shown = {message.id for message in engine.messages if message.status != "in_progress"}
@@ -148,21 +144,18 @@ class Publisher:
                     self._write(replace(event, position=None, item_index=None))
 
     def _write(self, event: Event, question: Confirmation | ToolCallMessage | None = None) -> None:
-        lines = [encoded(one) for one in self._events.complete(event)]
+        snapshots, lines = self._snapshots, list[bytes]()
+        for one in self._events.complete(event):
+            lines.append(encoded(one))
+            if not isinstance(one, Delta):
+                snapshots.count(one)
         if question is not None and question.waiting:
             self._ask(question, lines)
         elif lines:
             self.log.append(lines)
-        self._new += len(lines)
-        if self._limit is not None and 2 * self._new >= self._limit:
-            self._new = 0
-            self._make_snapshot(self._limit)
-
-    def _make_snapshot(self, limit: int) -> None:
-        if self._snapshots is None:
-            self._snapshots = SnapshotMaker(self._events.engine, encoded, limit, _LARGEST)
-        lines, count = self._snapshots.lines()
-        self.log.snapshot(codec.encode_snapshot(lines, len(self._events.engine.messages) - count))
+        snapshots.left -= len(lines)
+        if snapshots.left <= 0:
+            snapshots.make()
 
     # -- questions
 

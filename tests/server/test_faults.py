@@ -14,6 +14,7 @@ import pytest
 import streamkit as sk
 from streamkit.agent import AsyncAgent, tool
 from streamkit.server import Context
+from streamkit.server.publisher import Publisher
 
 from .backends import Backend, RelayFault, StoreFault
 from .parts import Agents, Client, serve, wait_for
@@ -503,3 +504,17 @@ def test_cursors_that_are_not_in_the_log_in_another_protocol(backend: Backend, a
             assert code_of(client.get(path, params={**query, "gap": "error"})) == (410, "cursor-trimmed")
         near = f"{cursor.partition('-')[0]}-{int(cursor.partition('-')[2].partition('.')[0]) - 1}.{name}"
         assert client.get(path, params={**query, "after": near, "gap": "error"}).status_code == 200
+
+
+def test_a_snapshot_says_how_many_events_are_missing_in_it_that_belong_to_no_message() -> None:
+    """A reader that comes late is warned of those, too."""
+    relay = sk.MemoryRelay(limit=8)
+    publisher = Publisher("run", relay.open("run", control=lambda control: None), relay.limit)
+    publisher.begin([])
+    for number in range(20):
+        publisher.publish(sk.RawEvent("own", {"number": number}))
+    publisher.end("completed")
+    stream = sk.stream(relay.reader("run"))
+    stream.until_done()
+    (warning,) = stream.warnings
+    assert (warning.code, "14 messages and other events" in warning.fault) == ("dropped", True)

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from ...errors import UsageError
 from ..cursors import Entry, Place, cursor_of
 
 __all__ = ["Log"]
 
+_NEWLINE = 10  # as a number: it is found in a quarter of the time
 _BLOCK = 256  # entries in a block
 _MOST_JOINED = 64  # blocks that are read at once
 _TAIL = 2 * _BLOCK  # entries that stand one by one at most
+
+
+_tuple: Any = tuple  # type checkers do not know what its `__new__` takes
+_new_entry: Callable[[type[Entry], tuple[str, bytes, bool]], Entry] = (
+    _tuple.__new__
+)  # faster than `Entry`, which is Python
 
 
 class _Block(NamedTuple):
@@ -57,18 +64,18 @@ class Log:
 
     def append(self, events: Sequence[bytes]) -> list[str]:
         """Number events; returns their cursors."""
-        number, prefix, name = self.newest, self._prefix, self.name
-        new: list[Entry] = []
+        for data in events:
+            if _NEWLINE in data:
+                raise UsageError(f"an event in a log is one line, not {data[:60]!r}")
+        number, tail = self.newest, self._tail
         cursors: list[str] = []
         for data in events:
-            if b"\n" in data:
-                raise UsageError(f"an event in a log is one line, not {data[:60]!r}")
             number += 1
-            cursors.append(cursor := f"{prefix}{number}{name}")
-            new.append(Entry(cursor, data))
-        self._tail += new
+            cursor = f"{self._prefix}{number}{self.name}"
+            cursors.append(cursor)
+            tail.append(_new_entry(Entry, (cursor, data, False)))
         self.newest = number
-        if len(self._tail) > _TAIL:
+        if len(tail) > _TAIL:
             self._join()
         return cursors
 

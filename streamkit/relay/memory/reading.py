@@ -56,13 +56,26 @@ class MemoryReading(Reading):
 
     def take(self, waker: ThreadWaker | TaskWaker) -> list[Entry] | float | None:
         """The next entries, or for how many seconds to wait for them."""
-        run, number = self._run, self.number
+        run, number, log = self._run, self.number, self._run.log
         with run.lock:
             if not self._has_joined:
                 self._has_joined = True
                 run.join(self)
-            if number < run.log.newest:
-                return self._next()
+            if number < log.newest:
+                self._is_idle = False
+                if number < log.dropped:
+                    return [self._snapshot()]
+                if number < self._joined_until:
+                    entries = log.joined(number, self._joined_until)
+                    self.number = number = place_of(entries[-1].cursor, run.id).number
+                else:
+                    entries = log.since(number)
+                    self.number = number = number + len(entries)
+                if number > run.delivered:
+                    run.delivered = number
+                if run.watchers:
+                    run.report_progress()
+                return entries
             if run.status in FINAL:
                 return None
             run.waiting[waker] = None
@@ -70,24 +83,6 @@ class MemoryReading(Reading):
             return self._wait()
         self._is_idle = True
         return self._pause
-
-    def _next(self) -> list[Entry]:
-        """What the log has after this place. With the lock held."""
-        run, log = self._run, self._run.log
-        self._is_idle = False
-        if self.number < log.dropped:
-            return [self._snapshot()]
-        if self.number < self._joined_until:
-            entries = log.joined(self.number, self._joined_until)
-            self.number = number = place_of(entries[-1].cursor, run.id).number
-        else:
-            entries = log.since(self.number)
-            self.number = number = self.number + len(entries)
-        if number > run.delivered:
-            run.delivered = number
-        if run.watchers:
-            run.report_progress()
-        return entries
 
     def _snapshot(self) -> Entry:
         log = self._run.log

@@ -216,7 +216,7 @@ class MemoryRun:
         question = self.questions.get(question_id)
         if question is None or not self.delivered or not question.is_unattended([*self._readings]):
             return 0.0
-        return time.monotonic() - max(question.asked, question.left or self._last_left)
+        return time.monotonic() - max(question.asked_at, question.left or self._last_left)
 
     # -- room for more
 

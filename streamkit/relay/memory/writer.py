@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +17,8 @@ from ..wakers import Watch, async_wait_until, in_event_loop, wait_until
 from .run import MemoryRun
 
 __all__ = ["MemoryWriter"]
+
+_PAUSE = 1.0  # seconds after which a producer that waits for room looks again
 
 
 class MemoryWriter(LogWriter):
@@ -157,14 +162,14 @@ class MemoryWriter(LogWriter):
                 f"the readers of run {run.id!r} are {run.limit} events behind, and waiting here would block the "
                 "event loop: `await emitter.drain()` between what is emitted"
             )
-        wait_until(run.has_room, self._watch, lambda: 1.0)
+        wait_until(run.has_room, self._watch, _pauses())
 
     async def adrain(self) -> None:
         """As `drain`, for tasks. Other tasks run meanwhile, even where there is room."""
         if self._run.has_room():
             await anyio.lowlevel.checkpoint()
         else:
-            await async_wait_until(partial(self.in_task, self._run.has_room), self._watch, lambda: 1.0)
+            await async_wait_until(partial(self.in_task, self._run.has_room), self._watch, _pauses())
 
     @property
     def _watch(self) -> Watch:
@@ -175,3 +180,18 @@ class MemoryWriter(LogWriter):
             return lambda: watchers.discard(wake)
 
         return watch
+
+
+def _pauses() -> Callable[[], float]:
+    """For how long to wait for room before each look. After the first pause in vain, readers are collected that nobody closed
+    before they were dropped: the producer would wait for one that stands in a cycle of references."""
+    collects_at = time.monotonic() + _PAUSE
+
+    def pause() -> float:
+        nonlocal collects_at
+        if time.monotonic() >= collects_at:
+            collects_at = math.inf
+            gc.collect()
+        return _PAUSE
+
+    return pause
