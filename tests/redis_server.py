@@ -100,11 +100,19 @@ class RedisServer:
         self._process.kill()
         self._process.wait()
 
-    def cut(self, size: int) -> None:
-        """Lose the end of what it wrote to its disk, as a machine does that crashes. It is not running."""
-        newest = max(Path(self.folder, "appendonlydir").glob("*.incr.aof"), key=lambda path: path.stat().st_mtime)
-        with open(newest, "r+b") as file:
-            file.truncate(max(0, newest.stat().st_size - size))
+    def _file(self) -> Path:
+        return max(Path(self.folder, "appendonlydir").glob("*.incr.aof"), key=lambda path: path.stat().st_mtime)
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has written to its disk."""
+        return self._file().stat().st_size
+
+    def cut(self, size: int, floor: int = 0) -> None:
+        """Lose the end of what it wrote to its disk, as a machine does that crashes, but not the first `floor` bytes. It is
+        not running."""
+        with open(self._file(), "r+b") as file:
+            file.truncate(max(floor, self.size - size))
 
     def pause(self) -> None:
         """Stop it where it is."""

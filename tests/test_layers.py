@@ -62,9 +62,6 @@ BACKWARDS = {
     ("relay.redis.looker", "relay.redis.hub"): "the threads of a relay share what it knows",
     ("relay.redis.outbox", "relay.redis.hub"): "what a producer writes is sent by a thread of its relay",
     ("relay.redis.flusher", "relay.redis.outbox"): "producers give their work to the thread that sends it",
-    ("relay.redis.inbox", "relay.redis.outbox"): "a producer receives something as long as it has its run",
-    ("relay.redis.work", "relay.redis.outbox"): "what is sent says whose it is",
-    ("relay.redis.writer", "relay.redis.relay"): "a producer settles its questions through its relay",
     ("computer.supervisor", "computer.runner"): "a supervisor and a stop act on their runner",
     ("computer.stopping", "computer.runner"): "a supervisor and a stop act on their runner",
 }

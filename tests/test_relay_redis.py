@@ -349,6 +349,29 @@ async def test_no_task_blocks_its_event_loop_while_redis_is_stopped(mortal: Redi
     await relay.aclose()
 
 
+def test_what_a_reader_answers_while_redis_is_away_is_stored_later(
+    monkeypatch: pytest.MonkeyPatch, mortal: RedisServer
+) -> None:
+    """`approve()` was called once, and counts."""
+    monkeypatch.setattr("streamkit.redis_link.link.PATIENCE", 0.05)
+    with relay_at(mortal.url, prefix="answers") as relay:
+        emitter = sk.Emitter(relay, "run")
+        emitter.code("1", "python")
+        approval = emitter.confirm(id="q")
+        relay.catch_up("run")
+        with sk.stream(relay.reader("run")) as stream:
+            while "q" not in stream.pending:
+                next(iter(stream))
+            mortal.kill()
+            _confirmation(stream, "q").approve()
+            mortal.start()
+            monkeypatch.undo()
+            assert approval.wait()
+        emitter.close()
+        record = relay.get("run")
+        assert record is not None and record.questions["q"]["status"] == "approved"
+
+
 def _confirmation(stream: Any, id: str) -> sk.Confirmation:
     confirmation: sk.Confirmation = stream.pending[id]
     return confirmation
@@ -456,6 +479,19 @@ def test_a_reading_that_joins_while_events_are_written_misses_none() -> None:
         for thread in threads:
             thread.join(20)
     assert failed == []
+
+
+def test_a_run_that_is_read_again_as_it_is_left_is_read() -> None:
+    """Nobody had read it for a while, and its channel was about to be unsubscribed."""
+    relay = ON_REDIS.make()
+    writer = relay.open("run", control=lambda control: None)
+    writer.append(lines(1))
+    for _ in range(20):
+        reading = relay.read("run", timeout=5)
+        assert len(reading.pull()) == 1
+        reading.close()
+        relay._hubs.of("run").drop_unread(time.monotonic() + 60)
+    writer.end("done")
 
 
 # -- 20: keys

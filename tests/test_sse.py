@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any
 
 import anyio
@@ -94,7 +94,7 @@ class Held:
 
 
 @contextlib.asynccontextmanager
-async def never_ending(face: Face, *handlers: sk.Handler, protocol: str = "streamkit") -> AsyncIterator[EndlessBody]:
+async def never_ending(face: Face, *handlers: sk.Handler, protocol: str = "streamkit") -> AsyncGenerator[EndlessBody]:
     """An event stream of a model whose answer does not end, after its first words."""
     with ModelServer(Reply("One two", never_ends=True)) as server:
         async with face.client(server) as client:

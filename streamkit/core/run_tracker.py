@@ -92,8 +92,9 @@ class RunTracker:
         if self.run is not None and not self.steps:
             yield from self.open_step(nothing)
         if self.step is not None:
-            step_status: e.RunStatus = "completed" if status == "requires_action" else status
-            yield from self.end_step(e.RunStep(status=step_status, error=error), nothing)
+            self.step.status = "completed" if status in ("requires_action", "in_progress") else status
+            self.step.error = error or self.step.error
+            yield self._close_step(self.step, nothing)
         self.ended = True  # only now: where a hook fails while a step ends, the rest is emitted by another call
         if self.run is None:
             return
@@ -141,9 +142,12 @@ class RunTracker:
         merge(step, template)
         if step.status == "in_progress":
             step.status = "completed"
+        yield self._close_step(step, cause)
+
+    def _close_step(self, step: e.RunStep, cause: e.Event) -> e.Event:
         self.step = None
         self._usage_before = self.usage
-        yield e.RunStepDone(step, position=cause.position, raw_item=cause.raw_item)
+        return e.RunStepDone(step, position=cause.position, raw_item=cause.raw_item)
 
     def forget_steps(self, steps: Iterable[e.RunStep]) -> None:
         """Forget the ids of steps that are over."""

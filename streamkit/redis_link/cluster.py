@@ -151,9 +151,9 @@ class ClusterLink(Link):
         with self._lock:
             if self._looked_up >= since:
                 return
-            known = {*self._servers, *self._seeds}
+            nodes = {*self._servers, *self._seeds}
             for address in sorted(
-                known, key=lambda one: self._server(one).broken_at
+                nodes, key=lambda one: self._server(one).broken_at
             ):  # the one that broke last is last
                 (reply,) = self._server(address).send([("CLUSTER", "SLOTS")])
                 owners = None if isinstance(reply, Exception) else _owners(reply, address)
@@ -235,19 +235,19 @@ def _key(command: Sequence[Any]) -> bytes:
     return key.encode() if isinstance(key, str) else key
 
 
-def _redirection(reply: object, asked: Address) -> _Redirection | None:
+def _redirection(reply: object, node: Address) -> _Redirection | None:
     """Where an error says that the key is; None if it says something else. An empty host is that of the node that said it."""
     words = words_of(reply) if isinstance(reply, Exception) else [""]
     if words[0] not in ("MOVED", "ASK"):
         return None
     host, _, port = words[2].rpartition(":")
-    return _Redirection(int(words[1]), (host or asked[0], int(port)), words[0] == "ASK")
+    return _Redirection(int(words[1]), (host or node[0], int(port)), words[0] == "ASK")
 
 
-def _owners(reply: Any, asked: Address) -> list[Address | None] | None:
+def _owners(reply: Any, node: Address) -> list[Address | None] | None:
     """Who has which slot, from a reply to CLUSTER SLOTS; None if the node knows of none."""
     owners: list[Address | None] = [None] * _SLOTS
     for first, last, master, *_ in reply:
-        address = (master[0].decode() if master[0] else asked[0], int(master[1]))
+        address = (master[0].decode() if master[0] else node[0], int(master[1]))
         owners[first : last + 1] = [address] * (last + 1 - first)
     return owners if any(owners) else None

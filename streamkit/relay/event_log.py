@@ -75,9 +75,8 @@ class EventLog:
         finally:
             self.store(lines)
         for id in [id for id in self._asked if id not in self._engine.pending]:
-            outcome = _outcome_of(self._asked.pop(id))
-            if self._answers.pop(id, None) is None:
-                self._log.close_question(id, outcome)
+            self._log.close_question(id, _outcome_of(self._asked.pop(id)))
+            self._answers.pop(id, None)
             self._unattended.discard(id)
 
     def store(self, lines: Sequence[bytes]) -> None:

@@ -184,7 +184,7 @@ class Publisher:
         subject = message.copy()
         step = self._events.engine.runs.step
         subject.run_id, subject.step_id = self.run_id, None if step is None else step.id
-        question = {"kind": kind, "subject": codec.message_to_dict(subject), "editable": editable}
+        question: dict[str, Any] = {"kind": kind, "subject": codec.message_to_dict(subject), "editable": editable}
         if (expires_at := _expires_at(waiting)) is not None:
             question["expires_at"] = expires_at
         self.open_questions[id] = None

@@ -23,6 +23,7 @@ library on top of it can save. The baseline is the client's own loop over its ow
 MODEL: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 INPUT: dict[str, Any] = {"model": "m", "input": "hi"}
 ANTHROPIC: dict[str, Any] = {**MODEL, "max_tokens": 9}
+EVENTS_AROUND = {"chat": 3}  # the events of a stream that are no deltas
 CLIENTS = {"chat": "openai", "responses": "openai", "anthropic": "anthropic"}
 
 
@@ -177,8 +178,17 @@ def bytes_alone(port: int, wire: str, n: int, milliseconds: int, times: int = 1)
     return clock.seconds / n / times * 1e6
 
 
+async def async_bytes_alone(client: Any, wire: str) -> str:
+    """The response of the client's own stream, read to its end, and nothing on top: the text that as many deltas have."""
+    events = 0
+    async with await create(client, wire) as stream:
+        async for data in stream.response.aiter_bytes():
+            events += data.count(b"\n\n")
+    return answer(events - EVENTS_AROUND[wire])
+
+
 RAW, HELPER, BYTES = "the client's own loop", "the client's own helper", "the bytes alone"
-ASYNC_RAW = "the client's own loop, asyncio"
+ASYNC_RAW, ASYNC_BYTES = "the client's own loop, asyncio", "the bytes alone, asyncio"
 CONTESTANTS = {
     "streamkit, a hook": Contestant(measured(with_hook)),
     "streamkit, text_deltas": Contestant(measured(with_text_deltas)),
@@ -188,6 +198,7 @@ CONTESTANTS = {
     "streamkit, a hook, asyncio": Contestant(measured_async(with_async_hook)),
     "streamkit, text_deltas, asyncio": Contestant(measured_async(with_async_text_deltas)),
     ASYNC_RAW: Contestant(measured_async(async_raw_loop)),
+    ASYNC_BYTES: Contestant(measured_async(async_bytes_alone)),
 }
 PACES = {"paced": 2, "flooded": 0}
 

@@ -9,7 +9,15 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
 
-from .clients import ASYNC_RAW, BYTES, async_raw_loop, create, make_client, with_async_hook, with_async_text_deltas
+from .clients import (
+    ASYNC_BYTES,
+    ASYNC_RAW,
+    async_bytes_alone,
+    async_raw_loop,
+    make_openai,
+    with_async_hook,
+    with_async_text_deltas,
+)
 from .measuring import Contestant, Profile, Row, Workers, check, contest, process
 from .paced_server import A_SECOND, URL, ProcessTime, begun
 from .wires import answer
@@ -26,6 +34,7 @@ the process waits for a core that others use does not count. For streams held, h
 LATE = 0.05  # seconds
 MOST = 400  # streams, of those that are tried
 _SLEEP = 0.01  # seconds
+_PATIENCE = 60.0  # seconds until a request fails; hundreds of them begin at the same moment
 _NEAR = 1.1  # the search ends when the numbers of streams that are held, and that are not, differ by no more than this
 
 Read = Callable[[Any, str], Awaitable[str]]
@@ -46,9 +55,13 @@ class _Load(NamedTuple):
 async def _load(read: Read, port: int, n: int, streams: int) -> _Load:
     url = URL.format(port=port, pid=os.getpid(), streams=streams, n=n)
     clock, late = ProcessTime(os.getpid()), list[float]()
-    async with make_client("chat", url, is_async=True) as client:
+    async with make_openai(url, is_async=True, timeout=_PATIENCE) as client:
         reading = asyncio.gather(*(read(client, "chat") for _ in range(streams)))
-        await begun(url)
+        beginning = asyncio.ensure_future(begun(url))
+        await asyncio.wait((reading, beginning), return_when=asyncio.FIRST_COMPLETED)
+        if not beginning.done():  # a request has failed, so they would wait for it for ever
+            beginning.cancel()
+            await reading
         began, used = clock.now(), time.process_time()
         while (seconds := clock.now() - began) < n / A_SECOND:
             await asyncio.sleep(_SLEEP)
@@ -87,20 +100,11 @@ def measured(read: Read) -> Callable[..., float]:
     return lambda **parameters: asyncio.run(main(**parameters))
 
 
-async def bytes_alone(client: Any, wire: str) -> str:
-    """Read the client's response, and leave out what is in it."""
-    events = 0
-    async with await create(client, wire) as stream:
-        async for data in stream.response.aiter_bytes():
-            events += data.count(b"\n\n")
-    return answer(events - 3)  # all but the beginning, the end and what says that it is the end
-
-
 CONTESTANTS = {
     "streamkit, a hook": Contestant(measured(with_async_hook)),
     "streamkit, text_deltas": Contestant(measured(with_async_text_deltas)),
     ASYNC_RAW: Contestant(measured(async_raw_loop)),
-    BYTES: Contestant(measured(bytes_alone)),
+    ASYNC_BYTES: Contestant(measured(async_bytes_alone)),
 }
 
 
@@ -111,7 +115,7 @@ def rows(profile: Profile) -> Iterator[Row]:
     held = {"n": n, "streams": 2 * streams, "most": profile.pick(4, MOST, MOST)}
     with process("-m", "tests.benchmarks.paced_server") as port, Workers(__name__) as workers:
         for case, unit, parameters, rounds in (
-            (f"{A_SECOND} deltas a second each", "streams held", held, profile.pick(1, 1, 3)),
+            (f"{A_SECOND} deltas a second each", "streams", held, profile.pick(1, 1, 3)),
             (f"{streams} streams of {A_SECOND} deltas a second", "µs of CPU time a delta", cost, profile.pick(1, 2, 5)),
         ):
             yield from contest(

@@ -81,7 +81,11 @@ class _Server:
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Take a request."""
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        except (asyncio.IncompleteReadError, ConnectionError):  # a client may leave its connection behind
+            writer.close()
+            return
         method, path, _ = head.decode().split(" ", 2)
         _, pid, streams, n, *_ = path.split("/")
         if method == "get":

@@ -102,6 +102,8 @@ class Model:
             case "long":
                 lines = "".join(f"value_{number} = {number}\n" for number in range(60))
                 return Reply(execute(lines + ENDLESS.replace("PATH", repr(str(self.folder / "more-beats")))))
+            case "silent":
+                return Reply(execute("import time\nwhile True:\n    time.sleep(0.02)"))
             case "pay":
                 return Reply(ToolCall("pay", {"to": "Ann", "amount": 20}))
             case "tool":

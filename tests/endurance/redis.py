@@ -27,7 +27,7 @@ from typing import Any
 
 import redis
 
-from ..redis_server import RedisServer
+from ..redis_server import RedisServer, wait_for
 
 LEASE = 1.0  # seconds; short, so that a round is
 VICTIMS = (
@@ -93,6 +93,7 @@ def one_round(server: RedisServer, name: str, victim: str, chance: random.Random
     readers = [Process("read", server.url, name, LEASE, *ids) for _ in range(2)]
     producer = Process("produce", server.url, name, LEASE, 0.004, events, *ids)
     with killing([producer, *readers]):
+        opened = size_with_all(server, name, runs)
         time.sleep(chance.uniform(0.1, 0.8))
         match victim:
             case "producer":
@@ -108,7 +109,7 @@ def one_round(server: RedisServer, name: str, victim: str, chance: random.Random
                 server.kill()
                 if victim == "both cut":
                     producer.kill()
-                server.cut(chance.randrange(1, 20_000))
+                server.cut(chance.randrange(1, 20_000), opened)
                 server.start()
             case "redis stopped":
                 server.pause()
@@ -121,6 +122,13 @@ def one_round(server: RedisServer, name: str, victim: str, chance: random.Random
         for one in (*readers, producer):
             one.wait()
         return [*readers[0].results, *readers[1].results]
+
+
+def size_with_all(server: RedisServer, name: str, runs: int) -> int:
+    """The size of the file once all runs are opened: what is cut off later is of none as a whole, which would be gone."""
+    with redis.Redis(port=server.port) as client:
+        wait_for(lambda: client.zcard(f"{name}:runs") == runs)
+    return server.size
 
 
 def check(results: Sequence[dict[str, Any]], runs: int, victim: str) -> Counter[str]:

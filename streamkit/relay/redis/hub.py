@@ -38,7 +38,7 @@ class Hub:
     Args:
         link: the connections; the relay closes them.
         lease: seconds without a heartbeat after which a producer counts as dead.
-        bury: ends a run whose producer is dead, in a thread where it may wait.
+        end_abandoned: ends a run whose producer is dead, in a thread where it may wait.
 
     Attributes:
         link: the connections.
@@ -47,14 +47,14 @@ class Hub:
         is_closed: whether it was closed.
     """
 
-    def __init__(self, link: Link, prefix: str, lease: float, bury: Callable[[str], None]) -> None:
+    def __init__(self, link: Link, prefix: str, lease: float, end_abandoned: Callable[[str], None]) -> None:
         self.link = link
         self.prefix = prefix
         self.lease = lease
-        self._bury = bury
+        self._end_abandoned = end_abandoned
         self.controls = Worker("controls")
         self.answers = Worker("answers")
-        self._undertaker = Worker("undertaker")
+        self._endings = Worker("endings")
         self.flusher = Flusher(self)
         self._looker = Looker(self, link)
         self._listeners: dict[Server, Listener] = {}  # more than one while runs are moved to another node
@@ -62,8 +62,11 @@ class Hub:
         self._lock = threading.Lock()
         self._feeds: dict[str, Feed] = {}
         self._by_channel: dict[bytes, Feed | Outbox] = {}
+        self._confirmed: set[bytes] = (
+            set()
+        )  # the channels that are subscribed, those included that nobody reads any more
         self._outboxes: dict[str, Outbox] = {}
-        self._buried: set[str] = set()
+        self._ending: set[str] = set()
         self._is_running = self.is_closed = False
         self._token = secrets.token_hex(6)
         self._numbers = count(1)
@@ -97,7 +100,7 @@ class Hub:
             for listener in listeners:
                 listener.stop()
         self.controls.stop()
-        self._undertaker.stop()
+        self._endings.stop()
 
     # -- readings
 
@@ -110,6 +113,7 @@ class Hub:
             feed = self._feeds.get(run_id)
             if feed is None or feed.is_gone:
                 feed = self._feeds[run_id] = Feed(run_id, self.keys(run_id))
+                feed.is_confirmed = feed.keys.log in self._confirmed
                 self._follow(feed.keys.log, feed)
             key = next(self._numbers)
             reading.member = f"{self._token}:{key}"
@@ -211,15 +215,15 @@ class Hub:
                 return
         elif state.status != "paused" or state.cancel is None:
             return
-        if feed.run_id not in self._buried:
-            self._buried.add(feed.run_id)
-            self._undertaker.put(partial(self._bury_one, feed.run_id))
+        if feed.run_id not in self._ending:
+            self._ending.add(feed.run_id)
+            self._endings.put(partial(self._end_one, feed.run_id))
 
-    def _bury_one(self, run_id: str) -> None:
+    def _end_one(self, run_id: str) -> None:
         try:
-            self._bury(run_id)
+            self._end_abandoned(run_id)
         finally:
-            self._buried.discard(run_id)
+            self._ending.discard(run_id)
 
     # -- producers
 
@@ -294,6 +298,7 @@ class Hub:
 
     def confirmed(self, channel: bytes) -> None:
         """A channel is subscribed: what was published before is in the log."""
+        self._confirmed.add(channel)
         target = self._by_channel.get(channel)
         if isinstance(target, Feed):
             target.is_confirmed = target.is_stale = True
@@ -320,6 +325,7 @@ class Hub:
     def unsubscribed(self, channels: Iterable[bytes]) -> None:
         """Subscriptions are gone: what is published meanwhile is missed."""
         for channel in channels:
+            self._confirmed.discard(channel)
             target = self._by_channel.get(channel)
             if isinstance(target, Feed):
                 target.is_confirmed = False

@@ -16,10 +16,10 @@ __all__ = ["Hubs"]
 class Hubs:
     """The hubs by what they serve. A run stays with its hub, even if it moves to another node."""
 
-    def __init__(self, link: Link, prefix: str, lease: float, bury: Callable[[str], None]) -> None:
+    def __init__(self, link: Link, prefix: str, lease: float, end_abandoned: Callable[[str], None]) -> None:
         self._link = link
         self._prefix = prefix
-        self._make: Callable[[], Hub] = partial(Hub, link, prefix, lease, bury)
+        self._make: Callable[[], Hub] = partial(Hub, link, prefix, lease, end_abandoned)
         self._hubs: dict[int, Hub] = {}
         self._lock = threading.Lock()
         self._is_closed = False

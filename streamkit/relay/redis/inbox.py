@@ -13,12 +13,11 @@ from .record import Question, questions_of, text
 
 if TYPE_CHECKING:
     from ...redis_link import Link
-    from .outbox import Outbox
 
 __all__ = ["Inbox"]
 
 
-class Asked:
+class OpenQuestion:
     """A question that is open, as its producer sees it.
 
     Attributes:
@@ -36,19 +35,31 @@ class Asked:
 class Inbox:
     """What one producer receives, each thing once. Any thread may call it.
 
+    Args:
+        is_held: whether the run is the producer's still.
+        fence: is called where the run is gone.
+
     Attributes:
         looked: when it was looked up what concerns the producer, on the monotonic clock.
     """
 
-    def __init__(self, outbox: Outbox, keys: Keys, link: Link, control: Callable[[Control], None]) -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        link: Link,
+        control: Callable[[Control], None],
+        is_held: Callable[[], bool],
+        fence: Callable[[], None],
+    ) -> None:
         self.looked = 0.0
-        self._outbox = outbox
+        self._is_held = is_held
+        self._fence = fence
         self._keys = keys
         self._link = link
         self._control = control
         self._lock = threading.RLock()
-        self._open: dict[str, Asked] = {}
-        self._known: dict[str, Question] = {}  # of earlier producers
+        self._open: dict[str, OpenQuestion] = {}
+        self._earlier: dict[str, Question] = {}  # of earlier producers
         self._answered: set[str] = set()  # whose answer was received
         self._is_cancelled = False
         self._readers: set[bytes] = set()  # that were there when it looked last
@@ -63,7 +74,7 @@ class Inbox:
     def receive(self, control: Control) -> None:
         """Pass something on to the producer, once."""
         with self._lock:
-            if not self._outbox.is_held:
+            if not self._is_held():
                 return
             if isinstance(control, Cancelled):
                 if self._is_cancelled:
@@ -77,17 +88,17 @@ class Inbox:
                 self._open.pop(control.question, None)
         self._control(control)
 
-    def asked(self, question_id: str) -> None:
+    def opened(self, question_id: str) -> None:
         """A question is open. Where an earlier producer asked it, and it has an answer, that is received at once."""
         with self._lock:
-            before = self._known.pop(question_id, None)
+            before = self._earlier.pop(question_id, None)
             self._answered.discard(question_id)
             if not self._is_cancelled:
-                self._open[question_id] = Asked(self._readers)
+                self._open[question_id] = OpenQuestion(self._readers)
         if before is not None and before.answer is not None:
             self.receive(Answered(question_id, before.answer))
 
-    def settled(self, question_id: str) -> None:
+    def closed(self, question_id: str) -> None:
         """A question was closed by the producer itself."""
         with self._lock:
             self._answered.add(question_id)
@@ -99,14 +110,14 @@ class Inbox:
         cancel, values = self._link.ask(("HGET", keys.run, "cancel"), ("HGETALL", keys.questions))
         if cancel is not None:
             self.receive(Cancelled(text(cancel)))
-        self._known = questions_of(values)
-        for id, question in self._known.items():
+        self._earlier = questions_of(values)
+        for id, question in self._earlier.items():
             if question.answer is not None:
                 self.receive(Answered(id, question.answer))
 
     def look(self) -> None:
         """Look up what concerns the producer."""
-        if not self._outbox.is_held:
+        if not self._is_held():
             return
         ids, keys = [*self._open], self._keys
         self.looked = time.monotonic()
@@ -118,7 +129,7 @@ class Inbox:
             *(("HGET", keys.questions, id) for id in ids),
         )
         if not exists:
-            self._outbox.fence("gone")
+            self._fence()
         elif cancel is not None:
             self.receive(Cancelled(text(cancel)))
         for id, value in zip(ids, values, strict=True):
@@ -138,14 +149,14 @@ class Inbox:
                 self._last_left = 0.0
             elif not self._last_left:
                 self._last_left = now
-            for id, asked in self._open.items():
+            for id, question in self._open.items():
                 name = id.encode("utf-8", "surrogatepass")
                 attending = {reader for reader in readers if b"%b %b" % (reader, name) not in notes}
-                if not asked.attending <= readers:
-                    asked.left = now
-                asked.attending = attending
-                if readers and not attending and not asked.left and not asked.is_unattended:
-                    asked.is_unattended = True
+                if not question.attending <= readers:
+                    question.left = now
+                question.attending = attending
+                if readers and not attending and not question.left and not question.is_unattended:
+                    question.is_unattended = True
                     unattended.append(id)
         for id in unattended:
             self.receive(Unattended(id))
@@ -153,7 +164,7 @@ class Inbox:
     def unattended(self, question_id: str) -> float:
         """For how many seconds there has been no reader that may answer; 0 before the first came."""
         with self._lock:
-            asked = self._open.get(question_id)
-            if asked is None or asked.attending or not self._had_readers:
+            question = self._open.get(question_id)
+            if question is None or question.attending or not self._had_readers:
                 return 0.0
-            return time.monotonic() - max(asked.at, asked.left or self._last_left)
+            return time.monotonic() - max(question.at, question.left or self._last_left)

@@ -78,7 +78,8 @@ class Listener:
                 except ValueError:  # somebody else's; what it stood for is found in the log
                     _log.warning("what was published on %r is no batch of events", channel)
             elif kind in (b"subscribe", b"ssubscribe"):
-                self._hub.confirmed(channel)
+                if channel in self._subscribed:
+                    self._hub.confirmed(channel)
             elif channel in self._subscribed:  # the server ends the subscription, as the channel moves to another
                 self._subscribed.discard(channel)
                 self._hub.unsubscribed([channel])
@@ -92,4 +93,5 @@ class Listener:
             self._link.subscribe(subscriber, new)
         if old := subscribed - wanted:
             subscribed -= old
+            self._hub.unsubscribed(old)
             self._link.unsubscribe(subscriber, old)

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ProducerFenced, SourceError
 from ..interface import Control, Fenced, Status
 from .inbox import Inbox
-from .keys import Keys
-from .work import BATCH_BYTES, BATCH_EVENTS, Batch, Leave, Lives, Settle, Trim, Work
+from .work import BATCH_BYTES, BATCH_EVENTS, Batch, Leave, Lives, Producer, Settle, Trim, Work
 
 if TYPE_CHECKING:
     from .hub import Hub
 
 __all__ = ["Outbox"]
 
-KEPT = 5.0  # seconds for which batches that were stored stay here
+_REPEATABLE = 5.0  # seconds for which batches that were stored stay here, to be sent again
 _MOST_BYTES = 8 << 20  # of events that wait while Redis cannot be reached
 _LONGEST = 60.0  # seconds for which they wait
 
@@ -33,8 +32,8 @@ WHY = {
 }
 
 
-class Outbox:
-    """One producer of one run. Any thread may call it; the flusher alone sends what is in it.
+class Outbox(Producer):
+    """What one producer of one run has written. Any thread may call it; the flusher alone sends what is in it.
 
     Attributes:
         fenced: why nothing can be written any more; None if it can.
@@ -42,7 +41,6 @@ class Outbox:
         is_abandoned: whether it is gone without a word.
         number: of the newest event that was written.
         wrote: the epoch of the newest event.
-        beat: how many signs of life the producer itself gave.
         contact: when Redis last stored something of it, on the monotonic clock.
         blocked_since: since when Redis has not stored what waits; None while it does.
         inbox: what the producer receives.
@@ -50,17 +48,13 @@ class Outbox:
     """
 
     def __init__(self, hub: Hub, run_id: str, owner: str, lives: Lives, control: Callable[[Control], None]) -> None:
-        self.run_id = run_id
-        self.keys: Keys = hub.keys(run_id)
-        self.owner = owner
-        self.lives = lives
-        self.epoch = self.number = self.wrote = 0
+        super().__init__(run_id, hub.keys(run_id), owner, lives)
+        self.number = self.wrote = 0
         self.fenced: str | None = None
         self.has_left = self.is_abandoned = self.busy = False
-        self.beat = 0
         self.contact = time.monotonic()
         self.blocked_since: float | None = None
-        self.inbox = Inbox(self, self.keys, hub.link, control)
+        self.inbox = Inbox(self.keys, hub.link, control, lambda: self.is_held, partial(self.fence, "gone"))
         self.hub = hub
         self._control = control
         self._changed = threading.Condition()
@@ -224,7 +218,7 @@ class Outbox:
                 else:
                     reason = {b"fenced": "epoch"}.get(reply, reply.decode())
                     break
-            while self._stored and now - self._stored[0].stored_at > KEPT:
+            while self._stored and now - self._stored[0].stored_at > _REPEATABLE:
                 self._stored.popleft()
             more = bool(self._waiting)
             self._changed.notify_all()

@@ -68,13 +68,13 @@ class Question:
     """
 
     def __init__(self, value: bytes) -> None:
-        status, asked, _, question, given = value.split(b"\n", 4)
-        self.epoch = int(asked.partition(b".")[0])
+        status, number, _, question, answer_line = value.split(b"\n", 4)
+        self.epoch = int(number.partition(b".")[0])
         self.record: dict[str, Any] = _decode(question)
         self.record["status"] = text(status)
         self.answer: dict[str, Any] | None = None
-        if given:
-            answer = _decode(given)
+        if answer_line:
+            answer = _decode(answer_line)
             self.answer = answer.get("answer")
             self.record["answered_at"] = answer["at"]
             if self.answer is not None:

@@ -89,11 +89,11 @@ class RedisRelay(Relay):
         self._link = connect(target, every_script())
         this = weakref.ref(self)
 
-        def bury(run_id: str) -> None:
+        def end_abandoned(run_id: str) -> None:
             if (relay := this()) is not None:
-                relay.bury(run_id)
+                relay.end_abandoned(run_id)
 
-        self._hubs = Hubs(self._link, prefix, lease, bury)
+        self._hubs = Hubs(self._link, prefix, lease, end_abandoned)
         self._finalizer = weakref.finalize(self, self._hubs.close)
 
     def close(self) -> None:
@@ -139,9 +139,9 @@ class RedisRelay(Relay):
             )
         else:
             outbox.inbox.take_stock()
-        return RedisWriter(self, outbox)
+        return RedisWriter(outbox, self._settle_own)
 
-    def bury(self, run_id: str) -> None:
+    def end_abandoned(self, run_id: str) -> None:
         """A run's producer is dead: end the run, or leave it paused where it only waited for answers."""
         record = self.get(run_id)
         if record is not None and record.status == "paused" and record.cancel is None:
@@ -240,11 +240,15 @@ class RedisRelay(Relay):
         return settled
 
     def pass_on(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> None:
-        """Answer a question for a reader. In an event loop the answer is stored by a thread, which tries until it is."""
-        if not in_event_loop():
-            super().pass_on(run_id, question_id, answer)
-            return
+        """Answer a question for a reader. In an event loop, or while Redis is away, the answer is stored by a thread, which
+        tries until it is."""
         outcome_of(answer)
+        if not in_event_loop():
+            try:
+                super().pass_on(run_id, question_id, answer)
+                return
+            except SourceError:
+                pass  # it is kept until it can be stored
         hub = self._hubs.of(run_id)
         hub.answers.put(partial(self._pass_on, hub, run_id, question_id, answer))
 
@@ -256,6 +260,13 @@ class RedisRelay(Relay):
             except SourceError:
                 if hub.is_closed:
                     raise
+
+    def _settle_own(
+        self, run_id: str, question_id: str, answer: Mapping[str, Any] | None
+    ) -> tuple[bool, dict[str, Any]] | None:
+        """As `settle`, for a producer of this relay, once its question is stored."""
+        self.catch_up(run_id)
+        return self.settle(run_id, question_id, answer)
 
     def settle(
         self, run_id: str, question_id: str, answer: Mapping[str, Any] | None, *, passes_on: bool = False

@@ -27,8 +27,8 @@ local function close(key)
   local all = redis.call('HGETALL', key)
   for i = 1, #all, 2 do
     if string.sub(all[i + 1], 1, 8) == 'pending\\n' then
-      local asked = string.match(all[i + 1], '^pending(\\n[^\\n]*\\n[^\\n]*\\n[^\\n]*\\n)')
-      redis.call('HSET', key, all[i], 'closed' .. asked .. answer)
+      local lines = string.match(all[i + 1], '^pending(\\n[^\\n]*\\n[^\\n]*\\n[^\\n]*\\n)')
+      redis.call('HSET', key, all[i], 'closed' .. lines .. answer)
     end
   end
 end
@@ -91,11 +91,11 @@ if asks then
   local id, value = ARGV[10], ARGV[11]
   local before = redis.call('HGET', KEYS[4], id)
   if before then
-    local status, asked, rest = string.match(before, '^(%a+)\\n([^\\n]*)(\\n.*)$')
+    local status, number, rest = string.match(before, '^(%a+)\\n([^\\n]*)(\\n.*)$')
     local mine = string.match(value, '^%a+\\n([^\\n]*)')
-    if asked == mine then
+    if number == mine then
       value = before  -- the reply was lost
-    elseif string.match(asked, '^%d+') ~= ARGV[1] and status ~= 'closed' then
+    elseif string.match(number, '^%d+') ~= ARGV[1] and status ~= 'closed' then
       value = status .. '\\n' .. mine .. rest  -- an earlier producer's, which keeps its answer
       run[5] = redis.call('HINCRBY', KEYS[1], 'news', 1)
     end
@@ -145,10 +145,10 @@ local before = redis.call('HGET', KEYS[2], ARGV[1])
 if not before then return 'none' end
 local status, expires = string.match(before, '^(%a+)\\n[^\\n]*\\n([^\\n]*)')
 if status ~= 'pending' then return {0, before} end
-local kept = string.match(before, '^pending(\\n[^\\n]*\\n[^\\n]*\\n[^\\n]*\\n)')
-local now, counts, value = redis.call('TIME'), 1, ARGV[2] .. kept .. ARGV[3]
+local lines = string.match(before, '^pending(\\n[^\\n]*\\n[^\\n]*\\n[^\\n]*\\n)')
+local now, counts, value = redis.call('TIME'), 1, ARGV[2] .. lines .. ARGV[3]
 if expires ~= '' and tonumber(expires) <= now[1] + now[2] / 1000000 then
-  counts, value = 0, 'closed' .. kept
+  counts, value = 0, 'closed' .. lines
 end
 redis.call('HSET', KEYS[2], ARGV[1], value)
 if counts == 1 then

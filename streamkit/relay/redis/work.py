@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ..cursors import Place
 from ..interface import Status
@@ -13,10 +13,18 @@ from .keys import Keys
 from .record import encode
 from .scripts import ANSWER, APPEND, END, SNAPSHOT
 
-if TYPE_CHECKING:
-    from .outbox import Outbox
-
-__all__ = ["BATCH_BYTES", "BATCH_EVENTS", "Batch", "Leave", "Lives", "Settle", "Trim", "Work", "settle_command"]
+__all__ = [
+    "BATCH_BYTES",
+    "BATCH_EVENTS",
+    "Batch",
+    "Leave",
+    "Lives",
+    "Producer",
+    "Settle",
+    "Trim",
+    "Work",
+    "settle_command",
+]
 
 BATCH_EVENTS, BATCH_BYTES = 128, 1 << 16  # of one batch at most
 
@@ -35,6 +43,23 @@ class Lives:
         return {"running": self.running, "paused": self.paused}.get(status, self.ended)
 
 
+class Producer:
+    """The producer of a run, as scripts know it.
+
+    Attributes:
+        owner: a random text of its own.
+        epoch: its number.
+        beat: how many signs of life it gave itself.
+    """
+
+    def __init__(self, run_id: str, keys: Keys, owner: str, lives: Lives) -> None:
+        self.run_id = run_id
+        self.keys = keys
+        self.owner = owner
+        self.lives = lives
+        self.epoch = self.beat = 0
+
+
 class Batch:
     """Events to be stored together, and a question that is asked with them."""
 
@@ -50,13 +75,13 @@ class Batch:
         self.stored_at = 0.0
         self.is_sealed = False  # it may have been sent, so that nothing is added to it
 
-    def command(self, outbox: Outbox) -> Sequence[Any]:
+    def command(self, producer: Producer) -> Sequence[Any]:
         """What stores it."""
-        keys, lives = outbox.keys, outbox.lives
+        keys, lives = producer.keys, producer.lives
         return APPEND(
             *(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot),
-            *(outbox.epoch, outbox.owner, self.before, self.last, b"\n".join(self.lines)),
-            *(lives.lease, lives.running, int(self.busy), outbox.beat),
+            *(producer.epoch, producer.owner, self.before, self.last, b"\n".join(self.lines)),
+            *(lives.lease, lives.running, int(self.busy), producer.beat),
             *(self.question_id.encode("utf-8", "surrogatepass"), self.question),
         )
 
@@ -71,11 +96,11 @@ class Trim:
         self.place = place
         self.data = data
 
-    def command(self, outbox: Outbox) -> Sequence[Any]:
+    def command(self, producer: Producer) -> Sequence[Any]:
         """What stores it."""
-        keys, (epoch, number) = outbox.keys, self.place
+        keys, (epoch, number) = producer.keys, self.place
         places = (b"%d-%d" % (epoch, number), b"%d-%d" % (epoch, number + 1))
-        arguments = (outbox.epoch, outbox.owner, *places, self.data, outbox.lives.running)
+        arguments = (producer.epoch, producer.owner, *places, self.data, producer.lives.running)
         return SNAPSHOT(keys.run, keys.log, keys.snapshot, *arguments)
 
 
@@ -91,11 +116,11 @@ class Leave:
         self.error = error
         self.info = info
 
-    def command(self, outbox: Outbox) -> Sequence[Any]:
+    def command(self, producer: Producer) -> Sequence[Any]:
         """What stores it."""
-        keys = outbox.keys
-        life = outbox.lives.of(self.status)
-        arguments = (outbox.epoch, outbox.owner, self.last, self.status, self.error, life, self.info)
+        keys = producer.keys
+        life = producer.lives.of(self.status)
+        arguments = (producer.epoch, producer.owner, self.last, self.status, self.error, life, self.info)
         return END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments)
 
 
@@ -109,9 +134,9 @@ class Settle:
         self.question_id = question_id
         self.answer = answer
 
-    def command(self, outbox: Outbox) -> Sequence[Any]:
+    def command(self, producer: Producer) -> Sequence[Any]:
         """What stores it."""
-        return settle_command(outbox.keys, self.question_id, self.answer)
+        return settle_command(producer.keys, self.question_id, self.answer)
 
 
 def settle_command(keys: Keys, question_id: str, answer: Mapping[str, Any] | None) -> Sequence[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from ...errors import ProducerFenced, UsageError
 from ..cursors import Place, cursor_of, run_name
@@ -14,20 +14,21 @@ from .outbox import Outbox
 from .record import encode, question_value
 from .work import Settle, Trim
 
-if TYPE_CHECKING:
-    from .relay import RedisRelay
-
 __all__ = ["RedisWriter"]
 
 _PATIENCE = 5.0  # seconds to wait until the end of a run is stored
 
 
+Settling: TypeAlias = Callable[[str, str, Mapping[str, Any] | None], tuple[bool, dict[str, Any]] | None]
+"""Answers a question of a run, or closes it; None if there is none."""
+
+
 class RedisWriter(LogWriter):
     """One producer of a run in Redis. It has the run as long as this object lives, and its process renews the lease."""
 
-    def __init__(self, relay: RedisRelay, outbox: Outbox) -> None:
-        self._relay = relay
+    def __init__(self, outbox: Outbox, settle: Settling) -> None:
         self._outbox = outbox
+        self._settle = settle  # of the relay, which lives as long as its writers
         self._name = run_name(outbox.run_id)
         self._prefix = f"{outbox.epoch}-"
         self._questions = 0
@@ -76,18 +77,17 @@ class RedisWriter(LogWriter):
         self._questions += 1
         value = question_value(question_id, question, self.epoch, self._questions)
         first = self._outbox.ask(question_id, value, events)
-        self._outbox.inbox.asked(question_id)
+        self._outbox.inbox.opened(question_id)
         return self._cursors(first, len(events))
 
     def settle(self, question_id: str, answer: Mapping[str, Any] | None = None) -> tuple[bool, dict[str, Any]]:
         """Answer a question here, or close it without an answer."""
-        self._outbox.inbox.settled(question_id)
-        self._relay.catch_up(self._outbox.run_id)
-        return self._relay.settle(self._outbox.run_id, question_id, answer) or (False, {})
+        self._outbox.inbox.closed(question_id)
+        return self._settle(self._outbox.run_id, question_id, answer) or (False, {})
 
     def close_question(self, question_id: str, answer: Mapping[str, Any] | None = None) -> None:
         """Answer a question here, or close it, after what was written."""
-        self._outbox.inbox.settled(question_id)
+        self._outbox.inbox.closed(question_id)
         self._outbox.put(Settle(question_id, answer))
 
     def call_soon(self, call: Callable[[], object]) -> None:

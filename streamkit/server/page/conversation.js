@@ -47,11 +47,6 @@ export class ConversationView extends EventHandler {
     return [...this.#questions.values()].find((view) => view.isOpen);
   }
 
-  /** The view of this confirmation's question, while it is open. */
-  questionOf(confirmation) {
-    return this.#questions.get(confirmation);
-  }
-
   get isEmpty() {
     return !this.log.childElementCount;
   }
@@ -122,9 +117,9 @@ export class ConversationView extends EventHandler {
     this.announce(confirmation.status === "approved" ? "Approved." : "Declined.");
   }
 
-  on_run_step_done() {
+  on_run_step_done(step) {
     this.#draw(); // what is still to be shown of it
-    for (const part of this.#runParts) part.end?.();
+    for (const part of this.#runParts) part.end?.(step.status);
   }
 
   on_end() {

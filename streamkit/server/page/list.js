@@ -36,6 +36,19 @@ export class ConversationList {
   }
 }
 
+/** The newest conversations of the server, `most` or a few more of them, and whether there are older ones. */
+export async function conversationsUpTo(client, most) {
+  const conversations = [];
+  let more = true;
+  while (more && conversations.length < most) {
+    const before = conversations.length ? { before: conversations.at(-1).id } : {};
+    const page = await client.listConversations({ limit: 100, ...before });
+    conversations.push(...page.conversations);
+    more = page.more && page.conversations.length > 0;
+  }
+  return { conversations, more };
+}
+
 class Item {
   constructor(id, list) {
     this.name = element("span", { dir: "auto" });

@@ -2,18 +2,20 @@
 
 import { ConversationView } from "./conversation.js";
 import { button, element, icon } from "./dom.js";
-import { ConversationList } from "./list.js";
-import { inWords, reasonToWait } from "./problems.js";
+import { Draft } from "./draft.js";
+import { ConversationList, conversationsUpTo } from "./list.js";
+import { howItEnded, inWords, reasonToWait } from "./problems.js";
 import { connect } from "./streamkit.js";
 import { showTheme } from "./theme.js";
 
 const SUGGESTIONS = ["What does one turn of a sine look like?", "Which primes are below 50? Compute them.", "What is in the folder that you run in?"];
-const PAGE = 100; // conversations that are listed at once
+const MORE = 100; // conversations that are listed at first, and more at each request
 
 const $ = (id) => document.getElementById(id);
 const client = connect({ url: new URL(".", import.meta.url) });
 const otherTabs = "BroadcastChannel" in window ? new BroadcastChannel("streamkit") : null;
 const view = new ConversationView($("log"), $("scroller"), announce, (follows) => ($("to-end").hidden = follows));
+const draft = new Draft($("input"));
 const sideList = new ConversationList($("conversations"), { open: (id) => go(id), remove: removeConversation, after: $("new") });
 
 let conversation = null; // its id
@@ -22,7 +24,7 @@ let newestRun = null; // the id of the last run that was read here
 let isOffline = false; // whether the stream waits for its connection
 let isStopping = false;
 let shownUpdate = null; // when the conversation that is shown was updated last
-let listed = PAGE; // how many conversations are listed
+let listed = MORE; // how many conversations are listed
 let titles = new Map(); // by conversation
 let turn = 0; // counts what is shown, so that what was left does not come back
 
@@ -78,7 +80,7 @@ function problem(error, place = $("problem")) {
 async function list({ isLookedAt = false } = {}) {
   const now = turn;
   try {
-    const { conversations, more } = await conversationsUpTo(listed);
+    const { conversations, more } = await conversationsUpTo(client, listed);
     titles = new Map(conversations.map(({ id, title: text }) => [id, text]));
     sideList.update(conversations, conversation);
     $("more").hidden = !more;
@@ -91,18 +93,6 @@ async function list({ isLookedAt = false } = {}) {
   } catch (error) {
     problem(error);
   }
-}
-
-async function conversationsUpTo(most) {
-  const conversations = [];
-  let more = true;
-  while (more && conversations.length < most) {
-    const before = conversations.length ? { before: conversations.at(-1).id } : {};
-    const page = await client.listConversations({ limit: PAGE, ...before });
-    conversations.push(...page.conversations);
-    more = page.more && page.conversations.length > 0;
-  }
-  return { conversations, more };
 }
 
 async function removeConversation(id) {
@@ -157,7 +147,7 @@ async function open(id) {
     if (now !== turn) return;
     view.show(messages);
     if (run) read(client.read(run.id, options()));
-    else if (messages.length) view.footer({ retry: retryWith(retry), ...(await howItEnded(id, messages)) });
+    else if (messages.length) view.footer({ retry: retryWith(retry), ...(await howItEnded(client, id, messages)) });
     view.scrollToEnd();
   } catch (error) {
     if (now !== turn) return;
@@ -167,15 +157,6 @@ async function open(id) {
     showEmpty();
     await list();
   }
-}
-
-/** What to say below the last answer of a conversation: the server knows for some time how its run ended. */
-async function howItEnded(id, messages) {
-  const { runs } = await client.listRuns({ conversation: id, limit: "1" });
-  const [run] = runs;
-  if (!run || messages.at(-1).run_id !== run.id) return {};
-  const error = run.status === "lost" ? "The server lost it: it was started anew." : run.status === "error" ? (run.error?.title ?? "") : null;
-  return { usage: run.usage, status: run.status === "cancelled" ? "cancelled" : "completed", error };
 }
 
 function showEmpty() {
@@ -191,20 +172,7 @@ function options() {
     isOffline = state === "waiting";
     $("connection").textContent = isOffline ? reasonToWait(error) : "";
   };
-  return { handler: [view, { on_confirmation: showWhetherEditable }], onConnection };
-}
-
-/** Offer to edit what a tool is called with, where the server says so; its event does not. */
-function showWhetherEditable(confirmation) {
-  const id = stream?.id;
-  if (confirmation.editable || !id) return;
-  client.getRun(id).then(
-    ({ pending }) => {
-      const question = pending.find((one) => one.id === confirmation.id);
-      if (question?.editable) view.questionOf(confirmation)?.allowEdit();
-    },
-    () => {}, // without the answer there is no button for it; the question itself can be answered
-  );
+  return { handler: view, onConnection };
 }
 
 function send(input) {
@@ -333,21 +301,6 @@ function grow() {
   input.style.height = `${Math.min(input.scrollHeight, 240)}px`;
 }
 
-/** What is written and not sent: a reload keeps it. */
-const draft = {
-  save: () => store((storage) => storage.setItem("streamkit-draft", $("input").value)),
-  clear: () => store((storage) => $("input").value || storage.removeItem("streamkit-draft")),
-  restore: () => store((storage) => ($("input").value ||= storage.getItem("streamkit-draft") ?? "")),
-};
-
-function store(action) {
-  try {
-    action(sessionStorage);
-  } catch {
-    // A browser may refuse to store anything.
-  }
-}
-
 function submit() {
   const text = $("input").value.trim();
   if (!text || stream) return;
@@ -400,7 +353,7 @@ function listen() {
   });
   $("stop").addEventListener("click", stop);
   $("new").addEventListener("click", () => go(null));
-  $("more").addEventListener("click", () => ((listed += PAGE), list()));
+  $("more").addEventListener("click", () => ((listed += MORE), list()));
   $("open-side").addEventListener("click", () => showSide(true));
   $("close-side").addEventListener("click", () => showSide(false));
   $("veil").addEventListener("click", () => showSide(false));

@@ -176,7 +176,10 @@ class CodePart {
     this.output.append(part.element);
   }
 
-  end() {
+  /** The step that it belongs to has ended, with this status. */
+  end(status) {
+    const hasRun = this.outputs.some((output) => output.status === "completed");
+    this.wasStopped ||= this.isRunning && !hasRun && status === "cancelled";
     this.runs(null);
     this.hasEnded = true;
     this.showState();
@@ -191,7 +194,7 @@ class CodePart {
     else if (decision === "pending" && !this.hasEnded) [kind, text] = ["waiting", "Waits for your yes"];
     else if (decision === "declined" || stopped.some(({ metadata }) => metadata?.action === "not_run")) [kind, text] = ["declined", "Not run"];
     else if (this.isRunning) [kind, text] = ["working", "Running"];
-    else if (stopped.length) [kind, text] = ["declined", "Stopped"];
+    else if (stopped.length || this.wasStopped) [kind, text] = ["declined", "Stopped"];
     else if (decision === "approved" || this.outputs.length) [kind, text] = ["done", "Ran"];
     this.state.className = `state ${kind}`;
     this.state.textContent = text;

@@ -29,3 +29,12 @@ export function reasonToWait(error) {
   if (error?.status >= 500) return "The server has a fault, trying again\u2026";
   return "Connection lost, trying again\u2026";
 }
+
+/** What to say below the last answer of a conversation: the server knows for some time how its run ended. */
+export async function howItEnded(client, conversation, messages) {
+  const { runs } = await client.listRuns({ conversation, limit: 1 });
+  const [run] = runs;
+  if (!run || messages.at(-1).run_id !== run.id) return {};
+  const errors = { lost: "The server lost it: it was started anew.", error: run.error?.title ?? "The run failed." };
+  return { usage: run.usage, status: run.status === "cancelled" ? "cancelled" : "completed", error: errors[run.status] ?? null };
+}

@@ -30,15 +30,6 @@ export class QuestionView {
     return isApproved ? this.#send(() => this.#confirmation.approve()) : this.#send(() => this.#confirmation.decline());
   }
 
-  /** Offer to edit: the server said only now that it can be edited. */
-  allowEdit() {
-    this.#confirmation.editable = true;
-    if (this.element.querySelector("textarea, input")) return; // a person writes
-    const hasFocus = this.element.contains(document.activeElement);
-    this.#choose();
-    if (hasFocus) this.focus();
-  }
-
   focus() {
     this.element.querySelector("button")?.focus();
   }
@@ -95,7 +86,7 @@ export class QuestionView {
       else if (event.key === "Escape") this.#back(event);
     });
     const choices = element("div", { class: "choices" }, button("Decline", { text: "Decline", class: "danger", onclick: send }), this.#backButton());
-    this.#show(field, choices);
+    this.#show(field, element("p", { class: "note" }, "With a reason the model goes on; without one the answer ends here."), choices);
     field.focus();
   }
 

@@ -76,10 +76,11 @@ export class Confirmation {
   readonly status: "pending" | "approved" | "declined";
   readonly edited: string | null;
   readonly reason: string | null;
+  /** Whether an approval may carry other code, or other arguments of a tool's call. */
   readonly editable: boolean;
   /** When no answer is taken any more, in Unix seconds. */
   readonly expires_at?: number;
-  /** Let it run; with `edited`, run that code instead. Rejects if another answer came first. */
+  /** Let it run; with `edited`, run that code, or call the tool with that JSON text. Rejects if another answer came first. */
   approve(edited?: string): Promise<Question>;
   decline(reason?: string): Promise<Question>;
 }
@@ -361,8 +362,8 @@ export interface Client {
   /** Read a run from its beginning, or after a cursor. */
   read(id: string, options?: StreamOptions & { after?: string }): RunStream;
   getRun(id: string): Promise<RunRecord>;
-  listRuns(query?: Record<string, string>): Promise<{ runs: RunRecord[]; more: boolean }>;
-  listConversations(query?: Record<string, string>): Promise<{ conversations: Conversation[]; more: boolean }>;
+  listRuns(query?: Record<string, string | number>): Promise<{ runs: RunRecord[]; more: boolean }>;
+  listConversations(query?: Record<string, string | number>): Promise<{ conversations: Conversation[]; more: boolean }>;
   getConversation(id: string): Promise<Conversation>;
   /** The messages of a conversation's runs that have ended, and its open run: read that from its beginning. */
   getMessages(conversation: string): Promise<{ messages: Message[]; run: { id: string; cursor: string | null } | null }>;

@@ -92,7 +92,7 @@ export class Confirmation {
   #answer;
 
   constructor(fields, subject, answer) {
-    Object.assign(this, { edited: null, reason: null, editable: subject.type === "code", ...fields, subject });
+    Object.assign(this, { edited: null, reason: null, editable: false, ...fields, subject });
     this.#answer = answer;
   }
 
