@@ -37,8 +37,9 @@ NOT_DIRECT: Direct = (frozenset(), list, list)
 NO_MORE: list[Any] = []
 """In the place of the events of a batch: the source has ended, and has no batch any more."""
 
-# No row yet: the message, its id, the class of its deltas, its pieces, and the hooks.
-_NO_ROW: tuple[Any, Any, Any, Any, Any] = (None, None, None, [], ())
+# No row yet: the message, its id, the class of its deltas, its pieces, the hooks, and the event, which is here because CPython
+# 3.13 loads only a function's first 16 variables in pairs.
+_NO_ROW: tuple[Any, Any, Any, Any, Any, Any] = (None, None, None, [], (), None)
 
 
 _UNOBSERVED: set[type[Event]] = set()  # the classes of events that mean nothing for any stream itself
@@ -112,7 +113,7 @@ class Delivery:
     # A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
     # come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
     def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
-        pull, engine, (message, message_id, kind, pieces, hooks) = self._pull_now, self._engine, _NO_ROW
+        engine, (message, message_id, kind, pieces, hooks, event), pull = self._engine, _NO_ROW, self._pull_now
         (direct, to_frames, to_events), look_again = NOT_DIRECT, False
         try:
             while True:
