@@ -18,7 +18,7 @@ export class ConversationView extends EventHandler {
   #timer = 0;
   #cost = 0;
   #runParts = []; // of the run that goes on
-  #seen = { scrollTop: 0, clientWidth: 0, clientHeight: 0 }; // of the scroller, when it scrolled last
+  #seen = { scrollTop: 0, clientWidth: 0, clientHeight: 0 }; // of the scroller, when it was looked at or scrolled last
   #follows = true;
 
   /** `scroller` is what scrolls; `announce` is given what a screen reader says; `showFollowing` is called when the page begins to
@@ -235,10 +235,12 @@ export class ConversationView extends EventHandler {
   }
 
   #follow() {
+    this.#scrolled(); // the event of a person's scrolling may be yet to come
     if (this.follows) this.scrollToEnd();
   }
 
   scrollToEnd() {
     this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.#seen.scrollTop = this.scroller.scrollTop;
   }
 }
