@@ -97,7 +97,7 @@ CASES: dict[str, list[e.Event]] = {
         m.Annotation(type="url_citation", url="https://a.example/x", title="Rain", start=0, end=2, quote="It"),
         m.Annotation(type="file_citation", file_id="file-1"),
     ),
-    "a citation of neither": cited("t7", m.Annotation(type="char_location", title="A book", start=3, end=8)),
+    "a citation without URL or file": cited("t7", m.Annotation(type="char_location", title="A book", start=3, end=8)),
     "tool calls at once": interleaved(
         whole(call("c1"), '{"city"', ':"Oslo"}'), whole(call("c2", "time"), '{"zone":', '"CET"}')
     ),
@@ -152,7 +152,7 @@ CASES: dict[str, list[e.Event]] = {
         *asked(call("c16", provider_executed=True), status="declined", reason="too far"),
         *output("o7", "c16", "The user declined: too far"),
     ],
-    "a text that was replaced": [
+    "a text that the provider corrected": [
         *whole(m.TextMessage("t8"), "Rian", done=False),
         e.TextDelta("t8", "Rain", replace=True),
         e.TextDone(m.TextMessage("t8", content="Rain")),
@@ -168,7 +168,7 @@ CASES: dict[str, list[e.Event]] = {
     ],
     "a raw event": [e.RawEvent("rate_limits.updated", {"left": 9})],
     "a warning": [e.StreamWarning("bad-index", "its index is text; it was read as a number")],
-    "another choice": whole(m.TextMessage("t11", choice=1), "Or not."),
+    "further choices of an answer (`n` over 1)": whole(m.TextMessage("t11", choice=1), "Or not."),
 }
 
 WAITS = e.RunRequiresAction(e.Run())

@@ -76,7 +76,7 @@ def create_app(
         store: where conversations are stored; a `MemoryStore` by default.
         authorize: called as `authorize(run, request)`, sync or async, with the `Run`, or None where there is none yet, and
             Starlette's `Request`. It returns whether this is allowed: True, False, or the user's name, which allows it and
-            is stored as the owner of what the request creates.
+            is stored as the owner of what the request creates. An empty name is refused as False is.
         allowed_hosts: the names of hosts under which clients reach the app, without ports. IP addresses are always allowed.
         allowed_origins: other origins whose pages may call it, such as `https://example.org`.
         max_runs: how many runs this process executes at once, besides those that wait for answers. Beyond it: status 429.

@@ -102,7 +102,7 @@ class Server:
         if inspect.isawaitable(allowed):
             allowed = await allowed
         if allowed is True or allowed is False or isinstance(allowed, str):
-            return allowed
+            return allowed or False  # an empty name is that of nobody
         raise UsageError(f"`authorize` returns True, False or an owner's name, not {allowed!r}")
 
     # -- runs

@@ -1,7 +1,7 @@
 """All benchmarks in one run, with the peers beside streamkit.
 
-    python -m tests.benchmarks --quick                       # about two minutes
-    python -m tests.benchmarks                               # under fifteen
+    python -m tests.benchmarks --quick                       # about five minutes
+    python -m tests.benchmarks                               # under twenty
     python -m tests.benchmarks --only clients,turns          # these sections; --list names them all
     python -m tests.benchmarks --json out.json --markdown out.md --plot out.svg
     python -m tests.benchmarks --from out.json --plot out.svg   # without measuring again

@@ -363,6 +363,15 @@ def test_what_is_anothers_is_as_if_it_was_not_there(owned: Client) -> None:
     owned.post(f"/runs/{run['id']}/cancel")
 
 
+def test_an_empty_name_is_that_of_nobody(agents: Agents) -> None:
+    """As of an `authorize` that returns what a missing header is."""
+    app = create_app(agents, token=None, authorize=lambda run, request: request.headers.get("x-user", ""))
+    with serve(app) as url, Client(url) as client:
+        assert code_of(client.post("/runs", json={"input": "hello"})) == (403, "forbidden")
+        run = client.post("/runs", json={"input": "hello"}, headers={"x-user": "ann"}).json()
+        assert client.get(f"/runs/{run['id']}").status_code == 404
+
+
 def test_a_key_is_its_owners(owned: Client) -> None:
     body = {"input": "hello"}
     ids = [
