@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from io import StringIO
 from typing import Any, TypeVar
 
 from ..events import Delta, Event, MessageDone, ToolCallDelta
-from ..messages import COMPACT_AT, CodeMessage, Message, Status
+from ..messages import CodeMessage, Message, Status
 from .field_choices import FieldChoice, FieldChoices
 from .json_fields import FieldText, JsonFields
 from .json_paths import join_path, split_path
@@ -19,23 +20,19 @@ _E = TypeVar("_E", bound=Event)
 
 
 class _GrowingText:
-    """A text that grows in pieces, joined when there are many."""
+    """A text that grows in pieces. `add` appends one."""
 
     def __init__(self) -> None:
-        self.length = 0
-        self._joined: list[str] = []
-        self._pieces: list[str] = []
+        self._text = StringIO(newline="")
+        self.add: Callable[[str], object] = self._text.write
 
-    def add(self, piece: str) -> None:
-        self.length += len(piece)
-        self._pieces.append(piece)
-        if len(self._pieces) >= COMPACT_AT:
-            self._joined.append("".join(self._pieces))
-            self._pieces.clear()
+    @property
+    def length(self) -> int:
+        return self._text.tell()
 
     @property
     def value(self) -> str:
-        return "".join((*self._joined, *self._pieces))
+        return self._text.getvalue()
 
 
 class _Field:
