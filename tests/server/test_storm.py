@@ -17,10 +17,9 @@ from .test_runs import of
 
 
 @pytest.mark.slow
-def test_clients_that_do_everything_at_once() -> None:
-    """A short round of `python -m tests.endurance.server`, which has Redis as well: there, on a busy machine, the stream of a
-    run has been seen not to end, which is to be found."""
-    made = storm(Backend("memory"), seed=7, clients=8, operations=200)
+def test_clients_that_do_everything_at_once(backend: Backend) -> None:
+    """A short round of `python -m tests.endurance.server`."""
+    made = storm(backend, seed=7, clients=8, operations=200)
     assert made.faults == []
     assert len(made.runs) > 5
 
