@@ -6,7 +6,7 @@ attributes (`fields_of`, `open_model`), which is fast, and possible where an obj
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -50,14 +50,13 @@ def is_model(value: object) -> bool:
 
 def opened(value: Any) -> Any:
     """A value, with dicts in the place of the SDK's objects that are in it, as in `dict(chunk)`. Raises as `as_item`."""
+    any_value: Any = value  # which stays without a type where `value` gets an unknown one
     if is_model(value):
         return as_item(value)
     if isinstance(value, Mapping):
-        mapping: Mapping[Any, Any] = value
-        return {key: opened(element) for key, element in mapping.items()}
+        return {key: opened(element) for key, element in any_value.items()}
     if isinstance(value, (list, tuple)):
-        elements: Sequence[Any] = value
-        return [*map(opened, elements)]
+        return [*map(opened, any_value)]
     return value
 
 

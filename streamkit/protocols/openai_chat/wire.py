@@ -103,6 +103,9 @@ def usage_in(chunk: WireObject, choices: Iterable[Any]) -> Any:
 
 def read_usage(usage: WireObject) -> Usage:
     """Token counts under Chat's keys, or under those of Responses, which some servers use."""
+    given: Any
+    made: Any
+    total: Any
     given, made, total = map(usage.get, _CHAT_KEYS)
     # The common form first: some servers send it in each chunk.
     if (
