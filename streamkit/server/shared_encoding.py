@@ -1,12 +1,14 @@
 """Encoding a run once for all who read it in the same protocol.
 
 Each of them begins by itself, at the beginning of the log. Once two are at the same event, the states of their encoders are
-the same, so one goes on for both: whoever comes first to the next entry makes its frames.
+the same, so one goes on for both: whoever comes first to the next entry makes its frames. A reader that had a snapshot in place of
+some events knows less than one that had these events. So it shares its encoder with those alone that had the same.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 
 from ..events import Event
@@ -28,22 +30,34 @@ class _Link:
         ends: whether nothing follows in the responses.
         following: the link of the next entry; None in the newest one.
         state: in the newest one, what encodes the next entry.
+        gaps: the events that a snapshot stood for, in what led to this state; "" if there was none.
     """
 
-    __slots__ = ("body", "cursor", "ends", "following", "place", "state")
+    __slots__ = ("__weakref__", "body", "cursor", "ends", "following", "gaps", "place", "state")
 
-    def __init__(self, cursor: str, place: Place, body: bytes, state: Encoded | None, *, ends: bool = False) -> None:
+    def __init__(
+        self,
+        cursor: str,
+        place: Place,
+        body: bytes,
+        state: Encoded | None,
+        *,
+        ends: bool = False,
+        gaps: str = "",
+    ) -> None:
         self.cursor = cursor
         self.place = place
         self.body = body
         self.ends = ends
         self.following: _Link | None = None
         self.state = state
+        self.gaps = gaps
 
     def extend(self, state: Encoded, entry: Entry, place: Place) -> _Link:
         """Encode the next entry."""
         body = b"".join(state.of([entry]))
-        self.following = _Link(entry.cursor, place, body, state, ends=state.has_ended)
+        gaps = f"{self.gaps} {self.cursor}:{entry.cursor}" if entry.snapshot else self.gaps
+        self.following = _Link(entry.cursor, place, body, state, ends=state.has_ended, gaps=gaps)
         self.state = None
         return self.following
 
@@ -58,12 +72,12 @@ class SharedEncoding:
     """One run in one protocol.
 
     Attributes:
-        newest: the newest link that readers can go on from.
+        newest: by their gaps, the newest links at which a reader is.
         lock: for a server whose readers are in several event loops.
     """
 
     def __init__(self) -> None:
-        self.newest: _Link | None = None
+        self.newest: weakref.WeakValueDictionary[str, _Link] = weakref.WeakValueDictionary()
         self.lock = threading.Lock()
 
 
@@ -116,11 +130,12 @@ class EncodedTogether(Frames):
 
     def _join(self) -> None:
         """Go on with those who are at the same place; who is ahead of all others is who the next ones go on with."""
-        link, newest = self._link, self._shared.newest
+        link = self._link
+        newest = self._shared.newest.get(link.gaps)
         if link is newest or link.place.number < self._apart_to:
             return
         if newest is None or newest.place < link.place:
-            self._shared.newest = link
+            self._shared.newest[link.gaps] = link
         elif newest.place == link.place:
             self._link = newest
 
@@ -128,7 +143,7 @@ class EncodedTogether(Frames):
         """The frames of a failure, after those of others that this reader has not had. It is the failure of all of them."""
         bodies: list[bytes] = []
         with self._shared.lock:
-            self._shared.newest = None
+            self._shared.newest.clear()
             while self._link.following is not None:
                 bodies.append(self._take(self._link.following))
             if self._link.state is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -156,3 +156,37 @@ def fast_part(log: list[Entry], protocol: str) -> bytes:
     frames = encoded(protocol, 0, 0)
     frames.body(log[:3])
     return frames.body(log[3:4])
+
+
+@PROTOCOLS
+def test_a_reader_that_had_a_snapshot_does_not_encode_for_those_that_had_the_events(protocol: str) -> None:
+    """It does not know the call of the output that comes."""
+    relay = sk.MemoryRelay(limit=6)
+    emitter = sk.Emitter(relay, RUN)
+
+    def read(reading: Iterator[list[Entry]], log: list[Entry]) -> list[Entry]:
+        record = relay.get(RUN)
+        assert record is not None
+        while not log or log[-1].cursor != record.cursor:
+            log.extend(next(reading))
+        return log
+
+    first, log = relay.read(RUN), list[Entry]()
+    emitter.code("ls", language="shell")
+    for number in range(8):
+        emitter.text(f"{number}")
+        emitter.end_message()
+        read(first, log)
+    late = read(relay.read(RUN), [])
+    assert late[0].snapshot
+    before = len(log)
+    emitter.console("a\n")
+    read(first, log)
+    shared = SharedEncoding()
+    readers = [together(shared, protocol, 0, 0) for _ in range(2)]
+    for reader, entries in zip(readers, (late, log[:before]), strict=True):
+        reader.body(entries)
+    alone = encoded(protocol, 0, 0)
+    alone.body(log[:before])
+    assert readers[1].body(log[before:]) == alone.body(log[before:])
+    emitter.close()
