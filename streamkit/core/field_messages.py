@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from io import StringIO
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from ..events import Delta, Event, MessageDone, ToolCallDelta
-from ..messages import CodeMessage, Message, Status
+from ..messages import COMPACT_AT, CodeMessage, Message, Status
 from .field_choices import FieldChoice, FieldChoices
 from .json_fields import FieldText, JsonFields
 from .json_paths import join_path, split_path
@@ -20,19 +19,23 @@ _E = TypeVar("_E", bound=Event)
 
 
 class _GrowingText:
-    """A text that grows in pieces. `add` appends one."""
+    """A text that grows in pieces, joined when there are many."""
 
     def __init__(self) -> None:
-        self._text = StringIO(newline="")
-        self.add: Callable[[str], object] = self._text.write
+        self.length = 0
+        self._joined: list[str] = []
+        self._pieces: list[str] = []
 
-    @property
-    def length(self) -> int:
-        return self._text.tell()
+    def add(self, piece: str) -> None:
+        self.length += len(piece)
+        self._pieces.append(piece)
+        if len(self._pieces) >= COMPACT_AT:
+            self._joined.append("".join(self._pieces))
+            self._pieces.clear()
 
     @property
     def value(self) -> str:
-        return self._text.getvalue()
+        return "".join((*self._joined, *self._pieces))
 
 
 class _Field:
