@@ -132,14 +132,14 @@ class Encoded(Frames):
                 if self._keeps is None or self._keeps(event):
                     frames.append(self.writer.event(event))
                 is_current = is_new and number >= self._questions_from
-                if is_current and isinstance(event, RunRequiresAction) and self._at_question and self._is_waiting():
+                if is_current and isinstance(event, RunRequiresAction) and self._at_question and self.is_waiting():
                     frames += self._at_question(self.events, self.writer)
                     self.has_ended = True
             if is_new:
                 frames = [frame for frame in frames if frame]
                 yield b"".join([*(_ID_LINE.sub(b"", frame) for frame in frames[:-1]), *frames[-1:]])
 
-    def _is_waiting(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether an answer is missing of what the log shows as pending."""
         return not self._answered or not self._answered >= {*self.events.engine.pending}
 
@@ -221,6 +221,11 @@ async def _snapshot_after(server: Server, run_id: str, after: str | None) -> dic
     finally:
         reading.close()
     return {"snapshot_cursor": entries[0].cursor} if entries and entries[0].snapshot else {}
+
+
+def answered_in(record: RunRecord) -> set[str]:
+    """The ids of the questions of a run that nobody has to answer any more."""
+    return {id for id, question in record.questions.items() if question["status"] != "pending"}
 
 
 def is_within(cursor: str | None, record: RunRecord) -> bool:

@@ -23,7 +23,7 @@ from ..relay import RunRecord
 from ..streams.error_mask import ErrorMask
 from .context import Context
 from .core import Server
-from .event_stream import Encoded, EventStream, Frames, Native, is_within, number_of, open_reading
+from .event_stream import Encoded, EventStream, Frames, Native, answered_in, is_within, number_of, open_reading
 from .inputs import RunRequest, answer_in, fingerprint, limit_in
 from .problem import Problem
 from .records import question_of
@@ -201,7 +201,13 @@ class RunRoutes:
         """The frames of a run in another protocol, from its beginning; `options` are those of the encoder."""
         newest = number_of(record.cursor, record.id)
         state = Encoded(
-            writer, record.id, after=after, keeps=is_no_input, at_question=at_question, questions_from=newest
+            writer,
+            record.id,
+            after=after,
+            keeps=is_no_input,
+            at_question=at_question,
+            questions_from=newest,
+            answered=answered_in(record),
         )
         shared = self._server.shared(SharedEncoding, record.id, *options)
         return EncodedTogether(state, shared, record.id, max(after, newest))

@@ -13,11 +13,13 @@ from streamkit import events as e
 from streamkit.protocols import vercel_ui
 from streamkit.protocols.event_stream import EventStreamWriter
 from streamkit.relay import MemoryRelay
+from streamkit.server import create_app
 from streamkit.server.event_stream import Encoded, number_of
 from streamkit.server.publisher import Publisher
 from streamkit.server.ui_questions import ends_as_waiting
+from streamkit.stores import MemoryStore
 
-from .parts import Agents, Client, Frame, frames_of, wait_for
+from .parts import TOKEN, Agents, Client, Frame, frames_of, serve, wait_for
 from .test_runs import code_of
 
 
@@ -113,6 +115,34 @@ def test_an_approval_goes_on_in_the_same_message(client: Client, agents: Agents)
     (answer,) = [m for m in client.get("/chat/chat-2").json()["messages"] if m["role"] == "assistant"]
     assert answer["id"] == chat.run
     assert [part["type"] for part in answer["parts"]].count("text") == 2
+
+
+def test_a_reload_right_after_an_answer_shows_what_follows_it(agents: Agents) -> None:
+    """The relay has the answer; the agent has yet to go on, so the newest event still says that the run waits."""
+    relay, store = MemoryRelay(), MemoryStore()
+    publisher = Publisher("run", relay.open("run", {"conversation": "c"}, control=lambda control: None), None)
+    publisher.begin([sk.TextMessage(role="user", content="go")])
+    code = sk.CodeMessage(id="code", content="1", format="python", status="completed")
+    publisher.publish(code.done_event(code))
+    confirmation = sk.Confirmation("q", code)
+    publisher.publish(e.ConfirmationCreated(confirmation))
+    publisher.log.ask("q", {"kind": "confirmation", "subject": code.to_dict()}, ())
+    publisher.waits()
+    store.save("c", [sk.TextMessage(role="user", content="go")], 0)
+    store.lock("c", "run")
+    relay.answer("run", "q", {"approved": True})
+    with (
+        serve(create_app(agents, token=TOKEN, relay=relay, store=store)) as url,
+        Client(url) as client,
+        client.stream("GET", "/chat/c/stream") as response,
+    ):
+        lines = response.iter_lines()
+        assert next(line for line in lines if "tool-approval-request" in line)
+        confirmation.status = "approved"
+        publisher.publish(e.ConfirmationDone(confirmation))
+        publisher.publish(e.TextDone(sk.TextMessage(content="all of it", status="completed")))
+        publisher.end("completed")
+        assert any("all of it" in line for line in lines)
 
 
 @pytest.mark.parametrize("answered", [(), ("q1",), ("q1", "q2")])
