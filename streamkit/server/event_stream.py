@@ -27,7 +27,16 @@ from .log_events import LogEvents
 from .problem import Problem
 from .shared_frames import SharedFrames
 
-__all__ = ["Encoded", "EventStream", "Frames", "Native", "is_within", "number_of", "open_reading"]
+__all__ = [
+    "Encoded",
+    "EventStream",
+    "Frames",
+    "Native",
+    "answered_in",
+    "is_within",
+    "number_of",
+    "open_reading",
+]
 
 SILENCE = 15.0  # seconds until a heartbeat
 _MOST = 256  # entries in one write
